@@ -1,0 +1,38 @@
+# Every target sets itself up: it needs make, git and python3 (3.11 or 3.12) with venv, nothing else.
+SCALE  ?=
+UV     := uv==0.13.8
+BIN    := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: repro test report lab bench lint clean
+
+repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
+	$(if $(SCALE),fedlib scale $(SCALE))
+	dvc repro
+
+report: $(BIN)/.ready           ## render the site from the results that exist, training nothing
+	$(if $(SCALE),fedlib scale $(SCALE))
+	fedlib report
+
+test: $(BIN)/.ready             ## run the tests
+	pytest
+
+lab: $(BIN)/.ready              ## open JupyterLab on the interactive notebook
+	jupyter lab notebooks/explore.ipynb
+
+bench: $(BIN)/.ready            ## time the engine beside the plain loop and the peers
+	python -m benchmarks
+
+lint: $(BIN)/.ready
+	ruff check .
+	ruff format --check .
+
+clean:                          ## remove everything that was made here, except prepared datasets and the archive
+	rm -rf reports data/results data/runs data/notebooks .pytest_cache .ruff_cache
+
+$(BIN)/.ready: requirements.lock pyproject.toml
+	python3 -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check $(UV)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	touch $@

@@ -1,0 +1,323 @@
+"""`params.yaml` as frozen, validated objects; nothing else reads that file.
+
+An experiment is written once, in the papers' symbols. What a run is made of is resolved in this order, later wins:
+the experiment, its entry for the scale, the grid's setting, the method. A misspelt key or an impossible value is one
+sentence that names where it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedlib.samplers import SAMPLERS, Aggregation
+
+ROOT = Path(__file__).resolve().parent.parent
+PARAMS = ROOT / "params.yaml"
+
+Scale = Literal["demo", "cpu", "paper"]
+Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
+ModelName = Literal[
+    "logistic", "mlp", "fedcor_mlp", "cs_cnn", "fedcor_cnn", "hics_fmnist_cnn", "hics_cifar_cnn", "resnet18_head"
+]
+Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message is one sentence for the person who wrote it."""
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class IID(Settings):
+    """Equal random parts of the training set."""
+
+    scheme: Literal["iid"]
+
+
+class Shards(Settings):
+    """Sort by label, cut in `shards` * N equal shards, deal `shards` to each client (FedCor's 1SPC and 2SPC)."""
+
+    scheme: Literal["shards"]
+    shards: Count = 2
+
+
+class OneClass(Settings):
+    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling's MNIST)."""
+
+    scheme: Literal["one_class"]
+    n: Count = 500
+    n_test: Count = 80
+
+
+class DirichletClients(Settings):
+    """Each client draws its label shares from Dir(alpha) and its samples, with replacement, from the label pools.
+
+    sizes: [number of clients, samples each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
+    sizes are `test_share` of the training sizes and follow the same label shares.
+    """
+
+    scheme: Literal["dirichlet_clients"]
+    alpha: Positive
+    sizes: list[tuple[Count, Count]]
+    test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+
+class DirichletPrior(Settings):
+    """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses every sample (FedCor)."""
+
+    scheme: Literal["dirichlet_prior"]
+    alpha: Positive
+
+
+class DirichletClasses(Settings):
+    """Each class is dealt over the clients by Dir(alpha); several alphas share the data in equal parts (HiCS-FL)."""
+
+    scheme: Literal["dirichlet_classes"]
+    alphas: Annotated[list[Positive], Field(min_length=1)]
+    min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+
+
+Partition = Annotated[
+    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses, Field(discriminator="scheme")
+]
+
+
+class Local(Settings):
+    """What a client does in a round: its optimiser, its amount of work (steps or epochs) and its objective.
+
+    With `steps`, each step draws a fresh batch of `batch` distinct samples; with `epochs`, each epoch is a pass over a
+    fresh permutation, the last partial batch kept. mu: FedProx's (mu/2)||w - w_t||^2, and FedDyn's and Moon's weight.
+    lr_decay: {round: factor}, applied from that 1-based round on.
+    """
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    batch: Count
+    steps: Count | None = None
+    epochs: Count | None = None
+    mu: Annotated[float, Field(ge=0)] = 0.0
+    lr_decay: dict[Count, Positive] = {}
+
+    @model_validator(mode="after")
+    def _one_amount_of_work(self) -> Local:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs")
+        return self
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of 1-based round t."""
+        rate = self.lr
+        for start, factor in self.lr_decay.items():
+            rate *= factor if t >= start else 1.0
+        return rate
+
+
+class Evaluate(Settings):
+    """What is measured of the global model, every `every` rounds (and before round 1, and after the last).
+
+    test: the official test set. train: per-client loss on the training parts. clients: per-client accuracy and loss
+    on the clients' own test parts, where the partition has them.
+    """
+
+    every: Count = 1
+    test: bool = True
+    train: bool = False
+    clients: bool = False
+
+
+class Method(Settings):
+    """A sampler with its hyper-parameters, inside a federated algorithm."""
+
+    sampler: str
+    params: dict[str, Any] = {}
+    algorithm: Algorithm = "fedavg"
+    algorithm_params: dict[str, Any] = {}
+    aggregation: Aggregation | None = None
+
+    @model_validator(mode="after")
+    def _known_sampler(self) -> Method:
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(SAMPLERS))}")
+        known = SAMPLERS[self.sampler].__dataclass_fields__
+        for key in self.params:
+            if key not in known:
+                raise ValueError(
+                    f"sampler {self.sampler!r} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
+                )
+        return self
+
+
+class Run(Settings):
+    """One run, fully determined: what is stored, addressed and never trained twice."""
+
+    dataset: Dataset
+    partition: Partition
+    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    model: ModelName
+    N: Count
+    m: Count
+    T: Count
+    local: Local
+    evaluate: Evaluate = Evaluate()
+    method: Method
+    seed: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _possible(self) -> Run:
+        if self.m > self.N:
+            raise ValueError(f"m = {self.m} clients a round is more than there are (N = {self.N})")
+        if isinstance(self.partition, DirichletClients):
+            total = sum(count for count, _ in self.partition.sizes)
+            if total != self.N:
+                raise ValueError(f"partition.sizes names {total} clients, N is {self.N}")
+        if isinstance(self.partition, DirichletClasses) and self.N % len(self.partition.alphas):
+            raise ValueError(f"N = {self.N} clients cannot be shared by {len(self.partition.alphas)} alphas in equal parts")
+        return self
+
+    def address(self, numerics: int, dataset_digest: str) -> str:
+        """Name of this run's folder in the store: a digest of all that determines its numbers."""
+        made_of = {"run": self.model_dump(mode="json"), "numerics": numerics, "data": dataset_digest}
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+
+
+class Labelled(Settings):
+    """A run and the names under which an experiment shows it."""
+
+    experiment: str
+    setting: str
+    method: str
+    run: Run
+
+
+RESERVED = {"title", "paper", "seeds", "grid", "methods", "scales"}
+
+
+class Experiments:
+    """The experiments and artifacts of `params.yaml`."""
+
+    def __init__(self, raw: dict[str, Any], source: str = "params.yaml") -> None:
+        self.raw, self.source = raw, source
+        unknown = set(raw) - {"scale", "experiments", "artifacts", "datasets"}
+        if unknown:
+            raise ConfigError(f"{source}: unknown key {sorted(unknown)[0]!r} at the top level.")
+
+    @property
+    def scale(self) -> Scale:
+        scale = self.raw.get("scale", "demo")
+        if scale not in ("demo", "cpu", "paper"):
+            raise ConfigError(f"{self.source}: scale is {scale!r}; it must be demo, cpu or paper.")
+        return scale
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.raw.get("experiments", {}))
+
+    @property
+    def artifacts(self) -> dict[str, dict[str, Any]]:
+        return self.raw.get("artifacts", {})
+
+    def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
+        """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
+        if experiment not in self.names:
+            raise ConfigError(f"{self.source}: no experiment {experiment!r}; there are {', '.join(self.names)}.")
+        base = dict(self.raw["experiments"][experiment])
+        scales = base.pop("scales", {})
+        return merge(base, scales.get(scale or self.scale, {}))
+
+    def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
+        """Every run of an experiment at a scale, settings x methods x seeds."""
+        spec = self.describe(experiment, scale)
+        where = f"{self.source}: experiments.{experiment}"
+        methods = spec.get("methods") or {}
+        if not methods:
+            raise ConfigError(f"{where}.methods is missing; name at least one method.")
+        seeds = spec.get("seeds", 5)
+        seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
+        base = {k: v for k, v in spec.items() if k not in RESERVED}
+        out = []
+        for setting, changes in (spec.get("grid") or {"": {}}).items():
+            for label, method in methods.items():
+                raw = merge(merge(base, changes or {}), split_method(method))
+                for seed in seeds:
+                    place = ".".join(filter(None, [where, setting, label]))
+                    out.append(
+                        Labelled(experiment=experiment, setting=setting, method=label, run=build(raw, seed, place))
+                    )
+        return out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+
+def split_method(method: dict[str, Any]) -> dict[str, Any]:
+    """A method as written, with the sampler's parameters beside its name -> the keys of `Run` that it sets.
+
+    A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`).
+    """
+    own = {"sampler", "algorithm", "algorithm_params", "aggregation"}
+    of_run = set(Run.model_fields) - {"method"}
+    inner = {k: v for k, v in method.items() if k in own}
+    inner["params"] = {k: v for k, v in method.items() if k not in own | of_run}
+    return {"method": inner} | {k: v for k, v in method.items() if k in of_run}
+
+
+def build(raw: dict[str, Any], seed: int, place: str) -> Run:
+    try:
+        return Run(**{**raw, "seed": seed})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        given = "" if isinstance(first.get("input"), dict) else f" (given: {first['input']!r})"
+        raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{given}.") from None
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, dictionary by dictionary.
+
+    A partition or a method that names another scheme or sampler replaces the old one whole; None removes a key.
+    """
+    out = dict(base)
+    for key, value in changes.items():
+        old = out.get(key)
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
+            out[key] = merge(old, value)
+        else:
+            out[key] = value
+    return out
+
+
+def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return any(k in new and k in old and new[k] != old[k] for k in ("scheme", "sampler"))
+
+
+def load(path: Path = PARAMS) -> Experiments:
+    """Read `params.yaml`.
+
+    Raises:
+        ConfigError: the file is missing, is no YAML, or holds unknown keys at its top level.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path.name} is missing; run from the project's folder.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name} is not valid YAML: {str(error).splitlines()[0]}.") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path.name} must hold a mapping of settings.")
+    return Experiments(raw, path.name)

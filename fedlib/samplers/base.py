@@ -1,0 +1,207 @@
+"""What a sampler is: the contract between client selection and the engine.
+
+A sampler is a small dataclass. Its fields are its hyper-parameters, in the paper's symbols; they are what
+`params.yaml` may set. Everything else that it sets on itself is its state, which the engine saves and restores::
+
+    @register("power_of_choice")
+    @dataclass
+    class PowerOfChoice(Sampler):
+        '''Cho et al. 2022, Algorithm 1: the m candidates with the highest loss among d.'''
+        d: int = 10
+
+        def select(self, round):
+            A = round.rng.choice(self.fed.N, self.d, replace=False, p=self.fed.p)
+            losses = yield Losses(A)
+            return Selection(A[np.argsort(losses)[::-1][: self.fed.m]])
+
+A sampler that must ask the clients something *yields the question* and receives the answer; one that asks nothing
+returns its `Selection` like any method. The engine gathers the questions of all runs that advance together, answers
+them in one batch, and charges each run for what its questions cost.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+Aggregation = Literal["mean", "data_size", "attrition", "ipw"]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What stays the same over a run: who the clients are, and what is asked of the server.
+
+    sizes: (N,) training samples of each client.
+    label_counts: (N, K) training samples by client and label. No real server knows them: only the target sampler
+        and the oracle, which are references and not methods, may look.
+    m: clients (draws) a round. T: rounds of the run. d: parameters of the model.
+    output_weight, output_bias: where the output layer's (K, L) weight and (K,) bias lie in a flat (d,) update.
+    """
+
+    sizes: np.ndarray
+    label_counts: np.ndarray
+    m: int
+    T: int
+    d: int
+    output_weight: slice
+    output_bias: slice
+
+    @property
+    def N(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def K(self) -> int:
+        return self.label_counts.shape[1]
+
+    @cached_property
+    def p(self) -> np.ndarray:
+        """(N,) data shares p_k = n_k / sum n."""
+        return self.sizes / self.sizes.sum()
+
+    @property
+    def everyone(self) -> np.ndarray:
+        return np.arange(self.N)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: its 1-based number t and its own generator (the same however the run is executed)."""
+
+    t: int
+    rng: np.random.Generator
+
+
+# Questions. Each is answered at the current global model: in `select` the one that the round starts from, in
+# `observe` the one that it ended with.
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The updates that `clients` would send after full local training from the global model -> (n, d) float32.
+
+    A client that is asked and then selected trains once: its work is not repeated and not charged twice.
+    parameters, scalars: what each client actually uploads (default: all d parameters); a compressed update of d'
+    values sends `parameters=d'`, a norm sends `parameters=0, scalars=1`.
+    """
+
+    clients: np.ndarray
+    parameters: int | None = None
+    scalars: int = 0
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """One-step gradients: the mean gradient of one mini-batch of each of `clients` -> (n, d) float32."""
+
+    clients: np.ndarray
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Mean loss of the global model on each client's data -> (n,).
+
+    Measured on the client's hold-out part where the partition keeps one, else on its training part.
+    """
+
+    clients: np.ndarray
+
+
+@dataclass(frozen=True)
+class TrialLosses:
+    """Losses of `clients` after `train` were trained from the global model and plainly averaged -> (n,).
+
+    The trial model is thrown away. FedCor's way to obtain a sample of loss changes between its updates.
+    """
+
+    train: np.ndarray
+    clients: np.ndarray
+
+
+Question = Updates | Gradients | Losses | TrialLosses
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Who trains this round, and how what they send is weighed.
+
+    clients: (n,) ids, one entry a draw; a client that is drawn twice trains twice, independently.
+    weights: (n,) weight of each draw's update, new = old + sum_k weights_k * update_k; they need not sum to 1 (what
+        is missing stays on the old model). None leaves it to the run's aggregation rule.
+    expected: (n,) expected number of draws of each drawn client under the scheme that drew it; the rule IPW divides
+        by it. None where the scheme does not define it.
+    notes: numbers worth keeping (cluster sizes, estimates); they reach the results as they are.
+    """
+
+    clients: np.ndarray
+    weights: np.ndarray | None = None
+    expected: np.ndarray | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came back from the selected clients, one entry a draw, in the order of the selection.
+
+    clients: (n,); updates: (n, d) float32; losses: (n,) mean training loss over the last local epoch (or over all
+    steps where the work is counted in steps).
+    """
+
+    clients: np.ndarray
+    updates: np.ndarray
+    losses: np.ndarray
+
+
+Asking = Generator[Question, np.ndarray, Any]
+
+
+@dataclass
+class Sampler:
+    """Base of all samplers: hyper-parameters are dataclass fields, state is whatever else it sets on itself."""
+
+    aggregation: ClassVar[Aggregation] = "mean"  # the rule of its paper; an experiment may name another
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        """Called once before round 1. Extend it to prepare state; call super first."""
+        self.fed = fed
+
+    def select(self, round: Round) -> Selection | Asking:
+        """Choose this round's clients."""
+        raise NotImplementedError
+
+    def observe(self, round: Round, report: Report) -> None | Asking:
+        """Learn from what the chosen clients sent; may ask too, now at the new global model."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it keeps between rounds: arrays, numbers, strings, and lists or dicts of them."""
+        settings = {f.name for f in fields(self)} | {"fed"}
+        return {k: v for k, v in vars(self).items() if k not in settings}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+SAMPLERS: dict[str, type[Sampler]] = {}
+
+
+def register(name: str) -> Callable[[type[Sampler]], type[Sampler]]:
+    """Class decorator: make a sampler known to `params.yaml`, the command line and the arena under `name`."""
+
+    def add(cls: type[Sampler]) -> type[Sampler]:
+        SAMPLERS[name] = cls
+        cls.name = name
+        return cls
+
+    return add
+
+
+def load_all(package: str, path: list[str]) -> None:
+    """Import every module of the samplers' folder, so that dropping a file there is all it takes to add one."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")

@@ -1,0 +1,45 @@
+"""Shared fixtures: one torch thread (tests run side by side), and the folder of golden files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+HERE = Path(__file__).resolve().parent
+torch.set_num_threads(1)
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.load_profile("house")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden-dir",
+        type=Path,
+        default=HERE / "golden",
+        help="folder of golden files (schema: tests/golden/README.md)",
+    )
+
+
+def golden_cases(config: pytest.Config, pattern: str) -> list:
+    """One pytest parameter a case of every golden file that matches `pattern`."""
+    files = sorted(config.getoption("--golden-dir").glob(pattern))
+    return [
+        pytest.param(case, id=f"{file.stem}-{case['name']}")
+        for file in files
+        for case in json.loads(file.read_text())["cases"]
+    ]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`@pytest.mark.golden("cs_alg1*.json")` runs a test once for every case, given to it as `case`."""
+    marker = metafunc.definition.get_closest_marker("golden")
+    if marker:
+        metafunc.parametrize("case", golden_cases(metafunc.config, marker.args[0]))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "golden(pattern): run once for every case of the golden files that match")
