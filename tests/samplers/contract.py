@@ -1,0 +1,250 @@
+"""What every sampler must do, as tests to inherit, and a small federation to do it in.
+
+A sampler's tests subclass `SamplerContract`, say how the sampler is made and where it differs from the
+default (m distinct clients, any m)::
+
+    from .contract import SamplerContract, World, federation
+
+    class TestMD(SamplerContract):
+        distinct = False
+
+        def make(self) -> Sampler:
+            return MD()
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedlib.samplers import (
+    Federation,
+    Gradients,
+    Losses,
+    Report,
+    Round,
+    Sampler,
+    Selection,
+    TrialLosses,
+    Updates,
+)
+from fedlib.samplers.base import Question
+from fedlib.streams import stream
+
+K, L, HIDDEN = 3, 5, 7  # classes, width of the output layer's input, parameters before the output layer
+D = HIDDEN + K * L + K
+
+
+def federation(N: int = 12, m: int = 4, sizes: np.ndarray | None = None, T: int = 20) -> Federation:
+    """A federation of N clients, client k holding mostly label k mod K; its arrays are read-only."""
+    sizes = np.arange(10, 10 + 5 * N, 5) if sizes is None else np.asarray(sizes)
+    counts = np.tile((sizes // 10)[:, None], (1, K))
+    counts[np.arange(len(sizes)), np.arange(len(sizes)) % K] += sizes - counts.sum(axis=1)
+    weight = slice(HIDDEN, HIDDEN + K * L)
+    return Federation(_frozen(sizes), _frozen(counts), m, T, D, weight, slice(weight.stop, D))
+
+
+@dataclass
+class World:
+    """Stands in for the engine: client k has the loss 0.5 |w - optimum_k|^2; local work goes half way there.
+
+    change: what is done to the (n, d) updates of `clients` before a sampler sees them.
+    """
+
+    fed: Federation
+    change: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda updates, clients: updates
+
+    def __post_init__(self) -> None:
+        centres = np.random.default_rng(1).normal(size=(K, D))
+        own = np.random.default_rng(2).normal(size=(self.fed.N, D))
+        self.optimum = centres[np.arange(self.fed.N) % K] + 0.3 * own
+        self.model = np.zeros(D)
+
+    def updates(self, clients: np.ndarray) -> np.ndarray:
+        return self.change((0.5 * (self.optimum[clients] - self.model)).astype(np.float32), clients)
+
+    def losses(self, clients: np.ndarray, model: np.ndarray) -> np.ndarray:
+        return 0.5 * ((model - self.optimum[clients]) ** 2).sum(axis=1)
+
+    def answer(self, question: Question) -> np.ndarray:
+        clients = check_clients(question.clients, self.fed.N)
+        match question:
+            case Updates():
+                return _frozen(self.updates(clients))
+            case Gradients():
+                return _frozen(-2 * self.updates(clients))
+            case Losses():
+                return _frozen(self.losses(clients, self.model))
+            case TrialLosses():
+                trial = self.model + self.updates(check_clients(question.train, self.fed.N)).mean(axis=0)
+                return _frozen(self.losses(clients, trial))
+        raise AssertionError(f"not a question: {question!r}")
+
+    def ask(self, step: Any) -> Any:
+        """Run what `select` or `observe` returned to its end, answering what it asks."""
+        if not isinstance(step, Generator):
+            return step
+        answer = None
+        while True:
+            try:
+                question = step.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = self.answer(question)
+
+    def play(self, sampler: Sampler, rounds: int, seed: int = 0, start: int = 1) -> list[Selection]:
+        """Rounds `start` .. `start` + `rounds` - 1 of a sampler that is set up; the model moves along."""
+        out = []
+        for t in range(start, start + rounds):
+            selection = self.ask(sampler.select(Round(t, stream(seed, "select", t))))
+            clients = np.asarray(selection.clients)
+            updates, losses = self.updates(clients), self.losses(clients, self.model)
+            if len(clients) and np.isfinite(updates).all():
+                self.model = self.model + updates.mean(axis=0)
+            report = Report(clients, _frozen(updates), _frozen(losses))
+            self.ask(sampler.observe(Round(t, stream(seed, "observe", t)), report))
+            out.append(selection)
+        return out
+
+
+def check_clients(clients: np.ndarray, N: int) -> np.ndarray:
+    clients = np.asarray(clients)
+    assert clients.ndim == 1
+    assert clients.dtype.kind in "iu"
+    assert ((clients >= 0) & (clients < N)).all()
+    return clients
+
+
+def same(one: list[Selection], other: list[Selection]) -> bool:
+    """Whether two lists of selections agree to the last bit."""
+
+    def key(selection: Selection) -> str:
+        arrays = [selection.clients, selection.weights, selection.expected]
+        return repr([None if a is None else np.asarray(a).tolist() for a in arrays])
+
+    return [key(s) for s in one] == [key(s) for s in other]
+
+
+class SamplerContract:
+    """Inherit, and supply `make`. distinct: no client twice in a round; any_m: every 1 <= m <= N is possible."""
+
+    distinct = True
+    any_m = True
+    rounds = 6
+
+    def make(self) -> Sampler:
+        """A new sampler with the hyper-parameters under test."""
+        raise NotImplementedError
+
+    def count(self, fed: Federation) -> int | None:
+        """Draws a round; None where the scheme leaves it to chance."""
+        return fed.m
+
+    def started(self, fed: Federation, seed: int = 0) -> Sampler:
+        sampler = self.make()
+        sampler.setup(fed, stream(seed, "setup"))
+        return sampler
+
+    def check(self, selection: Selection, fed: Federation) -> None:
+        clients = check_clients(selection.clients, fed.N)
+        if self.count(fed) is not None:
+            assert len(clients) == self.count(fed)
+        if self.distinct:
+            assert len(set(clients.tolist())) == len(clients)
+        for numbers in (selection.weights, selection.expected):
+            if numbers is not None:
+                assert np.shape(numbers) == clients.shape
+                assert np.isfinite(numbers).all()
+        if selection.expected is not None:
+            assert (np.asarray(selection.expected) > 0).all()
+        json.dumps(selection.notes, allow_nan=False)
+
+    def check_run(self, world: World, rounds: int | None = None) -> None:
+        for selection in world.play(self.started(world.fed), rounds or self.rounds):
+            self.check(selection, world.fed)
+
+    def test_chooses_valid_clients(self) -> None:
+        self.check_run(World(federation()))
+
+    def test_same_generators_same_choices(self) -> None:
+        fed = federation()
+        one, other = (World(fed).play(self.started(fed), self.rounds) for _ in range(2))
+        assert same(one, other)
+
+    def test_restored_in_mid_run_continues_identically(self) -> None:
+        fed, half = federation(), self.rounds // 2
+        straight = World(fed).play(self.started(fed), self.rounds)
+        world, first = World(fed), self.started(fed)
+        before = world.play(first, half)
+        second = self.started(fed, seed=1)
+        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        after = world.play(second, self.rounds - half, start=half + 1)
+        assert same(straight, before + after)
+
+    def test_state_is_plain(self) -> None:
+        world = World(federation())
+        sampler = self.started(world.fed)
+        world.play(sampler, 2)
+        _check_plain(sampler.state_dict(), "state")
+
+    def test_one_client_a_round(self) -> None:
+        self.check_m(1)
+
+    def test_everyone_every_round(self) -> None:
+        self.check_m(12)
+
+    def check_m(self, m: int) -> None:
+        fed = federation(m=m)
+        if self.any_m:
+            self.check_run(World(fed))
+        else:
+            with pytest.raises(ValueError, match=r"\bm\b"):
+                self.started(fed)
+
+    def test_one_client_with_most_data(self) -> None:
+        sizes = np.full(12, 10)
+        sizes[3] = 5000
+        self.check_run(World(federation(sizes=sizes)))
+
+    def test_zero_updates(self) -> None:
+        self.check_run(World(federation(), change=lambda updates, clients: np.zeros_like(updates)))
+
+    def test_equal_updates(self) -> None:
+        self.check_run(World(federation(), change=lambda updates, clients: np.ones_like(updates)))
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_non_finite_updates(self, bad: float) -> None:
+        """Three clients diverge: the sampler says so in a sentence, or falls back to a valid choice."""
+
+        def diverge(updates: np.ndarray, clients: np.ndarray) -> np.ndarray:
+            return np.where((clients < 3)[:, None], np.float32(bad), updates)
+
+        try:
+            self.check_run(World(federation(), change=diverge))
+        except ValueError as error:
+            assert "finite" in str(error)  # noqa: PT017 - either outcome is right
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array = np.array(array)
+    array.flags.writeable = False
+    return array
+
+
+def _check_plain(value: Any, where: str) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            assert isinstance(key, str | int), f"{where}: key {key!r}"
+            _check_plain(inner, f"{where}.{key}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            _check_plain(inner, f"{where}[{i}]")
+    else:
+        assert isinstance(value, str | int | float | np.ndarray | np.generic), f"{where}: {type(value)}"
+        assert np.asarray(value).dtype.kind in "biufUS", f"{where}: {value!r}"
