@@ -166,6 +166,8 @@ class Sampler:
     """Base of all samplers: hyper-parameters are dataclass fields, state is whatever else it sets on itself."""
 
     aggregation: ClassVar[Aggregation] = "mean"  # the rule of its paper; an experiment may name another
+    draws: ClassVar[Literal["distinct", "repeated", "random"]] = "distinct"
+    # "repeated": a client may be drawn more than once; "random": their number varies and may be zero
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         """Called once before round 1. Extend it to prepare state; call super first."""

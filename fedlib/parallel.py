@@ -1,0 +1,249 @@
+"""Train many runs: in lockstep groups, over local processes or the workers of a Dask cluster.
+
+Whatever trains where, the numbers are the same. A killed process loses at most the rounds since its last checkpoint;
+a killed worker's group is tried again; a run that another process is training is waited for, not trained twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedlib import data
+from fedlib.config import ConfigError, Run
+from fedlib.store import RUNS, Store, StoreError, write_whole
+
+CHECKPOINT_SECONDS = 60.0
+HEARTBEAT_SECONDS = 1.0
+LARGEST_GROUP = 25
+TIMING = ["seconds", "server_seconds"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how runs are trained.
+
+    workers: processes side by side (0: as many as there are cores). device: "cpu" or "cuda". scheduler: address of a
+    Dask scheduler; its workers then take the place of local processes.
+    """
+
+    runs: Path = RUNS
+    datasets: Path = data.DATASETS
+    workers: int = 0
+    device: str = "cpu"
+    scheduler: str | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    @classmethod
+    def from_environment(cls) -> Place:
+        """As the environment says: FEDLIB_WORKERS, FEDLIB_DEVICE, FEDLIB_SCHEDULER."""
+        workers = os.environ.get("FEDLIB_WORKERS", "0")
+        if not workers.isdigit():
+            raise ConfigError(f"FEDLIB_WORKERS is {workers!r}; it must be a whole number of processes.")
+        return cls(
+            workers=int(workers),
+            device=os.environ.get("FEDLIB_DEVICE", "cpu"),
+            scheduler=os.environ.get("FEDLIB_SCHEDULER"),
+        )
+
+    @property
+    def processes(self) -> int:
+        return self.workers or (1 if self.device != "cpu" else os.cpu_count() or 1)
+
+
+def address(run: Run, place: Place) -> str:
+    from fedlib.engine import NUMERICS
+
+    return run.address(NUMERICS, data.digest(run.dataset, place.datasets))
+
+
+def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
+    """Runs of one shape together, dealt evenly so that each process gets of every method its share."""
+    from fedlib.engine import shape_of
+
+    shapes: dict[str, list[Run]] = {}
+    for run in runs:
+        shapes.setdefault(shape_of(run), []).append(run)
+    out = []
+    for same in shapes.values():
+        parts = min(len(same), max(processes, -(-len(same) // LARGEST_GROUP)))
+        out += [same[i::parts] for i in range(parts)]
+    return out
+
+
+def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
+    """Train every run that is not finished yet; returns when all are in the store."""
+    store = Store(place.runs)
+    wanted = {address(run, place): run for run in runs}
+    attempts = 0
+    while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
+        groups = groups_of(list(missing.values()), place.processes)
+        progress = Progress(place.runs, sum(run.T for run in missing.values()), tell, what)
+        with progress:
+            attempts = attempts + 1 if _train_groups(groups, place, progress.folder, tell) else 0
+        if attempts == 3:
+            raise StoreError(f"{what}: the worker processes were killed three times in a row; is memory exhausted?")
+        if all(not store.finished(a) for a in missing):
+            time.sleep(2.0)  # another process is training them
+
+
+def _train_groups(groups: list[list[Run]], place: Place, heartbeats: Path, tell: Callable[[str], None]) -> bool:
+    """Train all groups once; True if a worker was killed meanwhile."""
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    processes = min(place.processes, len(groups))
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    if place.scheduler:
+        from fedlib.cluster import train_on_cluster
+
+        train_on_cluster(groups, place, tell)
+        return False
+    if processes == 1:
+        for group in groups:
+            train_group(group, place, threads, heartbeats)
+        return False
+    try:
+        with joblib.parallel_config("loky", n_jobs=processes, inner_max_num_threads=threads):
+            joblib.Parallel(batch_size=1, pre_dispatch="all")(
+                joblib.delayed(train_group)(group, place, threads, heartbeats) for group in groups
+            )
+    except TerminatedWorkerError:
+        tell("a worker process was killed; its runs continue from their last checkpoints")
+        return True
+    return False
+
+
+def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:
+    """Train runs of one shape in lockstep; returns the addresses of those that it finished.
+
+    Runs that are finished, or that another process holds, are left alone.
+    """
+    import torch
+
+    from fedlib import partition
+    from fedlib.engine import Lockstep
+    from fedlib.local import make_executor
+
+    torch.set_num_threads(threads)
+    store = Store(place.runs)
+    with ExitStack() as held:
+        mine = {a: run for run in runs if held.enter_context(store.claim(a := address(run, place)))}
+        mine = {a: run for a, run in mine.items() if not store.finished(a)}
+        if not mine:
+            return []
+        dataset = data.load(runs[0].dataset, place.datasets)
+        tensors = data.tensors(dataset, runs[0].scaling)
+        executor = make_executor(runs[0].model, tensors, place.device, threads)
+        made: dict[str, partition.Partition] = {}
+        for run in mine.values():
+            key = _partition_key(run)
+            if key not in made:
+                made[key] = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
+        lockstep = Lockstep(list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor)
+        for a, live in zip(mine, lockstep.live, strict=True):
+            if (state := store.load_checkpoint(a)) is not None:
+                live.load_state_dict(state)
+        done: list[str] = []
+        saved = beat = time.monotonic()
+        while True:
+            for a, live in zip(mine, lockstep.live, strict=True):
+                if live.done and a not in done:
+                    frame = pd.DataFrame(live.rows)
+                    record = describe(live.run, dataset, place)
+                    store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
+                    done.append(a)
+            now = time.monotonic()
+            if heartbeats and (now - beat > HEARTBEAT_SECONDS or not lockstep.active):
+                rounds = sum(live.run.T if live.done else live.t for live in lockstep.live)
+                write_whole(heartbeats / f"{os.getpid()}-{next(iter(mine))}.json", json.dumps(rounds).encode())
+                beat = now
+            if not lockstep.active:
+                return done
+            if now - saved > place.checkpoint_seconds:
+                for a, live in zip(mine, lockstep.live, strict=True):
+                    if not live.done:
+                        store.save_checkpoint(a, live.state_dict())
+                saved = time.monotonic()
+            lockstep.advance()
+
+
+def _partition_key(run: Run) -> str:
+    return json.dumps(run.model_dump(mode="json", include={"partition", "N", "seed", "holdout"}), sort_keys=True)
+
+
+def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
+    """What made a run: its settings, its data, versions, device and date."""
+    import torch
+
+    from fedlib.engine import NUMERICS
+
+    device = torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
+    return {
+        "run": run.model_dump(mode="json"),
+        "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
+        "numerics": NUMERICS,
+        "device": device,
+        "versions": {name: version(name) for name in ("fedlib", "torch", "numpy", "scipy", "scikit-learn")},
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+class Progress:
+    """One line every few seconds: how far all workers are together, and how long is left."""
+
+    def __init__(self, root: Path, total: int, tell: Callable[[str], None], what: str, every: float = 5.0) -> None:
+        self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
+        self.total, self.tell, self.what, self.every = total, tell, what, every
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self.started = time.monotonic()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+        for file in self.folder.glob("*"):
+            file.unlink()
+        if self.folder.exists():
+            self.folder.rmdir()
+
+    def _watch(self) -> None:
+        first: tuple[float, int] | None = None
+        while not self.stop.wait(self.every):
+            done = sum(json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json"))
+            now = time.monotonic()
+            if done and first is None:
+                first = now, done
+            elif first and done > first[1]:
+                rate = (done - first[1]) / (now - first[0])
+                left = (self.total - done) / rate
+                self.tell(
+                    f"{self.what}: {done:,} of {self.total:,} rounds ({done / self.total:.0%}), {rate:.1f} rounds/s, "
+                    f"about {duration(left)} left"
+                )
+
+
+def duration(seconds: float) -> str:
+    """A time span as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

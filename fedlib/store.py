@@ -1,0 +1,173 @@
+"""Finished runs and checkpoints on disk, addressed by what produced them.
+
+`<root>/<aa>/<address>/` holds, once the run is finished, `rounds.parquet` (what must be identical every time),
+`timing.parquet` (what cannot be), and `run.json` (settings, provenance, and the digest of the rounds), written last:
+a run without it is not finished. Until then there may be a `checkpoint.pt`. Every file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import pandas as pd
+import torch
+
+from fedlib.config import ROOT
+
+RUNS = ROOT / "data" / "runs"
+
+
+class StoreError(RuntimeError):
+    """Something on disk that cannot be used or written; one sentence for people."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it appears whole or not at all.
+
+    Raises:
+        StoreError: the disk is full or the folder cannot be written; nothing half-written stays behind.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, then repeat "
+            "the command: it continues from the last checkpoint."
+        ) from None
+
+
+def to_parquet(frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False, compression="zstd")
+    return buffer.getvalue()
+
+
+class Store:
+    """The runs below one folder."""
+
+    def __init__(self, root: Path = RUNS) -> None:
+        self.root = Path(root)
+
+    def folder(self, address: str) -> Path:
+        return self.root / address[:2] / address
+
+    def finished(self, address: str) -> bool:
+        return (self.folder(address) / "run.json").exists()
+
+    def finish(self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]) -> None:
+        """Keep a finished run and drop its checkpoint."""
+        self.adopt(address, to_parquet(rounds), to_parquet(timing), record)
+
+    def adopt(self, address: str, rounds: bytes, timing: bytes, record: dict[str, Any]) -> None:
+        """Keep a finished run given as bytes (trained elsewhere)."""
+        folder = self.folder(address)
+        write_whole(folder / "timing.parquet", timing)
+        write_whole(folder / "rounds.parquet", rounds)
+        record = {**record, "address": address, "rounds_sha256": hashlib.sha256(rounds).hexdigest()}
+        write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+
+    def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """The rounds (with timing columns) and the record of a finished run.
+
+        Raises:
+            StoreError: the run's files disagree with each other or cannot be read.
+        """
+        folder = self.folder(address)
+        try:
+            record = json.loads((folder / "run.json").read_text())
+            content = (folder / "rounds.parquet").read_bytes()
+            if hashlib.sha256(content).hexdigest() != record["rounds_sha256"]:
+                raise ValueError("contents do not match the digest in run.json")
+            rounds = pd.read_parquet(io.BytesIO(content))
+            timing = pd.read_parquet(folder / "timing.parquet")
+        except (OSError, ValueError, KeyError) as error:
+            raise StoreError(
+                f"{folder}: this finished run cannot be read ({error}); delete the folder to train it again."
+            ) from None
+        return pd.concat([rounds, timing], axis=1), record
+
+    def save_checkpoint(self, address: str, state: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        torch.save(pack(state), buffer)
+        write_whole(self.folder(address) / "checkpoint.pt", buffer.getvalue())
+
+    def load_checkpoint(self, address: str) -> dict[str, Any] | None:
+        """The last checkpoint of an unfinished run, None if there is none.
+
+        Raises:
+            StoreError: the file is damaged or holds anything but numbers, text and arrays.
+        """
+        path = self.folder(address) / "checkpoint.pt"
+        if not path.exists():
+            return None
+        try:
+            return unpack(torch.load(path, weights_only=True))
+        except Exception as error:
+            raise StoreError(
+                f"{path}: this checkpoint cannot be read ({type(error).__name__}); delete it to start the run anew."
+            ) from None
+
+    @contextmanager
+    def claim(self, address: str) -> Iterator[bool]:
+        """Hold a run for this process: True if it is ours, False if another process is training it now."""
+        folder = self.folder(address)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder}: cannot be written ({error.strerror}); make it writable.") from None
+        lock = filelock.FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def forget(self, address: str) -> None:
+        shutil.rmtree(self.folder(address), ignore_errors=True)
+
+
+def pack(value: Any) -> Any:
+    """Arrays become tensors, so that a checkpoint can be read back without unpickling anything but plain data."""
+    if isinstance(value, np.ndarray):
+        return {"__numpy__": torch.from_numpy(np.ascontiguousarray(value))}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {k: pack(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(pack(v) for v in value)
+    if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
+        return value
+    raise StoreError(f"a {type(value).__name__} cannot be kept in a checkpoint; keep arrays, numbers, text, lists or dicts.")
+
+
+def unpack(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"__numpy__"}:
+            return value["__numpy__"].numpy()
+        return {k: unpack(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(unpack(v) for v in value)
+    return value
