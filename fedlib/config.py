@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedlib.samplers import SAMPLERS, Aggregation
+from fedlib import samplers
+from fedlib.samplers import Aggregation
 
 ROOT = Path(__file__).resolve().parent.parent
 PARAMS = ROOT / "params.yaml"
@@ -149,9 +150,9 @@ class Method(Settings):
 
     @model_validator(mode="after")
     def _known_sampler(self) -> Method:
-        if self.sampler not in SAMPLERS:
-            raise ValueError(f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(SAMPLERS))}")
-        known = SAMPLERS[self.sampler].__dataclass_fields__
+        if self.sampler not in samplers.SAMPLERS:
+            raise ValueError(f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(samplers.SAMPLERS))}")
+        known = samplers.SAMPLERS[self.sampler].__dataclass_fields__
         for key in self.params:
             if key not in known:
                 raise ValueError(

@@ -1,7 +1,9 @@
 """Samplers: one file a family. A new file in this folder that registers a class is a new sampler; nothing else to edit."""
 
+from typing import Any
+
+from fedlib.samplers import base
 from fedlib.samplers.base import (
-    SAMPLERS,
     Aggregation,
     Federation,
     Gradients,
@@ -16,7 +18,14 @@ from fedlib.samplers.base import (
     register,
 )
 
-load_all(__name__, __path__)
+
+def __getattr__(name: str) -> Any:
+    """`SAMPLERS` loads the families when it is first asked for: drawing results needs none."""
+    if name != "SAMPLERS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    load_all(__name__, __path__)
+    return base.SAMPLERS
+
 
 __all__ = [
     "SAMPLERS",
