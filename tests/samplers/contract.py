@@ -132,7 +132,7 @@ def same(one: list[Selection], other: list[Selection]) -> bool:
 
 
 class SamplerContract:
-    """Inherit, and supply `make`. distinct: no client twice in a round; any_m: every 1 <= m <= N is possible."""
+    """Inherit, and supply `make`. distinct: no client twice a round; any_m: every 1 <= m <= N is possible."""
 
     distinct = True
     any_m = True

@@ -1,0 +1,76 @@
+"""The schemes that need no learning: uniform, MD and target sampling, and everybody.
+
+McMahan et al. 2017 (uniform); Li et al. 2020 (MD); Clustered Sampling, Fraboni et al. 2021, section 3 (MD and
+"target"), which pairs uniform sampling with the rule ATTRITION (its equation 3) where the other papers take the
+plain mean: an experiment names the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.samplers.base import Federation, Round, Sampler, Selection, register
+
+
+@register("uniform")
+@dataclass
+class Uniform(Sampler):
+    """m distinct clients, all equally likely (FedAvg's "random")."""
+
+    def select(self, round: Round) -> Selection:
+        N, m = self.fed.N, self.fed.m
+        return Selection(round.rng.choice(N, m, replace=False), expected=np.full(m, m / N))
+
+
+@register("md")
+@dataclass
+class MD(Sampler):
+    """m independent draws, client k with probability p_k (multinomial distribution sampling)."""
+
+    def select(self, round: Round) -> Selection:
+        clients = round.rng.choice(self.fed.N, self.fed.m, p=self.fed.p)
+        return Selection(clients, expected=self.fed.m * self.fed.p[clients])
+
+
+@register("target")
+@dataclass
+class Target(Sampler):
+    """One client of each label, drawn uniformly among those that hold mostly it (Clustered Sampling, Fig. 1).
+
+    A reference and no method: it looks at the clients' labels.
+
+    Raises:
+        ValueError: m is not the number of labels that some client mostly holds.
+    """
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        found = len(np.unique(self.labels))
+        if found != fed.m:
+            raise ValueError(
+                f"sampler 'target' draws one client a label: set m = {found} instead of m = {fed.m}."
+            )
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(N,) each client's most frequent label."""
+        return self.fed.label_counts.argmax(axis=1)
+
+    def select(self, round: Round) -> Selection:
+        labels = self.labels
+        blocks = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        clients = np.array([round.rng.choice(block) for block in blocks])
+        return Selection(clients, expected=np.array([1 / len(block) for block in blocks]))
+
+
+@register("full")
+@dataclass
+class Full(Sampler):
+    """Every client in every round, whatever m: what all sampling schemes estimate."""
+
+    aggregation = "data_size"
+
+    def select(self, round: Round) -> Selection:
+        return Selection(self.fed.everyone, expected=np.ones(self.fed.N))
