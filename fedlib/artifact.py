@@ -1,0 +1,193 @@
+"""What every figure, table and theory notebook shares: results in; pictures, numbers and verdicts out.
+
+    artifact = Artifact.open("clustered_sampling-figure_1", scale)  # says what it shows, or what to run first
+    results = artifact.results["cs_mnist"]                          # the experiment's tidy table
+    artifact.show(plots.curves(results, ...), data=...)             # picture as SVG, data as CSV
+    artifact.table(frame, "table_1")                                # table, and as CSV
+    artifact.judge()                                                # this artifact's claims, decided
+
+The cells need no care for results that are not there: `artifact.results[...]` then ends the notebook with a
+notice that names the command to run. An artifact that can show a part loops over `artifact.available`.
+Everything goes to `data/artifacts/<scale>/<artifact>/`, byte-stable; its count of verdicts to
+`data/metrics/<scale>/<artifact>.json`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from IPython.display import HTML, SVG, Markdown, display
+
+from fedlib import config
+from fedlib.claims import STATUSES, claims_of, verdicts
+from fedlib.config import ROOT, ConfigError, Scale
+from fedlib.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+THUMBNAIL_WIDTH = 480  # pixels
+
+
+class ResultsMissing(Exception):
+    """An experiment has not been run at this scale. It ends a notebook in order: a notice, no traceback."""
+
+    def __init__(self, experiment: str, scale: str) -> None:
+        super().__init__(f"{experiment} has not been run at scale {scale}")
+        self.experiment, self.scale = experiment, scale
+
+    def _render_traceback_(self) -> list[str]:  # IPython's hook
+        return [f"{self}."]
+
+
+@dataclass(frozen=True)
+class Results(Mapping[str, pd.DataFrame]):
+    """Experiment -> tidy table, of those that have been run; asking for another one ends the notebook."""
+
+    scale: Scale
+    tables: dict[str, pd.DataFrame]
+
+    def __getitem__(self, experiment: str) -> pd.DataFrame:
+        if experiment not in self.tables:
+            raise ResultsMissing(experiment, self.scale)
+        return self.tables[experiment]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __contains__(self, experiment: object) -> bool:
+        return experiment in self.tables
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One figure, table or theory page at one scale.
+
+    info: experiment -> what made its runs (settings, data, versions, device, date).
+    """
+
+    name: str
+    scale: Scale
+    experiments: tuple[str, ...]
+    results: Results
+    info: dict[str, dict[str, Any]]
+    root: Path = ROOT
+
+    @classmethod
+    def open(cls, name: str, scale: Scale | None = None, root: Path = ROOT) -> Artifact:
+        """Open an artifact of `params.yaml`, at the given or the current scale, and say what it is made from.
+
+        Raises:
+            ConfigError: there is no such artifact.
+        """
+        settings = config.load(root / config.PARAMS.name)
+        if name not in settings.artifacts:
+            raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` names them all.")
+        scale = scale or settings.scale
+        experiments = tuple((settings.artifacts[name] or {}).get("experiments", []))
+        tables, info = {}, {}
+        for experiment in experiments:
+            path = root / "data" / "results" / scale / f"{experiment}.parquet"
+            if path.exists() and len(table := pd.read_parquet(path)):
+                tables[experiment] = table
+                info[experiment] = json.loads(path.with_suffix(".json").read_text())
+        artifact = cls(name, scale, experiments, Results(scale, tables), info, root)
+        artifact._write_verdicts(verdicts(artifact.claims, {}))  # until judged
+        display(Markdown(artifact.describe()))
+        return artifact
+
+    @property
+    def place(self) -> str:
+        """Its notebook below `notebooks/`, without the ending: "clustered_sampling/figure_1"."""
+        return self.name.replace("-", "/", 1)
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "data" / "artifacts" / self.scale / self.name
+
+    @property
+    def available(self) -> dict[str, pd.DataFrame]:
+        return self.results.tables
+
+    @property
+    def missing(self) -> list[str]:
+        return [experiment for experiment in self.experiments if experiment not in self.results]
+
+    @cached_property
+    def claims(self) -> list:
+        return claims_of(self.place) if "/" in self.place and not self.place.startswith("theory/") else []
+
+    def describe(self) -> str:
+        """In Markdown: scale, data, how many of the planned runs are there, and what is missing."""
+        lines = []
+        for experiment, info in self.info.items():
+            data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
+            done = f"{len(info['runs'])} of {info['planned']} runs"
+            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.")
+        for experiment in self.missing:
+            command = f"`fedlib run {experiment} --scale {self.scale}`"
+            lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}")
+        if self.missing:
+            lines.append(f"All that this page needs: `dvc repro {self.name}`")
+        return "\n".join(f"- {line}" for line in lines)
+
+    def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
+        """Display a figure; keep it as `<name>.svg`, a thumbnail, and its data as `<name>.csv`.
+
+        data: the numbers behind it; without them, the points of its lines are kept.
+        """
+        import matplotlib.pyplot as plt
+
+        picture = io.BytesIO()
+        with plt.rc_context({"svg.hashsalt": self.name}):
+            figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
+        write_whole(self.folder / f"{name}.svg", picture.getvalue())
+        small = io.BytesIO()
+        figure.savefig(small, format="png", dpi=THUMBNAIL_WIDTH / figure.get_size_inches()[0])
+        write_whole(self.folder / f"{name}.png", small.getvalue())
+        self._write_csv(drawn_lines(figure) if data is None else data, name)
+        plt.close(figure)
+        display(SVG(picture.getvalue()))
+
+    def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
+        """Display a table and keep it as `<name>.csv`."""
+        self._write_csv(frame, name, index)
+        display(HTML(frame.to_html(index=index, border=0)))
+
+    def judge(self) -> pd.DataFrame:
+        """Decide this artifact's claims, show and keep the verdicts; one row a claim (`claims.verdicts`)."""
+        decided = verdicts(self.claims, self.available)
+        self._write_verdicts(decided)
+        shown = decided[["id", "claim", "printed", "replicated", "interval", "verdict", "detail"]]
+        display(HTML(shown.to_html(index=False, border=0)))
+        return decided
+
+    def _write_csv(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
+        write_whole(self.folder / f"{name}.csv", frame.to_csv(index=index).encode())
+
+    def _write_verdicts(self, decided: pd.DataFrame) -> None:
+        counts = decided["verdict"].value_counts()
+        summary = {status.replace(" ", "_"): int(counts.get(status, 0)) for status in STATUSES}
+        metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
+        write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
+        write_whole(self.folder / "verdicts.json", decided.to_json(orient="records", indent=1).encode())
+
+
+def drawn_lines(figure: Figure) -> pd.DataFrame:
+    """The points of every line of a figure: one row a point, with columns panel, line, x, y."""
+    rows = []
+    for k, axes in enumerate(figure.axes):
+        panel = axes.get_title() or f"panel {k + 1}"
+        for line in axes.get_lines():
+            rows += [(panel, line.get_label(), x, y) for x, y in zip(*line.get_data(), strict=True)]
+    return pd.DataFrame(rows, columns=["panel", "line", "x", "y"])
