@@ -25,7 +25,17 @@ from fedlib.config import Run
 from fedlib.evaluation import evaluate, segment_means
 from fedlib.local import Executor, Job, Trained
 from fedlib.partition import Partition
-from fedlib.samplers import SAMPLERS, Federation, Gradients, Losses, Report, Round, Selection, TrialLosses, Updates
+from fedlib.samplers import (
+    SAMPLERS,
+    Federation,
+    Gradients,
+    Losses,
+    Report,
+    Round,
+    Selection,
+    TrialLosses,
+    Updates,
+)
 from fedlib.streams import stream
 
 NUMERICS = 1  # part of every run's address: raise it when a change alters any number that a run produces
@@ -166,7 +176,10 @@ class Lockstep:
         selections = [check(live, selection) for live, selection in zip(active, chosen, strict=True)]
         reports = self.train_selected(active, selections)
         for live in active:
-            live.holds_model, live.asked = set(), {}  # a new global model: whoever is asked about it needs it first
+            live.holds_model, live.asked = (
+                set(),
+                {},
+            )  # a new global model: whoever is asked about it needs it first
         self.converse(
             [
                 (live, live.sampler.observe, (live.round("observe"), report))
@@ -207,19 +220,28 @@ class Lockstep:
         while pending:
             kind = type(next(iter(pending.values())))
             batch = [i for i, question in pending.items() if type(question) is kind]
-            for i, answer in zip(batch, self.answer(kind, [(calls[i][0], pending[i]) for i in batch]), strict=True):
+            for i, answer in zip(
+                batch, self.answer(kind, [(calls[i][0], pending[i]) for i in batch]), strict=True
+            ):
                 step(i, talks[i].send, answer)
         return results
 
     def answer(self, kind: type, asked: list[tuple[Live, Any]]) -> list[np.ndarray]:
         """The answers to one kind of question, asked by several runs, each about its own global model."""
-        known = {Updates: self.updates, Gradients: self.gradients, Losses: self.losses, TrialLosses: self.trial_losses}
+        known = {
+            Updates: self.updates,
+            Gradients: self.gradients,
+            Losses: self.losses,
+            TrialLosses: self.trial_losses,
+        }
         if kind not in known:
             raise SamplerError(f"{asked[0][0].name} yielded a {kind.__name__}, which is no question.")
         return known[kind](asked)
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:
-        self.train_once({(id(live), int(k)): (live, int(k)) for live, question in asked for k in question.clients})
+        self.train_once(
+            {(id(live), int(k)): (live, int(k)) for live, question in asked for k in question.clients}
+        )
         for live, question in asked:
             clients = [int(k) for k in question.clients]
             live.send_model(clients, live.algorithm.payload * live.algorithm.models)
@@ -235,7 +257,9 @@ class Lockstep:
 
     def gradients(self, asked: list[tuple[Live, Gradients]]) -> list[np.ndarray]:
         jobs = [
-            live.job(r, k, purpose="question") for r, (live, question) in enumerate(asked) for k in question.clients
+            live.job(r, k, purpose="question")
+            for r, (live, question) in enumerate(asked)
+            for k in question.clients
         ]
         start = torch.stack([live.models[0] for live, _ in asked])
         out = self.executor.gradients(jobs, start, asked[0][0].run.local.batch).cpu().numpy()
@@ -292,19 +316,25 @@ class Lockstep:
                 if seen[k]:
                     again.append((live, k, seen[k]))
                 seen[k] += 1
-        first = {(id(v), int(k)): (v, int(k)) for v, s in zip(active, selections, strict=True) for k in s.clients}
+        first = {
+            (id(v), int(k)): (v, int(k)) for v, s in zip(active, selections, strict=True) for k in s.clients
+        }
         self.train_once(first)
         extra: dict[tuple[int, int, int], Answer] = {}
         if again:
             trained = self.train(again)
             for i, (live, k, draw) in enumerate(again):
-                extra[id(live), k, draw] = Answer(trained.updates[i], float(trained.losses[i]), int(trained.steps[i]))
+                extra[id(live), k, draw] = Answer(
+                    trained.updates[i], float(trained.losses[i]), int(trained.steps[i])
+                )
                 live.costs.client_steps += int(trained.steps[i])
         return [
             self.aggregate(live, selection, extra) for live, selection in zip(active, selections, strict=True)
         ]
 
-    def aggregate(self, live: Live, selection: Selection, extra: dict[tuple[int, int, int], Answer]) -> Report:
+    def aggregate(
+        self, live: Live, selection: Selection, extra: dict[tuple[int, int, int], Answer]
+    ) -> Report:
         """The next global model of one run. Updates are summed in sorted client order, whatever order they came in."""
         d, algorithm = live.fed.d, live.algorithm
         clients = np.asarray(selection.clients, dtype=int)
@@ -336,12 +366,16 @@ class Lockstep:
     def train(self, wanted: list[tuple[Live, int, int]], purpose: str = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order wanted."""
         lives = list({id(live): live for live, _, _ in wanted}.values())
-        first = dict(zip(map(id, lives), np.cumsum([0] + [len(v.models) for v in lives]).tolist(), strict=False))
+        first = dict(
+            zip(map(id, lives), np.cumsum([0] + [len(v.models) for v in lives]).tolist(), strict=False)
+        )
         start = torch.cat([live.models for live in lives])
         for live in lives:
             if live.algorithm.models > 1:
                 self.assign(live, [k for other, k, _ in wanted if other is live])
-        jobs = [live.job(first[id(live)] + live.assigned.get(k, 0), k, draw, purpose) for live, k, draw in wanted]
+        jobs = [
+            live.job(first[id(live)] + live.assigned.get(k, 0), k, draw, purpose) for live, k, draw in wanted
+        ]
         linear = gather(wanted, lambda live, clients: live.algorithm.linear(clients))
         previous = gather(wanted, lambda live, clients: live.algorithm.previous(clients, live.models[0]))
         rates = np.array([live.run.local.lr_at(live.t) for live, _, _ in wanted])
@@ -397,8 +431,10 @@ class Lockstep:
             live.rows.append(row | measured.get(id(live), {}) | vars(live.costs) | {"seconds": 0.0})
 
 
-def gather(wanted: list[tuple[Live, int, int]], vectors: Callable[[Live, list[int]], Tensor | None]) -> Tensor | None:
-    """Stack what each run's algorithm gives for its clients into (n, d), in the order wanted; None if it gives nothing."""
+def gather(
+    wanted: list[tuple[Live, int, int]], vectors: Callable[[Live, list[int]], Tensor | None]
+) -> Tensor | None:
+    """Stack what each run's algorithm gives its clients into (n, d), in the order wanted; None if it gives nothing."""
     clients: dict[int, tuple[Live, list[int], list[int]]] = {}
     for i, (live, k, _) in enumerate(wanted):
         _, ks, places = clients.setdefault(id(live), (live, [], []))
@@ -429,7 +465,9 @@ def check(live: Live, selection: Any) -> Selection:
     if len(clients) == 0 and live.sampler.draws != "random":
         raise refuse("no client was chosen")
     if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
-        raise refuse(f"there is no client {clients[(clients < 0) | (clients >= live.fed.N)][0]} (N = {live.fed.N})")
+        raise refuse(
+            f"there is no client {clients[(clients < 0) | (clients >= live.fed.N)][0]} (N = {live.fed.N})"
+        )
     if live.sampler.draws != "repeated" and len(np.unique(clients)) < len(clients):
         raise refuse("a client was chosen twice; a sampler that means it says draws = 'repeated'")
     for what, values in (("weights", selection.weights), ("expected", selection.expected)):

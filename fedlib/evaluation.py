@@ -57,7 +57,9 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
             if live.run.evaluate.train:
                 rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(by_model.min(axis=0), live.fed.p)
         if live.run.evaluate.clients:
-            accuracy = np.array([test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)])
+            accuracy = np.array(
+                [test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)]
+            )
             rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(accuracy, live.fed.p)
     return rows
 

@@ -23,7 +23,8 @@ import pandas as pd
 
 from fedlib import data
 from fedlib.config import ConfigError, Run
-from fedlib.store import RUNS, Store, StoreError, write_whole
+from fedlib.files import StoreError, write_whole
+from fedlib.store import RUNS, Store
 
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 1.0
@@ -94,12 +95,16 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
         with progress:
             attempts = attempts + 1 if _train_groups(groups, place, progress.folder, tell) else 0
         if attempts == 3:
-            raise StoreError(f"{what}: the worker processes were killed three times in a row; is memory exhausted?")
+            raise StoreError(
+                f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
+            )
         if all(not store.finished(a) for a in missing):
             time.sleep(2.0)  # another process is training them
 
 
-def _train_groups(groups: list[list[Run]], place: Place, heartbeats: Path, tell: Callable[[str], None]) -> bool:
+def _train_groups(
+    groups: list[list[Run]], place: Place, heartbeats: Path, tell: Callable[[str], None]
+) -> bool:
     """Train all groups once; True if a worker was killed meanwhile."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -152,7 +157,9 @@ def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Pat
             key = _partition_key(run)
             if key not in made:
                 made[key] = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
-        lockstep = Lockstep(list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor)
+        lockstep = Lockstep(
+            list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor
+        )
         for a, live in zip(mine, lockstep.live, strict=True):
             if (state := store.load_checkpoint(a)) is not None:
                 live.load_state_dict(state)
@@ -168,7 +175,9 @@ def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Pat
             now = time.monotonic()
             if heartbeats and (now - beat > HEARTBEAT_SECONDS or not lockstep.active):
                 rounds = sum(live.run.T if live.done else live.t for live in lockstep.live)
-                write_whole(heartbeats / f"{os.getpid()}-{next(iter(mine))}.json", json.dumps(rounds).encode())
+                write_whole(
+                    heartbeats / f"{os.getpid()}-{next(iter(mine))}.json", json.dumps(rounds).encode()
+                )
                 beat = now
             if not lockstep.active:
                 return done
@@ -181,7 +190,9 @@ def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Pat
 
 
 def _partition_key(run: Run) -> str:
-    return json.dumps(run.model_dump(mode="json", include={"partition", "N", "seed", "holdout"}), sort_keys=True)
+    return json.dumps(
+        run.model_dump(mode="json", include={"partition", "N", "seed", "holdout"}), sort_keys=True
+    )
 
 
 def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
@@ -190,7 +201,9 @@ def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
 
     from fedlib.engine import NUMERICS
 
-    device = torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
+    device = (
+        torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
+    )
     return {
         "run": run.model_dump(mode="json"),
         "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
@@ -205,7 +218,9 @@ def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
 class Progress:
     """One line every few seconds: how far all workers are together, and how long is left."""
 
-    def __init__(self, root: Path, total: int, tell: Callable[[str], None], what: str, every: float = 5.0) -> None:
+    def __init__(
+        self, root: Path, total: int, tell: Callable[[str], None], what: str, every: float = 5.0
+    ) -> None:
         self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
         self.total, self.tell, self.what, self.every = total, tell, what, every
         self.stop = threading.Event()

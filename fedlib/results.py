@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fedlib import config
 from fedlib.config import ROOT, ConfigError, Labelled, Scale
-from fedlib.parallel import Place, address, train
-from fedlib.store import Store, to_parquet, write_whole
+from fedlib.files import write_whole
+from fedlib.store import Store, to_parquet
+
+if TYPE_CHECKING:
+    from fedlib.parallel import Place
 
 RESULTS = ROOT / "data" / "results"
 MEASURES = [
@@ -52,6 +55,8 @@ def simulate(
     Raises:
         ConfigError: no such experiment, method or seed, or settings that cannot be run.
     """
+    from fedlib.parallel import Place, train  # here, so that opening results imports no torch
+
     experiments = experiments or config.load()
     place = place or Place.from_environment()
     scale = scale or experiments.scale
@@ -75,6 +80,8 @@ def gather(
     experiment: str, scale: Scale, labelled: Sequence[Labelled], place: Place, results: Path = RESULTS
 ) -> Path:
     """Write the tidy table of all finished runs of an experiment, and beside it what made them."""
+    from fedlib.parallel import address
+
     store = Store(place.runs)
     frames, records = [], []
     for one in labelled:
@@ -99,7 +106,9 @@ def gather(
     return path
 
 
-def open_results(experiment: str, scale: Scale, results: Path = RESULTS) -> tuple[pd.DataFrame, dict[str, Any]]:
+def open_results(
+    experiment: str, scale: Scale, results: Path = RESULTS
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The tidy table of an experiment and what made it.
 
     Raises:

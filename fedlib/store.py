@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,37 +19,11 @@ from typing import Any
 import filelock
 import numpy as np
 import pandas as pd
-import torch
 
 from fedlib.config import ROOT
+from fedlib.files import StoreError, write_whole
 
 RUNS = ROOT / "data" / "runs"
-
-
-class StoreError(RuntimeError):
-    """Something on disk that cannot be used or written; one sentence for people."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all.
-
-    Raises:
-        StoreError: the disk is full or the folder cannot be written; nothing half-written stays behind.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StoreError(
-            f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, then repeat "
-            "the command: it continues from the last checkpoint."
-        ) from None
 
 
 def to_parquet(frame: pd.DataFrame) -> bytes:
@@ -71,7 +44,9 @@ class Store:
     def finished(self, address: str) -> bool:
         return (self.folder(address) / "run.json").exists()
 
-    def finish(self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]) -> None:
+    def finish(
+        self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]
+    ) -> None:
         """Keep a finished run and drop its checkpoint."""
         self.adopt(address, to_parquet(rounds), to_parquet(timing), record)
 
@@ -105,6 +80,8 @@ class Store:
         return pd.concat([rounds, timing], axis=1), record
 
     def save_checkpoint(self, address: str, state: dict[str, Any]) -> None:
+        import torch  # here, so that opening results imports no torch
+
         buffer = io.BytesIO()
         torch.save(pack(state), buffer)
         write_whole(self.folder(address) / "checkpoint.pt", buffer.getvalue())
@@ -115,6 +92,8 @@ class Store:
         Raises:
             StoreError: the file is damaged or holds anything but numbers, text and arrays.
         """
+        import torch
+
         path = self.folder(address) / "checkpoint.pt"
         if not path.exists():
             return None
@@ -150,6 +129,8 @@ class Store:
 
 def pack(value: Any) -> Any:
     """Arrays become tensors, so that a checkpoint can be read back without unpickling anything but plain data."""
+    import torch
+
     if isinstance(value, np.ndarray):
         return {"__numpy__": torch.from_numpy(np.ascontiguousarray(value))}
     if isinstance(value, np.generic):
@@ -160,7 +141,9 @@ def pack(value: Any) -> Any:
         return type(value)(pack(v) for v in value)
     if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
         return value
-    raise StoreError(f"a {type(value).__name__} cannot be kept in a checkpoint; keep arrays, numbers, text, lists or dicts.")
+    raise StoreError(
+        f"a {type(value).__name__} cannot be kept in a checkpoint; keep arrays, numbers, text, lists or dicts."
+    )
 
 
 def unpack(value: Any) -> Any:

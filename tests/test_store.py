@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.store import Store, StoreError, write_whole
+from fedlib.files import StoreError, write_whole
+from fedlib.store import Store
 
 ADDRESS = "ab" * 10
 
@@ -53,7 +54,11 @@ def test_checkpoints_keep_arrays_numbers_and_text(tmp_path):
     state = {
         "t": 7,
         "models": torch.arange(6.0).reshape(2, 3),
-        "sampler": {"G": np.eye(3, dtype=np.float32), "seen": np.array([True, False]), "beta": np.float64(0.5)},
+        "sampler": {
+            "G": np.eye(3, dtype=np.float32),
+            "seen": np.array([True, False]),
+            "beta": np.float64(0.5),
+        },
         "rows": [{"clients": [1, 2], "notes": None}],
     }
     store.save_checkpoint(ADDRESS, state)

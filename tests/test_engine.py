@@ -1,0 +1,292 @@
+"""The round loop against a plain FedAvg loop, and its promises: independence of company, resumption, honest costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fedlib.partition import Partition
+
+from fedlib.config import Run
+from fedlib.engine import Lockstep, SamplerError
+from fedlib.local import Job, make_executor
+from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
+from fedlib.store import pack, unpack
+from fedlib.streams import stream
+
+N, M, CLASSES, FEATURES = 8, 3, 4, 6
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    rng = np.random.default_rng(0)
+    y_train, y_test = rng.integers(0, CLASSES, 400), rng.integers(0, CLASSES, 100)
+    centres = rng.normal(size=(CLASSES, FEATURES))
+
+    def x(y):
+        return torch.tensor(centres[y] + rng.normal(size=(len(y), FEATURES)), dtype=torch.float32)
+
+    return SimpleNamespace(
+        x_train=x(y_train), y_train=torch.tensor(y_train), x_test=x(y_test), y_test=torch.tensor(y_test)
+    )
+
+
+@pytest.fixture(scope="module")
+def executor(tensors):
+    return make_executor("logistic", tensors)
+
+
+@pytest.fixture(scope="module")
+def partition(tensors):
+    order = np.random.default_rng(1).permutation(400)
+    train = np.split(order, np.cumsum([10, 20, 30, 40, 60, 70, 80]))
+    labels = np.stack([np.bincount(tensors.y_train.numpy()[k], minlength=CLASSES) for k in train])
+    test = np.array_split(np.arange(100), N)
+    return Partition(train=train, labels=labels, test=test)
+
+
+def run(sampler="uniform", seed=0, T=4, **changes) -> Run:
+    method = {"sampler": sampler} | changes.pop("method", {})
+    settings = {
+        "dataset": "digits",
+        "partition": {"scheme": "iid"},
+        "model": "logistic",
+        "N": N,
+        "m": M,
+        "T": T,
+        "local": {"lr": 0.1, "batch": 16, "steps": 5},
+        "evaluate": {"every": 1, "test": True, "train": True, "clients": True},
+        "method": method,
+        "seed": seed,
+    }
+    return Run(**(settings | changes))
+
+
+def go(runs, partition, executor) -> list:
+    lockstep = Lockstep(runs, [partition] * len(runs), executor)
+    while lockstep.active:
+        lockstep.advance()
+    return lockstep.live
+
+
+def numbers(live) -> list[dict]:
+    return [{k: v for k, v in row.items() if k not in ("seconds", "server_seconds")} for row in live.rows]
+
+
+def same(one, other):
+    assert torch.equal(one.models, other.models)
+    assert repr(numbers(one)) == repr(numbers(other))
+
+
+def test_equals_a_plain_fedavg_loop(partition, executor, tensors):
+    """Logistic regression by autograd, one client after the other, with the engine's choices and batches."""
+    from fedlib.local import draw_batches
+
+    live = go([run()], partition, executor)[0]
+    w = [torch.zeros(CLASSES, FEATURES), torch.zeros(CLASSES)]
+    for t in range(1, 5):
+        chosen = live.rows[t]["clients"]
+        total = [torch.zeros_like(p) for p in w]
+        for k in chosen:
+            job = Job(run=0, samples=partition.train[k], rng=stream(0, "local", t, k, 0))
+            batches = draw_batches([job], 16, steps=5)
+            p = [q.clone().requires_grad_() for q in w]
+            for index, count in zip(batches.index[:, 0], batches.count[:, 0], strict=True):
+                rows = torch.as_tensor(index[:count]).long()
+                out = tensors.x_train[rows] @ p[0].T + p[1]
+                loss = torch.nn.functional.cross_entropy(out, tensors.y_train[rows])
+                gradients = torch.autograd.grad(loss, p)
+                p = [(q - 0.1 * g).detach().requires_grad_() for q, g in zip(p, gradients, strict=True)]
+            total = [a + q.detach() / M for a, q in zip(total, p, strict=True)]
+        w = total
+    expected = torch.cat([w[0].flatten(), w[1]])
+    torch.testing.assert_close(live.models[0], expected, rtol=1e-5, atol=1e-6)
+    loss = torch.nn.functional.cross_entropy(tensors.x_test @ w[0].T + w[1], tensors.y_test)
+    assert live.rows[4]["test_loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_measures_weigh_clients_by_their_data(partition, executor, tensors):
+    live = go([run(T=1)], partition, executor)[0]
+    w, b = live.models[0][: CLASSES * FEATURES].view(CLASSES, FEATURES), live.models[0][CLASSES * FEATURES :]
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(
+            tensors.x_train @ w.T + b, tensors.y_train, reduction="none"
+        ).numpy()
+        hit = ((tensors.x_test @ w.T + b).argmax(1) == tensors.y_test).numpy()
+    sizes = np.array([len(k) for k in partition.train])
+    p = sizes / sizes.sum()
+    by_client = np.array([loss[k].mean() for k in partition.train])
+    assert live.rows[1]["train_loss"] == pytest.approx(p @ by_client, rel=1e-5)
+    spread = np.sqrt(p @ (by_client - p @ by_client) ** 2)
+    assert live.rows[1]["train_loss_std"] == pytest.approx(spread, rel=1e-4)
+    accuracy = np.array([hit[k].mean() for k in partition.test])
+    assert live.rows[1]["client_accuracy"] == pytest.approx(p @ accuracy, rel=1e-6)
+
+
+ALGORITHMS = [
+    {},
+    {"algorithm": "scaffold"},
+    {"algorithm": "feddyn"},
+    {"algorithm": "ifca", "algorithm_params": {"models": 2}},
+]
+
+
+@pytest.mark.parametrize("method", ALGORITHMS, ids=lambda m: m.get("algorithm", "fedavg"))
+def test_alone_or_in_company(method, partition, executor):
+    runs = [run(seed=s, method=method) for s in range(3)]
+    together = go(runs, partition, executor)
+    for one, other in zip(together, (go([r], partition, executor)[0] for r in runs), strict=True):
+        same(one, other)
+
+
+def test_runs_of_different_samplers_and_lengths_share_a_lockstep(partition, executor):
+    runs = [run("uniform", T=2), run("md", T=5), run("asks_everything", T=3)]
+    together = go(runs, partition, executor)
+    assert [live.t for live in together] == [2, 5, 3]
+    for one, r in zip(together, runs, strict=True):
+        same(one, go([r], partition, executor)[0])
+
+
+@pytest.mark.parametrize("method", ALGORITHMS, ids=lambda m: m.get("algorithm", "fedavg"))
+def test_resumed_equals_straight(method, partition, executor):
+    r = run("asks_everything", T=5, method=method)
+    straight = go([r], partition, executor)[0]
+    first = Lockstep([r], [partition], executor)
+    for _ in range(2):
+        first.advance()
+    second = Lockstep([r], [partition], executor)
+    second.live[0].load_state_dict(unpack(pack(first.live[0].state_dict())))
+    while second.active:
+        second.advance()
+    same(straight, second.live[0])
+
+
+@register("asks_everything")
+@dataclass
+class AsksEverything(Sampler):
+    """Yields every kind of question; keeps what it heard."""
+
+    def select(self, round):
+        self.updates = yield Updates(self.fed.everyone, parameters=2, scalars=1)
+        self.gradients = yield Gradients(np.array([1, 4]))
+        self.losses = yield Losses(np.array([5, 0, 2]))
+        return Selection(np.array([6, 2, 5]))
+
+    def observe(self, round, report):
+        self.after = yield Losses(np.array([0]))
+        self.trial = yield TrialLosses(np.array([3, 1]), np.array([0, 7]))
+        self.heard = report.updates
+
+
+def test_answers(partition, executor, tensors):
+    lockstep = Lockstep([run("asks_everything", T=1)], [partition], executor)
+    lockstep.advance()
+    live = lockstep.live[0]
+    s = live.sampler
+    assert s.updates.shape == (N, live.fed.d)
+    np.testing.assert_allclose(s.losses, np.log(CLASSES), rtol=1e-6)  # at the zero model
+    np.testing.assert_array_equal(s.heard, s.updates[[6, 2, 5]])  # asked and selected: trained once
+    torch.testing.assert_close(live.models[0], torch.tensor(s.updates[[2, 5, 6]].mean(0)))
+    assert s.after[0] < np.log(CLASSES)
+    assert s.trial.shape == (2,)
+    rows = partition.train[1]
+    one_hot = torch.nn.functional.one_hot(tensors.y_train[rows], CLASSES).float()
+    if len(rows) <= 16:  # the batch is all of client 1's data: its gradient at zero is known in closed form
+        expected = (
+            (torch.full_like(one_hot, 1 / CLASSES) - one_hot).T @ tensors.x_train[rows] / len(rows)
+        ).flatten()
+        torch.testing.assert_close(torch.tensor(s.gradients[0][: CLASSES * FEATURES]), expected)
+
+
+def test_costs_are_counted(partition, executor):
+    lockstep = Lockstep([run("asks_everything", T=1)], [partition], executor)
+    lockstep.advance()
+    row, d = lockstep.live[0].rows[1], lockstep.live[0].fed.d
+    # down: the round's model once to each of N, then after aggregation the new one to 0, 3 and 1 and the trial to 2
+    assert row["parameters_down"] == (N + 1 + 2 + 2) * d
+    # up: N compressed updates of 2, 2 gradients, 3 selected updates, 2 trial updates
+    assert row["parameters_up"] == 2 * N + (2 + 3 + 2) * d
+    # scalars: N with the updates, then losses of 3, 1 and 2 clients
+    assert row["scalars_up"] == N + 3 + 1 + 2
+    # steps: N trainings of 5, 2 gradients, 2 trial trainings of 5
+    assert row["client_steps"] == 5 * N + 2 + 5 * 2
+    sizes = partition.sizes
+    assert row["samples_evaluated"] == sizes[[5, 0, 2]].sum() + sizes[0] + sizes[[0, 7]].sum()
+
+
+def test_a_plain_round_costs_m_models_each_way(partition, executor):
+    row, d = go([run(T=1)], partition, executor)[0].rows[1], CLASSES * (FEATURES + 1)
+    assert (row["parameters_down"], row["parameters_up"]) == (M * d, M * d)
+    row = go([run(T=1, method={"algorithm": "scaffold"})], partition, executor)[0].rows[1]
+    assert (row["parameters_down"], row["parameters_up"]) == (2 * M * d, 2 * M * d)
+
+
+@register("draws_one_twice")
+@dataclass
+class DrawsOneTwice(Sampler):
+    draws = "repeated"
+
+    def select(self, round):
+        return Selection(np.array([4, 1, 4]))
+
+    def observe(self, round, report):
+        self.heard = report
+
+
+def test_a_repeated_draw_trains_twice_independently(partition, executor):
+    lockstep = Lockstep([run("draws_one_twice", T=1)], [partition], executor)
+    lockstep.advance()
+    heard = lockstep.live[0].sampler.heard
+    assert Counter(heard.clients.tolist()) == {4: 2, 1: 1}
+    assert not np.array_equal(heard.updates[0], heard.updates[2])
+    np.testing.assert_allclose(
+        lockstep.live[0].models[0].numpy(), heard.updates.mean(0), rtol=1e-5, atol=1e-7
+    )
+    assert lockstep.live[0].rows[1]["client_steps"] == 15
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (None, "must return a Selection"),
+        (Selection(np.array([], dtype=int)), "no client was chosen"),
+        (Selection(np.array([0, N])), f"there is no client {N}"),
+        (Selection(np.array([-1, 2])), "there is no client -1"),
+        (Selection(np.array([2, 2])), "chosen twice"),
+        (Selection(np.array([0.5])), "whole numbers"),
+        (Selection(np.array([1]), weights=np.array([np.nan])), "weights must be one finite number"),
+        (Selection(np.array([1]), weights=np.array([1.0, 2.0])), "weights must be one finite number"),
+    ],
+)
+def test_a_broken_sampler_is_named(selection, message, partition, executor):
+    @register("broken")
+    @dataclass
+    class Broken(Sampler):
+        def select(self, round):
+            return selection
+
+    try:
+        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1: .*{message}"):
+            Lockstep([run("broken")], [partition], executor).advance()
+    finally:
+        del SAMPLERS["broken"]
+
+
+def test_a_diverging_run_stops_and_says_so_and_stops_nothing_else(partition, executor):
+    fine, wild = run(T=3), run("wild", T=3)
+
+    @register("wild")
+    @dataclass
+    class Wild(Sampler):
+        def select(self, round):
+            return Selection(np.array([0]), weights=np.array([1e38 * 10**round.t]))
+
+    lives = go([fine, wild], partition, executor)
+    assert [row["diverged"] for row in lives[1].rows][-1]
+    assert lives[1].t < 3 or lives[1].diverged
+    assert not any(row["diverged"] for row in lives[0].rows)
+    same(lives[0], go([fine], partition, executor)[0])
