@@ -1,0 +1,294 @@
+"""FedCor: selection by a Gaussian process over the clients' loss changes.
+
+Tang, Ning, Wang, Sun, Wang, Li, Chen, "FedCor: Correlation-Based Active Client Selection Strategy for
+Heterogeneous Federated Learning", CVPR 2022: the posterior selection (Algorithm 1, equations 9-11) and its
+schedule (Algorithm 2, equations 14-17). The process, its likelihood and its posterior are GPyTorch's, in
+float64.
+
+Where the paper leaves a choice or the authors' code differs (e is the 0-based round, t - 1):
+1. Sigma = X'X + sigma_n^2 I. The paper has no sigma_n, but then more than d choices divide by zero. The code
+   of 2022 adds it to the denominators of the selection only; the choices agree unless sigma_k is as small as
+   sigma_n.
+2. Rounds 0..warmup choose uniformly: one more than the paper states, as in the code.
+3. schedule "2022" (the code nearest to publication, and the paper's mu = 0): the first sample of loss changes
+   at round 10 (at the end of a shorter warm-up), training for 150 iterations in each warm-up round and for
+   100 at each update; the last M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples
+   weighed gamma^(dt age). schedule "head" (the README of 2023): samples from round 0, one training of 1000
+   iterations at the end of the warm-up, 100 at each update; the samples of the last `window` rounds weighed
+   gamma^(age in rounds); the prior mean is their weighted mean. The paper weighs gamma^(age in updates) and
+   states neither gamma nor M.
+4. In an update round the code selects first, then resets alpha and trains; the paper updates first. One
+   round's shift.
+5. mu and the scale of alpha never influence the choice (the theory notebook shows it), so neither is kept.
+6. A sample with a value that is not finite is not learnt from.
+HiCS-FL's code of this baseline takes the update rounds' own change as the sample (probe "own"), draws by p_k
+wherever it draws at random, and fits the likelihood of client 0 alone (likelihood "loo_upstream": a
+leave-one-out sum over as many clients as there are samples, which is one).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from fedlib.samplers.base import (
+    Asking,
+    Federation,
+    Losses,
+    Report,
+    Round,
+    Sampler,
+    Selection,
+    TrialLosses,
+    register,
+)
+from fedlib.samplers.weighted import draw_distinct, log
+
+if TYPE_CHECKING:
+    import torch
+    from gpytorch.distributions import MultivariateNormal
+    from gpytorch.kernels import Kernel
+
+Likelihood = Literal["mml", "loo_upstream"]
+
+
+class Schedule(NamedTuple):
+    """begin: 0-based round of the first sample. warmup, later: iterations of each training then."""
+
+    begin: int
+    warmup: int
+    later: int
+
+
+SCHEDULES = {"2022": Schedule(10, 150, 100), "head": Schedule(0, 1000, 100)}
+
+
+@register("fedcor")
+@dataclass
+class FedCor(Sampler):
+    """FedCor (defaults: the paper's FMNIST settings; CIFAR-10 has warmup 20, dt 50, beta 0.9, gamma 0.97).
+
+    warmup: last 0-based round of uniform selection. dt: rounds between updates of the process. beta:
+    annealing of a client's alpha each time it is selected. gamma: discount of older samples. M: historical
+    samples that an update re-uses. d: dimension of the clients' embeddings. window: rounds that schedule
+    "head" looks back.
+
+    Raises:
+        ValueError: an unknown schedule, likelihood or probe.
+    """
+
+    warmup: int = 15
+    dt: int = 10
+    beta: float = 0.95
+    gamma: float = 0.8
+    M: int = 1
+    d: int = 15
+    sigma_n: float = 0.01
+    schedule: Literal["2022", "head"] = "2022"
+    window: int = 100
+    likelihood: Likelihood = "mml"
+    probe: Literal["extra", "own"] = "extra"
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        known = {"schedule": SCHEDULES, "likelihood": ("mml", "loo_upstream"), "probe": ("extra", "own")}
+        for key, options in known.items():
+            if getattr(self, key) not in options:
+                raise ValueError(
+                    f"sampler 'fedcor': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
+                )
+        self.X = rng.standard_normal((self.d, fed.N)) / np.sqrt(self.d)
+        self.alpha = np.ones(fed.N)
+        self.changes, self.rounds = np.zeros((0, fed.N)), np.zeros(0, dtype=int)  # samples, oldest first
+        self.losses, self.losses_at = np.zeros(fed.N), -1  # of everybody at the start of round `losses_at`
+
+    def select(self, round: Round) -> Asking:
+        fed, e = self.fed, round.t - 1
+        if self.samples_itself(e) and self.losses_at != e:
+            self.losses, self.losses_at = (yield Losses(fed.everyone)), e
+        if e <= self.warmup or (self.probe == "own" and self.updates(e)):
+            return Selection(self.at_random(round.rng))
+        clients = choose(covariance(self.X, self.sigma_n), fed.p, self.alpha, fed.m)
+        notes = {"alpha": np.round(self.alpha, 6).tolist()}
+        if e == self.warmup + 1:
+            notes["embedding"] = np.round(self.X.T, 6).tolist()
+        return Selection(clients, notes=notes)
+
+    def observe(self, round: Round, report: Report) -> Asking:
+        fed, e = self.fed, round.t - 1
+        if self.samples_itself(e):
+            after = yield Losses(fed.everyone)
+            change = after - self.losses
+            self.losses, self.losses_at = after, e + 1
+        elif self.updates(e):
+            before = yield Losses(fed.everyone)
+            change = (yield TrialLosses(self.at_random(round.rng), fed.everyone)) - before
+        else:
+            if e > self.warmup:
+                chosen = np.isin(fed.everyone, report.clients)
+                self.alpha = np.where(chosen, self.beta * self.alpha, self.alpha)
+            return
+        if e > self.warmup:
+            self.alpha = np.ones(fed.N)
+        if np.isfinite(change).all():
+            self.learn(e, change)
+
+    def updates(self, e: int) -> bool:
+        """Whether the process is updated in round e, after the warm-up."""
+        return e > self.warmup and e % self.dt == 0
+
+    def samples_itself(self, e: int) -> bool:
+        """Whether what round e itself does to the losses is a sample."""
+        begin = min(SCHEDULES[self.schedule].begin, self.warmup)
+        return begin <= e <= self.warmup or (self.probe == "own" and self.updates(e))
+
+    def at_random(self, rng: np.random.Generator) -> np.ndarray:
+        if self.probe == "own":
+            return draw_distinct(rng, log(self.fed.p), self.fed.m)
+        return rng.choice(self.fed.N, self.fed.m, replace=False)
+
+    def learn(self, e: int, change: np.ndarray) -> None:
+        """Keep the sample (N,) of round e and train the embedding on what is retained."""
+        rounds, changes = np.append(self.rounds, e), np.vstack([self.changes, change])
+        keep, weights = retained(rounds, e, self)
+        self.rounds, self.changes = rounds[keep], changes[keep]
+        if self.schedule == "head" and e < self.warmup:
+            return
+        mean = weights @ self.changes / weights.sum() if self.schedule == "head" else np.zeros(self.fed.N)
+        plan = SCHEDULES[self.schedule]
+        iterations = plan.warmup if e <= self.warmup else plan.later
+        X, _ = train(self.X, self.changes, weights, mean, self.sigma_n, iterations, self.likelihood)
+        if np.isfinite(X).all():
+            self.X = X
+
+
+def retained(rounds: np.ndarray, e: int, by: FedCor) -> tuple[np.ndarray, np.ndarray]:
+    """Which samples of the (S,) rounds, oldest first, are kept in round e -> indices (n,), weights (n,)."""
+    age = np.arange(len(rounds))[::-1]
+    if by.schedule == "head":
+        keep = np.flatnonzero(rounds >= e - by.window)
+        return keep, by.gamma ** (e - rounds[keep]).astype(float)
+    keep = np.flatnonzero(age <= (by.M * by.dt if e <= by.warmup else by.M))
+    step = 1 if e <= by.warmup else by.dt
+    return keep, by.gamma ** (step * age[keep]).astype(float)
+
+
+def covariance(X: np.ndarray, sigma_n: float) -> np.ndarray:
+    """Sigma = X'X + sigma_n^2 I of the embeddings X: (d, N) -> (N, N)."""
+    return X.T @ X + sigma_n**2 * np.eye(X.shape[1])
+
+
+def choose(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray, m: int) -> np.ndarray:
+    """Algorithm 1: m clients, each lowering the expected loss most given those before it -> (m,) in order.
+
+    In closed form argmax_k alpha_k (sum_i p_i Sigma_ik) / sqrt(Sigma_kk), then Sigma is conditioned on the
+    choice. Ties go to the lowest id; variances below 1e-12 count as 1e-12. Sigma: (N, N); p, alpha: (N,).
+    """
+    left = np.ones(len(p), dtype=bool)
+    chosen = np.zeros(m, dtype=int)
+    for i in range(m):
+        chosen[i] = k = np.where(left, scores(Sigma, p, alpha), -np.inf).argmax()
+        left[k] = False
+        Sigma = condition(Sigma, k)
+    return chosen
+
+
+def scores(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """(N,) decrease of the expected loss if client k's falls by alpha_k standard deviations (equation 10)."""
+    return alpha * (p @ Sigma) / np.sqrt(np.maximum(Sigma.diagonal(), 1e-12))
+
+
+def condition(Sigma: np.ndarray, k: int) -> np.ndarray:
+    """Posterior covariance once client k's loss change is known (equation 11)."""
+    return Sigma - np.outer(Sigma[:, k], Sigma[k]) / max(Sigma[k, k], 1e-12)
+
+
+@cache
+def linear_kernel() -> Kernel:
+    """The homogeneous linear kernel x'y, made where it is needed: importing GPyTorch takes seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # linear_operator's own
+        from gpytorch.kernels import LinearKernel
+    kernel = LinearKernel().double().requires_grad_(False)
+    kernel.variance = 1.0
+    return kernel
+
+
+def prior(X: torch.Tensor, mean: torch.Tensor, sigma_n: float) -> MultivariateNormal:
+    """The process at all clients: N(mean, X'X + sigma_n^2 I). X: (d, N) float64, mean: (N,)."""
+    import torch
+
+    kernel = linear_kernel()
+    from gpytorch.distributions import MultivariateNormal
+
+    noise = sigma_n**2 * torch.eye(X.shape[1], dtype=X.dtype)
+    return MultivariateNormal(mean, kernel(X.mT).to_dense() + noise)
+
+
+def log_likelihood(process: MultivariateNormal, values: torch.Tensor) -> torch.Tensor:
+    """Exact log marginal likelihood (equation 14) of each sample of loss changes, values: (S, N) -> (S,)."""
+    from gpytorch.settings import fast_computations
+
+    with fast_computations(log_prob=False):  # the Cholesky factor is at hand
+        return process.log_prob(values)
+
+
+def log_leave_one_out(process: MultivariateNormal, values: torch.Tensor, clients: int) -> torch.Tensor:
+    """Sum over the first `clients` clients of log p(own value | all other values), values: (S, N) -> (S,)."""
+    from torch.distributions import Normal
+
+    precision = process.precision_matrix
+    variance = 1 / precision.diagonal()
+    mean = values - (values - process.mean) @ precision * variance
+    return Normal(mean, variance.sqrt()).log_prob(values)[:, :clients].sum(-1)
+
+
+def posterior(
+    process: MultivariateNormal, observed: torch.Tensor, values: torch.Tensor
+) -> MultivariateNormal:
+    """The process given the values (n,) of the clients `observed` (n,), whose variance becomes 0."""
+    from gpytorch.distributions import MultivariateNormal
+    from linear_operator import to_linear_operator
+
+    Sigma, mean = process.covariance_matrix, process.mean
+    cross = Sigma[:, observed]
+    gain = to_linear_operator(cross[observed]).solve(cross.mT).mT
+    return MultivariateNormal(
+        mean + gain @ (values - mean[observed]), to_linear_operator(Sigma - gain @ cross.mT)
+    )
+
+
+def train(
+    X: np.ndarray,
+    changes: np.ndarray,
+    weights: np.ndarray,
+    mean: np.ndarray,
+    sigma_n: float,
+    iterations: int,
+    likelihood: Likelihood = "mml",
+) -> tuple[np.ndarray, float]:
+    """Adam (lr 0.01) on -sum_s weights_s log p(changes_s), over the embeddings, from X.
+
+    X: (d, N); changes: (S, N); weights: (S,); mean: (N,). -> X (d, N), and the objective before the last
+    step.
+    """
+    import torch
+
+    embedding = torch.nn.Parameter(torch.tensor(X, dtype=torch.float64))
+    values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
+    optimizer = torch.optim.Adam([embedding], lr=0.01)
+    objective = torch.tensor(torch.nan)
+    for _ in range(iterations):
+        optimizer.zero_grad()
+        process = prior(embedding, mu, sigma_n)
+        fit = (
+            log_likelihood(process, values) if likelihood == "mml" else log_leave_one_out(process, values, 1)
+        )
+        objective = -(w @ fit)
+        objective.backward()
+        optimizer.step()
+    return embedding.detach().numpy(), objective.item()

@@ -1,0 +1,113 @@
+"""Selection by the clients' losses: Active Federated Learning and Power-of-Choice.
+
+AFL: Goetz et al., "Active Federated Learning", 2019. Power-of-Choice: Cho, Wang, Joshi, "Towards
+Understanding Biased Client Selection in Federated Learning", AISTATS 2022, Algorithm 1. Both as FedCor's
+experiments use them.
+
+Where this differs from FedCor's code:
+1. AFL's softmax subtracts its maximum, so that large alpha2 does not overflow.
+2. Where AFL keeps fewer candidates than it wants to draw, all of them are taken and the rest is drawn
+   uniformly.
+3. Products such as (1 - alpha3) m are rounded down exactly; the code's int((1 - 0.9) * 10) is 0.
+4. A loss that is not finite counts as the largest finite one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.samplers.base import Asking, Federation, Losses, Round, Sampler, Selection, register
+from fedlib.samplers.weighted import draw_distinct, log
+
+
+def finite(losses: np.ndarray) -> np.ndarray:
+    """(n,) losses with every non-finite one replaced by the largest finite one (0 if there is none)."""
+    good = np.isfinite(losses)
+    return np.where(good, losses, losses[good].max() if good.any() else 0.0)
+
+
+def floor(x: float) -> int:
+    """Largest integer not above x, where x is a product of decimal fractions (0.29 * 100 is 29)."""
+    return math.floor(round(x, 9))
+
+
+@dataclass(frozen=True)
+class Lottery:
+    """AFL's draw: sel_num of the candidates (n,), with probabilities (n,) for the first."""
+
+    candidates: np.ndarray
+    probabilities: np.ndarray
+    sel_num: int
+
+
+def lottery(v: np.ndarray, m: int, alpha1: float, alpha2: float, alpha3: float) -> Lottery:
+    """AFL's draw from the valuations v (N,): the floor(alpha1 N) smallest are dropped."""
+    kept = np.argsort(v, kind="stable")[floor(alpha1 * len(v)) :]
+    logits = alpha2 * v[kept]
+    weights = np.exp(logits - logits.max(initial=-np.inf))
+    return Lottery(kept, weights / weights.sum(), min(floor((1 - alpha3) * m), len(kept)))
+
+
+@register("afl")
+@dataclass
+class AFL(Sampler):
+    """Clients of high valuation v_k = sqrt(n_k) l_k by a softmax lottery, and a few at random.
+
+    v starts from everybody's loss at the initial model; afterwards a client's v is refreshed when it is
+    selected, with its loss at the model it received. alpha1: share of clients dropped; alpha2: inverse
+    temperature; alpha3: share of the m drawn uniformly from all clients that are left, the dropped ones
+    included.
+    """
+
+    alpha1: float = 0.75
+    alpha2: float = 0.01
+    alpha3: float = 0.1
+
+    def select(self, round: Round) -> Asking:
+        fed, scale = self.fed, np.sqrt(self.fed.sizes)
+        if round.t == 1:
+            self.v = scale * finite((yield Losses(fed.everyone)))
+        draw = lottery(self.v, fed.m, self.alpha1, self.alpha2, self.alpha3)
+        first = draw.candidates[draw_distinct(round.rng, log(draw.probabilities), draw.sel_num)]
+        left = np.setdiff1d(fed.everyone, first)
+        clients = np.concatenate([first, round.rng.choice(left, fed.m - len(first), replace=False)])
+        if round.t > 1:
+            v = self.v.copy()
+            v[clients] = scale[clients] * finite((yield Losses(clients)))
+            self.v = v
+        return Selection(clients)
+
+
+@register("power_of_choice")
+@dataclass
+class PowerOfChoice(Sampler):
+    """The m clients of highest loss at the current model among d candidates, drawn one after another by p_k.
+
+    d: candidates, m <= d <= N; None asks everybody (HiCS-FL's "ideal" setting, which is deterministic; its
+    code takes d = 2m instead, FedCor's README d = 10). With d = m the loss plays no part.
+
+    Raises:
+        ValueError: d is not between m and N.
+    """
+
+    d: int | None = 10
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        if self.d is not None and not fed.m <= self.d <= fed.N:
+            raise ValueError(
+                f"sampler 'power_of_choice': d = {self.d} must lie between m = {fed.m} and N = {fed.N}."
+            )
+
+    def select(self, round: Round) -> Asking:
+        fed = self.fed
+        A = fed.everyone if self.d is None else draw_distinct(round.rng, log(fed.p), self.d)
+        return Selection(highest(A, (yield Losses(A)), fed.m))
+
+
+def highest(A: np.ndarray, losses: np.ndarray, m: int) -> np.ndarray:
+    """The m of the clients A (d,) with the highest losses (d,); ties go to the lowest id."""
+    return A[np.lexsort((A, -finite(losses)))[:m]]
