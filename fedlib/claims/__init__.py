@@ -1,0 +1,264 @@
+"""Claims as data: what a paper says, what it prints, and the rule that decides over our runs whether it held.
+
+A paper's claims stand in one file, gathered in its `Book`; the docstring of a rule is the claim's sentence::
+
+    book = Book("clustered_sampling")
+
+    @book.claim("cs.F1.a", "figure_1", needs=["cs_mnist"], printed="lower")
+    def _(runs: Runs) -> Verdict:
+        '''Algorithm 1 has a lower training loss than MD sampling.'''
+        loss = per_run(runs["cs_mnist"], "train_loss", area).loc[""]
+        return positive(paired(loss, "MD", "Algorithm 1"), unit="nats")
+
+    verdicts(claims("clustered_sampling"), results)          # one row a claim
+
+A rule asks `runs` for what it needs (`runs[experiment]`, `runs.pick(experiment, setting, methods)`); what is
+not there makes the verdict *not run*, with the reason. A rule never sees runs of another scale. Verdicts of
+parts are put together by `combine`. A diverged run counts as the worst there is (`measure.curve`) and is
+named in the detail.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from fedlib import measure
+
+Status = Literal["held", "held in part", "not held", "not run"]
+STATUSES: tuple[Status, ...] = ("held", "held in part", "not held", "not run")
+PAPERS = ("clustered_sampling", "hcsfed", "fedcor", "hics_fl")
+
+
+class Missing(LookupError):
+    """A rule needs runs that are not there; the message says which."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim: its status, the replicated value and interval as text, how it came about."""
+
+    status: Status
+    value: str = ""
+    interval: str = ""
+    detail: str = ""
+
+
+class Runs(Mapping[str, pd.DataFrame]):
+    """The results that a rule may look at, by experiment; asking for what is not there raises `Missing`."""
+
+    def __init__(self, results: Mapping[str, pd.DataFrame]) -> None:
+        self.results = {name: table for name, table in results.items() if len(table)}
+
+    def __getitem__(self, experiment: str) -> pd.DataFrame:
+        if experiment not in self.results:
+            raise Missing(f"experiment {experiment} has not been run at this scale")
+        return self.results[experiment]
+
+    def __contains__(self, experiment: object) -> bool:
+        return experiment in self.results
+
+    def __iter__(self):
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def pick(self, experiment: str, setting: str | None = None, methods: Iterable[str] = ()) -> pd.DataFrame:
+        """Rows of one setting (None: of all) with all `methods` present (none named: whatever is there).
+
+        Raises:
+            Missing: the experiment, the setting or one of the methods has not been run.
+        """
+        table = self[experiment]
+        if setting is not None:
+            table = table[table["setting"] == setting]
+            if table.empty:
+                raise Missing(f"setting {setting!r} of {experiment} is not part of this scale")
+        methods = list(methods)
+        for method in methods:
+            if not (table["method"] == method).any():
+                where = f"{experiment} {setting}" if setting else experiment
+                raise Missing(f"{method} has not been run in {where}")
+        return table[table["method"].isin(methods)] if methods else table
+
+    def statistic(
+        self,
+        experiment: str,
+        setting: str,
+        methods: Iterable[str],
+        column: str,
+        statistic: measure.Statistic,
+        **options: object,
+    ) -> pd.Series:
+        """`measure.per_run` of some methods in one setting -> Series by (method, seed)."""
+        table = self.pick(experiment, setting, methods)
+        if table.groupby(["method", "seed"])[column].count().eq(0).any():
+            raise Missing(f"{column} has not been measured in {experiment}")
+        return measure.per_run(table, column, statistic, **options).droplevel("setting")
+
+
+Rule = Callable[[Runs], Verdict]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper.
+
+    artifact: the notebook that shows it ("clustered_sampling/figure_1"). needs: the experiments that its rule
+    reads. printed: the paper's value, as text.
+    """
+
+    id: str
+    paper: str
+    artifact: str
+    sentence: str
+    printed: str
+    needs: tuple[str, ...]
+    rule: Rule
+
+    def judge(self, results: Mapping[str, pd.DataFrame]) -> Verdict:
+        """The verdict over `results` (experiment -> tidy table)."""
+        try:
+            verdict = self.rule(Runs({name: t for name, t in results.items() if name in self.needs}))
+        except Missing as reason:
+            return Verdict("not run", detail=f"{reason}.")
+        lost = diverged({name: results[name] for name in self.needs if name in results})
+        return replace(verdict, detail=" ".join(filter(None, [verdict.detail, lost])))
+
+
+@dataclass
+class Book:
+    """A paper's claims, in the order in which they are written down."""
+
+    paper: str
+    claims: list[Claim] = field(default_factory=list)
+
+    def claim(
+        self, id: str, artifact: str, needs: Sequence[str], printed: str = "", sentence: str = ""
+    ) -> Callable[[Rule], Rule]:
+        """Decorator: the function is the rule; its docstring the sentence unless one is given."""
+
+        def add(rule: Rule) -> Rule:
+            words = sentence or " ".join((rule.__doc__ or "").split())
+            place = f"{self.paper}/{artifact}"
+            self.claims.append(Claim(id, self.paper, place, words, printed, tuple(needs), rule))
+            return rule
+
+        return add
+
+
+def claims(paper: str) -> list[Claim]:
+    """The claims of a paper (`fedlib/claims/<paper>.py`)."""
+    return importlib.import_module(f"fedlib.claims.{paper}").book.claims
+
+
+def claims_of(artifact: str) -> list[Claim]:
+    """The claims that an artifact ("hcsfed/table_1") shows."""
+    return [claim for claim in claims(artifact.split("/")[0]) if claim.artifact == artifact]
+
+
+def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """One row a claim: paper, id, artifact, claim, printed, replicated, interval, verdict, detail."""
+    rows = []
+    for claim in claims:
+        v = claim.judge(results)
+        row = [claim.paper, claim.id, claim.artifact, claim.sentence, claim.printed]
+        rows.append([*row, v.value, v.interval, v.status, v.detail])
+    columns = ["paper", "id", "artifact", "claim", "printed", "replicated", "interval", "verdict", "detail"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """How many claims held, by paper: one row a paper and one for all, one column a status."""
+    counts = pd.crosstab(verdicts["paper"], verdicts["verdict"]).reindex(columns=STATUSES, fill_value=0)
+    counts.loc["all papers"] = counts.sum()
+    return counts.assign(claims=counts.sum(axis=1)).rename_axis(columns=None)
+
+
+def diverged(results: Mapping[str, pd.DataFrame]) -> str:
+    """A sentence that names the runs that diverged; empty where none did."""
+    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in results.values()]
+    names = sorted({" ".join(str(v) for v in row if v != "") for t in gone for row in t.to_numpy()})
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"Diverged (method, seed): {listed}." if names else ""
+
+
+# -- building blocks of rules
+# -----------------------------------------------------------------------------------
+
+
+def number(value: float, unit: str = "", digits: int = 3) -> str:
+    """A value as text: three significant digits; "never" for infinity, "-" for nan."""
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "never" if value > 0 else "-infinity"
+    text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return f"{text} {unit}".strip()
+
+
+def span(bounds: tuple[float, float]) -> str:
+    """An interval as text; empty where there is none."""
+    return "" if math.isnan(bounds[0]) else f"[{number(bounds[0])}, {number(bounds[1])}]"
+
+
+def positive(differences: np.ndarray, unit: str = "", at_least: float = 0.0, detail: str = "") -> Verdict:
+    """Held if the median of (n,) paired differences is above `at_least` (above 0: strictly).
+
+    Raises:
+        Missing: no seed has both methods.
+    """
+    if len(differences) == 0:
+        raise Missing("no seed has finite results of both methods")
+    middle = float(np.median(differences))
+    wins = f"{int((differences > 0).sum())} of {len(differences)} seeds positive."
+    return Verdict(
+        "held" if middle > at_least else "not held",
+        number(middle, unit),
+        span(measure.interval(differences)),
+        f"{detail} {wins}".strip(),
+    )
+
+
+def decide(holds: bool, value: str = "", interval: str = "", detail: str = "") -> Verdict:
+    return Verdict("held" if holds else "not held", value, interval, detail)
+
+
+def combine(
+    parts: Mapping[str, Callable[[], Verdict]], all_of: int | None = None, some_of: int = 1
+) -> Verdict:
+    """One verdict from named parts, each judged on its own.
+
+    Held if `all_of` parts (default: every one) held, held in part if at least `some_of` did, else not held. A
+    part that has not been run never counts as held; where none has been run the claim is *not run*.
+    """
+    judged: dict[str, Verdict] = {}
+    for name, part in parts.items():
+        try:
+            judged[name] = part()
+        except Missing as reason:
+            judged[name] = Verdict("not run", detail=str(reason))
+    done = {name: v for name, v in judged.items() if v.status != "not run"}
+    if not done:
+        raise Missing(next(iter(judged.values())).detail.rstrip("."))
+    good = sum(v.status == "held" for v in done.values())
+    partly = any(v.status == "held in part" for v in done.values())
+    if good >= (all_of or len(judged)):
+        status: Status = "held"
+    else:
+        status = "held in part" if good >= some_of or partly else "not held"
+    value = "; ".join(f"{name}: {v.value}" for name, v in done.items() if v.value)
+    bounds = "; ".join(f"{name}: {v.interval}" for name, v in done.items() if v.interval)
+    failed = [name for name, v in done.items() if v.status != "held"]
+    absent = [name for name in judged if name not in done]
+    detail = [f"{good} of {len(judged)} parts held."] if len(judged) > 1 else []
+    detail += [f"Not held: {', '.join(failed)}."] if failed and len(judged) > 1 else []
+    detail += [f"Not run: {', '.join(absent)}."] if absent else []
+    return Verdict(status, value, bounds, " ".join(detail))

@@ -1,0 +1,239 @@
+"""What the papers read off a curve, and how sure one may be of it over a few seeds.
+
+Everything starts from the tidy table of results (`ARCHITECTURE.md`, Results). A *curve* is one run's column
+as a Series indexed by round, without the rounds in which it was not measured; a *statistic* is a function of
+a curve.
+
+    r = per_run(results, "test_accuracy", rounds_to_target, target=0.8)    # Series by (setting, method, seed)
+    better = paired(r.loc[""], "MD", "Algorithm 2")                          # (n,) differences, seed by seed
+    low, high = interval(better)                                             # 95 % bootstrap of the median
+
+A run that diverged counts as the worst there is: infinite loss, zero accuracy from that round on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import signal, stats
+
+Statistic = Callable[..., float]
+RUN = ["setting", "method", "seed"]
+BYTES = 4  # a parameter travels as float32
+
+
+def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
+    """One run's measured rounds of `column`, indexed by round.
+
+    From divergence on, up to round `last`, it is the worst value there is.
+    """
+    values = run.set_index("round")[column].astype(float).sort_index()
+    if run["diverged"].any():
+        gone = run.loc[run["diverged"], "round"].min()
+        after = np.arange(gone, max(last, gone) + 1)
+        worst = pd.Series(math.inf if "loss" in column else 0.0, after)
+        values = pd.concat([values[values.index < gone], worst])
+    return values.dropna()
+
+
+def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options: Any) -> pd.Series:
+    """`statistic(curve, **options)` of every run -> Series indexed by (setting, method, seed)."""
+    last = results.groupby("setting")["round"].max()
+    values = {
+        key: statistic(curve(run, column, last[key[0]]), **options)
+        for key, run in results.groupby(RUN, sort=False)
+    }
+    return pd.Series(values, name=column, dtype=float).rename_axis(RUN)
+
+
+def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> float:
+    """First round t >= 1 of `consecutive` measured rounds in a row at or above `target`; inf if none."""
+    after = curve[curve.index >= 1]
+    hits = (after >= target).astype(int)[::-1].rolling(consecutive).sum()[::-1] == consecutive
+    return float(hits.idxmax()) if hits.any() else math.inf
+
+
+def rounds_below(curve: pd.Series, level: float) -> float:
+    """First round t >= 1 whose loss is at or below `level`; inf if there is none."""
+    return rounds_to_target(-curve, -level)
+
+
+def rounds_to_best(curve: pd.Series, share: float = 1.0) -> float:
+    """First round t >= 1 at `share` of the run's own best value."""
+    return rounds_to_target(curve, share * curve[curve.index >= 1].max())
+
+
+def best(curve: pd.Series) -> float:
+    return float(curve[curve.index >= 1].max())
+
+
+def at_start(curve: pd.Series) -> float:
+    return float(curve.loc[0])
+
+
+def end_mean(curve: pd.Series, share: float = 0.2) -> float:
+    """Mean over the last `share` of the rounds (L_end and A_end with 0.2, FedCor's `fin` with 0.05)."""
+    return float(curve[curve.index > curve.index.max() * (1 - share)].mean())
+
+
+def area(curve: pd.Series, first: int = 1, last: float = math.inf) -> float:
+    """Mean over the measured rounds first..last: the normalised area under the curve, round 0 left out."""
+    return float(curve[(curve.index >= first) & (curve.index <= last)].mean())
+
+
+def roughness(curve: pd.Series, start: float = 0.5) -> float:
+    """Mean |x_{j+1} - x_j| of consecutive measurements after `start` of the rounds."""
+    late = curve[curve.index > curve.index.max() * start]
+    return float(late.diff().abs().mean()) if np.isfinite(late).all() else math.inf
+
+
+def jitter(curve: pd.Series, start: float = 0.25) -> float:
+    """Standard deviation of x_{j+1} - x_j after `start` of the rounds (FedCor's and HiCS-FL's roughness)."""
+    return float(curve[curve.index > curve.index.max() * start].diff().std())
+
+
+def rolling(curve: pd.Series, half: int = 25) -> pd.Series:
+    """Centred moving mean over the measurements within `half` rounds to either side."""
+    rounds, sums = curve.index.to_numpy(), np.concatenate([[0.0], np.cumsum(curve.to_numpy())])
+    first = np.searchsorted(rounds, rounds - half, side="left")
+    past = np.searchsorted(rounds, rounds + half, side="right")
+    return pd.Series((sums[past] - sums[first]) / (past - first), curve.index)
+
+
+def savitzky_golay(curve: pd.Series, window: int = 13, order: int = 3) -> pd.Series:
+    """Savitzky-Golay filter over `window` measurements (HiCS-FL's figures); short curves stay as they are."""
+    if len(curve) < window:
+        return curve
+    return pd.Series(signal.savgol_filter(curve.to_numpy(), window, order), curve.index)
+
+
+def paired(values: pd.Series, a: str, b: str) -> np.ndarray:
+    """values[a] - values[b] of the seeds that both methods have (`values` by (method, seed)) -> (n,).
+
+    A pair in which both are infinite says nothing and is left out.
+    """
+    both = pd.concat([values.loc[a], values.loc[b]], axis=1, join="inner").to_numpy()
+    return np.array([x - y for x, y in both if np.isfinite(x) or np.isfinite(y)])
+
+
+def interval(
+    values: Sequence[float] | np.ndarray,
+    statistic: Callable[..., Any] = np.median,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of `statistic` over seeds (seeded); (nan, nan) for fewer than two."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return math.nan, math.nan
+    picks = np.random.default_rng(seed).integers(len(values), size=(2000, len(values)))
+    resampled = np.sort(statistic(values[picks], axis=1))
+    outside = int(len(resampled) * (1 - level) / 2)
+    return float(resampled[outside]), float(resampled[-1 - outside])
+
+
+def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[float, bool]:
+    """Median rounds of `base` over median rounds of `other`, and whether that is a lower bound (HCSFed).
+
+    A base that did not arrive within `cap` rounds counts as cap, and the ratio is a strict lower bound. Where
+    the other one did not arrive there is no speed-up: nan.
+    """
+    b, o = np.median(base), np.median(other)
+    if o > cap:
+        return math.nan, False
+    return float(min(b, cap) / o), bool(b > cap)
+
+
+def capped_mean(rounds: Sequence[float], cap: int) -> float:
+    """Mean over seeds with runs that never arrive counted as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
+    return float(np.minimum(np.asarray(rounds, dtype=float), cap + 1).mean())
+
+
+def sign_rule(differences: np.ndarray) -> Literal["supported", "refuted", "inconclusive"]:
+    """FedCor's and HiCS-FL's rule over (n,) paired differences that are claimed positive.
+
+    Supported: at least 0.8 n wins and a positive mean. Refuted: at most 0.2 n wins, or a negative mean with a
+    paired t-test at p < 0.1.
+    """
+    n, wins, mean = len(differences), int((differences > 0).sum()), float(np.mean(differences))
+    if wins >= math.ceil(0.8 * n) and mean > 0:
+        return "supported"
+    significant = n > 1 and np.std(differences) > 0 and stats.ttest_1samp(differences, 0).pvalue < 0.1
+    return "refuted" if wins <= math.floor(0.2 * n) or (mean < 0 and significant) else "inconclusive"
+
+
+def gini(counts: Sequence[float] | np.ndarray) -> float:
+    """Gini coefficient of (N,) counts: 0 where all are equal, (N - 1) / N where one has everything."""
+    x = np.sort(np.asarray(counts, dtype=float))
+    ranks = np.arange(1, len(x) + 1)
+    return float(2 * (ranks @ x) / (len(x) * x.sum()) - (len(x) + 1) / len(x)) if x.sum() else 0.0
+
+
+def kendall(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(stats.kendalltau(a, b).statistic)
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(stats.spearmanr(a, b).statistic)
+
+
+def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
+    """(N,) how often each client was drawn in rounds >= first of the rows of one run (or of several)."""
+    drawn = [np.asarray(c, dtype=int) for c in run.loc[run["round"] >= first, "clients"]]
+    return np.bincount(np.concatenate(drawn), minlength=N) if drawn else np.zeros(N, dtype=int)
+
+
+def add_distinct(
+    results: pd.DataFrame, labels: dict[tuple[str, int], np.ndarray] | None = None
+) -> pd.DataFrame:
+    """The table with `distinct_clients`, and with `distinct_classes` where `labels` gives them.
+
+    labels: (setting, seed) -> (N,) dominant label of each client. Round 0 draws nobody: NaN.
+    """
+
+    def count(ids: np.ndarray) -> float:
+        return float(len(np.unique(ids))) if len(ids) else math.nan
+
+    drawn = [np.asarray(c if c is not None else [], dtype=int) for c in results["clients"]]
+    out = results.assign(distinct_clients=[count(ids) for ids in drawn])
+    if labels is not None:
+        keys = zip(results["setting"], results["seed"], strict=True)
+        out["distinct_classes"] = [count(labels[key][ids]) for key, ids in zip(keys, drawn, strict=True)]
+    return out
+
+
+def cumulative_cost(results: pd.DataFrame) -> pd.DataFrame:
+    """The table with each run's totals so far: `megabytes`, of them `uplink_megabytes`, client-steps `work`."""
+    up = BYTES * (results["parameters_up"] + results["scalars_up"]) / 1e6
+    both = up + BYTES * results["parameters_down"] / 1e6
+    spent = pd.DataFrame({"megabytes": both, "uplink_megabytes": up, "work": results["client_steps"]})
+    order = results.sort_values("round", kind="stable").index
+    keys = [results[k] for k in ["experiment", *RUN]]
+    return results.assign(**spent.loc[order].groupby(keys, sort=False).cumsum())
+
+
+def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series:
+    """Running total `cost` (of `cumulative_cost`) at the first round at `target`, by run; inf if none is."""
+    arrived = per_run(results, "test_accuracy", rounds_to_target, target=target)
+    spent = results.set_index([*RUN, "round"])[cost]
+    return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in arrived.items()])
+
+
+def mean_ranks(scores: pd.DataFrame) -> pd.Series:
+    """Mean rank of each method (column) over the cases (rows) of `scores`, 1 = highest; ties share ranks."""
+    return scores.rank(axis=1, ascending=False).mean().sort_values()
+
+
+def friedman(scores: pd.DataFrame) -> float:
+    """p-value of Friedman's test that all methods (columns) rank alike over the cases (rows)."""
+    return float(stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
+
+
+def critical_difference(methods: int, cases: int, level: float = 0.05) -> float:
+    """Nemenyi's critical difference of mean ranks (Demsar 2006, section 3.2.2)."""
+    q = stats.studentized_range.ppf(1 - level, methods, np.inf) / math.sqrt(2)
+    return float(q * math.sqrt(methods * (methods + 1) / (6 * cases)))

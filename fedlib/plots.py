@@ -1,0 +1,381 @@
+"""One function a kind of picture, in the house style (`style.py`), and tables of rounds beside the printed ones.
+
+    plots.curves(results, "test_accuracy", panels={"0.01": "alpha = 0.01"}, methods=["MD", "Algorithm 2"])
+
+Functions that make a whole picture return its matplotlib Figure; those that take `ax` draw one panel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedlib import measure
+from fedlib.style import Look, looks, style, sweep
+
+__all__ = [
+    "bars",
+    "critical_difference",
+    "curves",
+    "draw_curves",
+    "grid",
+    "heatmap",
+    "label_axes",
+    "legend_below",
+    "looks",
+    "mean_cell",
+    "median_cell",
+    "partition_bars",
+    "rounds_table",
+    "sampling_cells",
+    "scatter",
+    "style",
+    "sweep",
+]
+
+Smoother = Callable[[pd.Series], pd.Series]
+
+AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
+    "round": ("round", 1),
+    "test_accuracy": ("test accuracy (%)", 100),
+    "test_loss": ("test loss (nats)", 1),
+    "train_loss": ("training loss (nats)", 1),
+    "train_loss_std": ("std of training loss across clients (nats)", 1),
+    "client_accuracy": ("mean accuracy on clients' test parts (%)", 100),
+    "client_accuracy_std": ("std of accuracy across clients (%)", 100),
+    "local_loss": ("local training loss (nats)", 1),
+    "local_loss_std": ("std of local training loss (nats)", 1),
+    "distinct_classes": ("distinct classes drawn (count)", 1),
+    "distinct_clients": ("distinct clients drawn (count)", 1),
+    "megabytes": ("sent and received so far (MB)", 1),
+    "uplink_megabytes": ("sent by clients so far (MB)", 1),
+    "work": ("local steps so far (client-steps)", 1),
+    "server_seconds": ("sampler's own time a round (s)", 1),
+}
+
+
+def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank."""
+    columns = max(1, min(columns, panels))
+    rows = math.ceil(panels / columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
+    for extra in axes.flat[panels:]:
+        extra.set_axis_off()
+    return fig, list(axes.flat[:panels])
+
+
+def label_axes(ax: Axes, x: str, y: str) -> None:
+    ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
+
+
+def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
+    """One legend for all panels, under them."""
+    found = {
+        label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    if found:
+        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))
+
+
+def draw_curves(
+    ax: Axes,
+    results: pd.DataFrame,
+    y: str,
+    *,
+    x: str = "round",
+    methods: Sequence[str] | None = None,
+    smooth: Smoother | None = None,
+    band: bool = True,
+    styles: Mapping[str, Look] | None = None,
+    first: int = 0,
+) -> None:
+    """Mean over seeds of column `y` against `x`, one line a method, in one panel; band: one std over seeds.
+
+    smooth: applied to each run's curve before averaging. A run that diverged ends where it did, with a cross.
+    """
+    methods = list(dict.fromkeys(results["method"])) if methods is None else methods
+    styles = styles or looks(methods)
+    unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
+    for method in methods:
+        rows = results[(results["method"] == method) & (results["round"] >= first)]
+        healthy = rows[~rows["diverged"]]
+        runs = [run.set_index("round")[y].dropna() for _, run in healthy.groupby("seed")]
+        runs = [smooth(run) if smooth else run for run in runs if len(run)]
+        if not runs:
+            continue
+        table = pd.concat(runs, axis=1)
+        mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
+        at = mean.index if x == "round" else healthy.groupby("round")[x].mean().reindex(mean.index) * across
+        look = {k: v for k, v in styles[method].items() if k != "marker"}
+        ax.plot(at, mean, label=method, lw=1.6, **look)
+        if band and len(runs) > 1:
+            ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
+        for run, gone in rows.groupby("seed")["diverged"].any().items():
+            last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
+            if gone and len(last):
+                ax.plot(last[x] * across, last[y] * unit, "x", color=look["color"], ms=8)
+
+
+def curves(
+    results: pd.DataFrame,
+    y: str,
+    *,
+    x: str = "round",
+    panels: Mapping[str, str] | Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    smooth: Smoother | None = None,
+    band: bool = True,
+    columns: int = 3,
+    styles: Mapping[str, Look] | None = None,
+    target: Mapping[str, float] | float | None = None,
+    first: int = 0,
+) -> Figure:
+    """A panel a setting, each with one line a method (`draw_curves`), and one legend.
+
+    panels: settings in order, or setting -> title (default: the settings that the results have). target: a
+    level of `y`, or one a setting, drawn as a thin line.
+    """
+    if panels is None:
+        panels = list(dict.fromkeys(results["setting"]))
+    titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
+    there = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
+    fig, axes = grid(len(there), columns)
+    for ax, (setting, title) in zip(axes, there.items(), strict=True):
+        rows = results[results["setting"] == setting]
+        draw_curves(ax, rows, y, x=x, methods=methods, smooth=smooth, band=band, styles=styles, first=first)
+        level = target.get(setting) if isinstance(target, Mapping) else target
+        if level is not None:
+            ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":")
+        ax.set_title(title)
+        label_axes(ax, x, y)
+        if x == "round":
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    legend_below(fig, axes, columns=max(2, 2 * min(columns, len(there))))
+    return fig
+
+
+def bars(
+    values: pd.Series,
+    ylabel: str,
+    *,
+    cap: float | None = None,
+    printed: Mapping[tuple[str, str], float] | None = None,
+    panels: Mapping[str, str] | None = None,
+    statistic: Callable[..., Any] = np.median,
+    columns: int = 3,
+) -> Figure:
+    """One bar a method, a panel a setting: `values` by (setting, method, seed), the median over seeds, seeds as dots.
+
+    cap: where runs that never arrive (inf) are drawn, hatched and marked "not reached". printed: the paper's
+    values by (setting, method), a black tick on the bar.
+    """
+    settings = list(panels or dict.fromkeys(values.index.get_level_values("setting")))
+    settings = [s for s in settings if s in values.index.get_level_values("setting")]
+    most = values.groupby("setting").apply(lambda v: v.index.get_level_values("method").nunique()).max()
+    fig, axes = grid(len(settings), columns, width=max(3.6, 0.55 * most + 1.2), height=3.4)
+    for ax, setting in zip(axes, settings, strict=True):
+        here = values.loc[setting]
+        methods = list(dict.fromkeys(here.index.get_level_values("method")))
+        ceiling = cap if cap is not None else float(here[np.isfinite(here)].max(initial=1.0))
+        for i, method in enumerate(methods):
+            seeds = here.loc[method].to_numpy()
+            middle = float(statistic(seeds))
+            height, look = min(middle, ceiling), looks([method])[method]
+            ax.bar(
+                i,
+                height,
+                color=look["color"],
+                alpha=0.75,
+                hatch="//" if middle > ceiling else None,
+                ec="white",
+            )
+            jitter = np.linspace(-0.15, 0.15, len(seeds)) if len(seeds) > 1 else [0.0]
+            ax.plot(i + np.asarray(jitter), np.minimum(seeds, ceiling), "o", ms=3, color="black", alpha=0.6)
+            text = number(middle) if middle <= ceiling else "not\nreached"
+            top = max(height, np.minimum(seeds, ceiling).max())
+            ax.annotate(text, (i, top), (0, 4), textcoords="offset points", ha="center", fontsize="small")
+            if printed and (setting, method) in printed:
+                ax.plot([i - 0.4, i + 0.4], [printed[setting, method]] * 2, color="black", lw=2)
+        ax.set_xticks(range(len(methods)), methods, rotation=40, ha="right", rotation_mode="anchor")
+        ax.set(ylabel=ylabel, title=(panels or {}).get(setting, setting))
+        ax.grid(axis="x", visible=False)
+        ax.margins(y=0.15)
+    return fig
+
+
+def number(value: float) -> str:
+    """A number above a bar: whole where it is large or whole, else two digits."""
+    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def median_cell(cap: int) -> Callable[[np.ndarray], str]:
+    """A table cell as HCSFed prints it: the median over seeds, "200+" where it is beyond the cap."""
+    return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):.0f}"
+
+
+def mean_cell(rounds: np.ndarray) -> str:
+    """A table cell as FedCor prints it: mean and standard deviation over seeds, N/A if one never arrives."""
+    if np.isinf(rounds).any():
+        return f"N/A ({np.isinf(rounds).sum()} of {len(rounds)})"
+    return f"{rounds.mean():.1f} ± {rounds.std(ddof=1) if len(rounds) > 1 else 0:.1f}"
+
+
+def rounds_table(
+    values: pd.Series, printed: Mapping[tuple[str, str], str], cell: Callable[[np.ndarray], str] = mean_cell
+) -> pd.DataFrame:
+    """Rounds to a target, ours beside the printed: `values` by (setting, method, seed), inf where never.
+
+    -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
+    highest) and "paper". printed: the paper's cell by (setting, method).
+    """
+    settings, methods = (list(dict.fromkeys(values.index.get_level_values(level))) for level in (0, 1))
+    runs = {key: np.sort(group.to_numpy()) for key, group in values.groupby(level=[0, 1])}
+    table = pd.DataFrame(index=pd.Index(methods, name="method"))
+    for s in settings:
+        there = {m: runs[s, m] for m in methods if (s, m) in runs}
+        table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
+        table[s, "seeds"] = pd.Series({m: f"{seeds[0]:.0f} to {seeds[-1]:.0f}" for m, seeds in there.items()})
+        table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table.fillna("not run").replace("inf", "never", regex=True)
+
+
+def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure:
+    """Who owns what, two panels a partition: label shares of each client (stacked), samples of each class.
+
+    counts: title -> (N, K) training samples by client and label. Clients are ordered by their dominant label.
+    """
+    fig, axes = plt.subplots(len(counts), columns, figsize=(9.5, 2.4 * len(counts)), squeeze=False)
+    for (left, right), (title, table) in zip(axes, counts.items(), strict=True):
+        N, K = table.shape
+        colours = sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K)
+        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+        edges = np.concatenate([np.zeros((N, 1)), shares[order].cumsum(axis=1)], axis=1)
+        for k in range(K):
+            left.bar(
+                np.arange(N), shares[order, k], bottom=edges[:, k], color=colours[k], width=1.0, label=str(k)
+            )
+        left.set(
+            title=f"{title}: label shares", xlabel="client (ordered by label)", ylabel="share of samples"
+        )
+        left.set(xlim=(-0.5, N - 0.5), ylim=(0, 1))
+        right.bar(np.arange(K), table.sum(axis=0), color=colours)
+        right.set(title=f"{title}: all clients together", xlabel="class", ylabel="samples (count)")
+        for ax in (left, right):
+            ax.grid(visible=False, axis="x")
+    if K <= 10:
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        fig.legend(handles, labels, title="class", loc="outside right center")
+    return fig
+
+
+def heatmap(
+    table: pd.DataFrame, xlabel: str, ylabel: str, unit: str, *, fmt: str = "", title: str = ""
+) -> Figure:
+    """A table as colours, with its numbers in the cells where `fmt` is given."""
+    rows, columns = table.shape
+    fig, ax = plt.subplots(figsize=(max(4.5, 0.75 * columns + 2), max(2.5, 0.4 * rows + 1)))
+    sns.heatmap(table, ax=ax, cmap="cividis", annot=bool(fmt), fmt=fmt or ".2g", cbar_kws={"label": unit})
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    return fig
+
+
+def scatter(
+    ax: Axes,
+    points: np.ndarray,
+    groups: np.ndarray,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    legend: str = "",
+) -> None:
+    """(n, 2) points in one panel, coloured and shaped by their group (n,); legend: its title, empty for none."""
+    kinds = np.unique(groups)
+    colours = (
+        sns.color_palette("colorblind", 10) if len(kinds) <= 10 else sns.color_palette("husl", len(kinds))
+    )
+    for i, group in enumerate(kinds):
+        here = points[groups == group]
+        ax.scatter(
+            *here.T,
+            color=[colours[i]],
+            marker="osD^v<>PXp"[i % 10],
+            s=28,
+            label=str(group),
+            lw=0.3,
+            ec="white",
+        )
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if legend:
+        ax.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+
+
+def sampling_cells(ax: Axes, probabilities: np.ndarray, sizes: np.ndarray, title: str = "") -> None:
+    """A clustered sampling scheme: one column a distribution, filled by the clients' probabilities in it.
+
+    probabilities: (m, N), rows sum to 1. A client split over several distributions keeps its colour; its id
+    is written where it fits. sizes: (N,) samples, which give the colour: dark clients are large.
+    """
+    norm = mpl.colors.Normalize(0, sizes.max())
+    cmap = sns.color_palette("crest", as_cmap=True)
+    for k, row in enumerate(probabilities):
+        bottom = 0.0
+        for i in sorted(np.flatnonzero(row), key=lambda i: (-sizes[i], i)):
+            ax.bar(k + 1, row[i], bottom=bottom, color=cmap(norm(sizes[i])), ec="white", lw=0.5, width=0.85)
+            if row[i] > 0.05:
+                ink = "white" if norm(sizes[i]) > 0.4 else "black"
+                ax.text(k + 1, bottom + row[i] / 2, str(i), ha="center", va="center", fontsize=7, color=ink)
+            bottom += row[i]
+    ax.set(xlabel="distribution $W_k$", ylabel="probability of a client", ylim=(0, 1), title=title)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(visible=False)
+    ax.figure.colorbar(mpl.cm.ScalarMappable(norm, cmap), ax=ax, label="samples of the client (count)")
+
+
+def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
+    """Mean ranks of the methods (columns) over the cases (rows) of `scores`, best on the left (Demsar 2006).
+
+    Methods joined by a bar differ by less than Nemenyi's critical difference at `level`.
+    """
+    ranks = measure.mean_ranks(scores)
+    cases, k = scores.shape
+    cd = measure.critical_difference(k, cases, level)
+    fig, ax = plt.subplots(figsize=(9, 1.4 + 0.26 * k))
+    left = math.ceil(k / 2)
+    for i, (method, rank) in enumerate(ranks.items()):
+        on_left = i < left
+        y = -1.0 - (i if on_left else k - 1 - i)
+        x = 0.6 if on_left else k + 0.4
+        ax.plot([rank, rank, x], [0, y, y], lw=1.2, color=looks([str(method)])[str(method)]["color"])
+        ax.text(
+            x, y, f" {method} ({rank:.2f}) ", ha="right" if on_left else "left", va="center", fontsize="small"
+        )
+    values = ranks.to_numpy()
+    last = 0
+    height = 0
+    for i, low in enumerate(values):
+        reach = int(np.searchsorted(values, low + cd, side="right")) - 1
+        if reach > max(last, i):
+            ax.plot([low - 0.03, values[reach] + 0.03], [-0.3 - 0.16 * height] * 2, color="black", lw=3)
+            height, last = height + 1, reach
+    ax.plot([1, 1 + cd], [0.9, 0.9], color="black", lw=1.5)
+    ax.text(1 + cd / 2, 1.0, f"critical difference {cd:.2f}", ha="center", va="bottom", fontsize="small")
+    ax.plot([1, k], [0, 0], color="black", lw=1)
+    for tick in range(1, k + 1):
+        ax.plot([tick, tick], [0, 0.15], color="black", lw=1)
+        ax.text(tick, 0.2, str(tick), ha="center", va="bottom", fontsize="small")
+    ax.set(xlim=(-0.2 * k, 1.2 * k + 1), ylim=(-1.5 - left, 2.2))
+    ax.set_axis_off()
+    ax.set_title(f"mean rank over {cases} cases (1 = best)", fontsize="medium")
+    return fig

@@ -1,0 +1,93 @@
+"""The house style and who wears what in it: one method, one colour, on every page of every paper.
+
+A method's family is what its label begins with ("FedCor, beta 0.5" is FedCor's); its variants share the family's
+colour and differ by dashes. Colours are Okabe and Ito's and Tol's, which colour-blind readers can tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import seaborn as sns
+
+Look = dict[str, Any]
+
+# family -> (colour, marker, dashes of its headline variant)
+FAMILIES: dict[str, tuple[str, str, str]] = {
+    "Full participation": ("#000000", "", ":"),
+    "Random": ("#7f7f7f", "o", "-"),
+    "MD": ("#4d4d4d", "s", "--"),
+    "FedAvg": ("#7f7f7f", "o", "-"),
+    "Target": ("#999933", "*", "-."),
+    "Algorithm 1": ("#E69F00", "^", "-"),
+    "Algorithm 2": ("#009E73", "v", "-"),
+    "Cluster": ("#009E73", "v", "-"),
+    "CS": ("#009E73", "v", "-"),
+    "k-means": ("#117733", "<", "--"),
+    "Importance": ("#AA4499", "P", "-"),
+    "HCSFed": ("#D55E00", "D", "-"),
+    "SCAFFOLD": ("#882255", "X", "-"),
+    "IFCA": ("#44AA99", "p", "-."),
+    "AFL": ("#56B4E9", ">", "-"),
+    "Pow-d": ("#CC79A7", "h", "-"),
+    "FedCor": ("#0072B2", "d", "-"),
+    "DivFL": ("#AA8800", "H", "-"),
+    "HiCS-FL": ("#CC3311", "8", "-"),
+    "Oort": ("#332288", "1", "-"),
+    "Oracle": ("#661100", "2", "-."),
+}
+DASHES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)), (0, (3, 4, 1, 4))]
+
+
+def style() -> None:
+    """The house style for the pictures that follow, in a notebook or a script."""
+    sns.set_theme(context="notebook", style="ticks", palette="colorblind", font_scale=0.85)
+    mpl.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "savefig.bbox": "tight",
+            "svg.hashsalt": "fedlib",
+            "svg.fonttype": "none",
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": "medium",
+            "legend.frameon": False,
+            "figure.constrained_layout.use": True,
+        }
+    )
+
+
+def family(method: str) -> str:
+    """The family that a method's label begins with: the longest match, or the label itself."""
+    known = [
+        name for name in FAMILIES if method == name or method.startswith((f"{name} ", f"{name},", f"{name}-"))
+    ]
+    return max(known, key=len, default=method)
+
+
+def looks(methods: Sequence[str]) -> dict[str, Look]:
+    """Colour, dashes and marker of each method: its family's colour; dashes tell apart those of one colour.
+
+    A family's bare label always wears the family's own dashes. A label of no known family is black.
+    """
+    worn = {method: FAMILIES.get(family(method), ("#000000", "", "-")) for method in methods}
+    out: dict[str, Look] = {}
+    for method in sorted(worn, key=lambda method: method not in FAMILIES):
+        colour, marker, own = worn[method]
+        taken = [look["linestyle"] for look in out.values() if look["color"] == colour]
+        free = [dashes for dashes in [own, *DASHES] if dashes not in taken]
+        out[method] = {"color": colour, "linestyle": (free or DASHES)[0], "marker": marker}
+    return {method: out[method] for method in methods}
+
+
+def sweep(labels: Sequence[str]) -> dict[str, Look]:
+    """Looks for one method at several values of a parameter: a light-to-dark ramp instead of method colours."""
+    ramp = sns.color_palette("viridis_r", len(labels) + 1)[1:]
+    return {
+        label: {"color": colour, "linestyle": DASHES[i % 4], "marker": "o"}
+        for i, (label, colour) in enumerate(zip(labels, ramp, strict=True))
+    }
