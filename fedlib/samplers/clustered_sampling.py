@@ -1,0 +1,253 @@
+"""Clustered Sampling: Low-Variance and Improved Representativity for Clients Selection in Federated Learning.
+
+Yann Fraboni, Richard Vidal, Laetitia Kameni, Marco Lorenzi, ICML 2021. Each of the m draws has a distribution W_k
+of its own: r[k, i] is the probability that draw k is client i. Proposition 1: the aggregation is unbiased if every
+row sums to 1 (equation 7) and every column to m p_i (equation 8). Algorithm 1 builds such an r from the clients' sizes,
+Algorithm 2 from the similarity of their updates.
+
+Both are stated here as pouring masses into cells (Figures 3 and 4): client i has the mass m n_i, a draw is a cell of
+size M = sum n. In exact integers, so that equations 7 and 8 hold to the last bit before the division by M.
+
+Where this differs from the printed algorithms:
+1. Algorithm 1's listing starts at the wrong distribution and assigns a wrong remainder; Algorithm 2's line 12 does not
+   update q_k. Both are repaired, as the authors' code does.
+2. Ties in Algorithm 1's sort are unspecified, and decide the result where sizes are equal: `order`.
+3. Algorithm 2's tree is built on the rows of the similarity matrix as observations, as the authors' code does, and
+   not on the matrix as distances: `linkage`.
+4. The angle to a zero update is 0 and "L2" is squared, as in the authors' code; cosines are clipped to [-1, 1].
+5. Algorithm 2 fills cells in the code's order, lightest first with clients shuffled in their group: `filling`.
+6. Clients with m p_i >= 1 get floor(m p_i) draws of their own in Algorithm 2: the paper's prose; the code lacks it.
+7. A non-finite update leaves the client's representative gradient as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage as scipy_linkage
+from scipy.spatial.distance import cdist, pdist, squareform
+
+from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+
+Measure = Literal["arccos", "l2", "l1"]
+Linkage = Literal["rows", "condensed"]
+Filling = Literal["authors", "paper"]
+Order = Literal["random", "index", "authors"]
+
+
+def pour(masses: np.ndarray, rooms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pour `masses` (n,) one after another into cells with `rooms` (m,), equal integer totals.
+
+    Returns what went where as (cell, client, amount), at most n + m - 1 entries each.
+    """
+    ends, borders = np.cumsum(masses), np.cumsum(rooms)
+    cuts = np.union1d(ends, borders)
+    starts = np.concatenate([[0], cuts[:-1]])
+    filled = cuts > starts
+    starts, amounts = starts[filled], (cuts - starts)[filled]
+    return np.searchsorted(borders, starts, "right"), np.searchsorted(ends, starts, "right"), amounts
+
+
+def size_distributions(sizes: np.ndarray, m: int, order: np.ndarray) -> np.ndarray:
+    """Algorithm 1: r (m, N) from the (N,) integer sizes of clients, poured in `order`, a permutation of them."""
+    M = int(np.sum(sizes))
+    cells, clients, amounts = pour(m * sizes[order], np.full(m, M))
+    r = np.zeros((m, len(sizes)))
+    r[cells, order[clients]] = amounts / M
+    return r
+
+
+def size_order(sizes: np.ndarray, ties: Order, rng: np.random.Generator) -> np.ndarray:
+    """Clients by decreasing size; equal sizes at random, by index, or as the authors' numpy 1.24 left them."""
+    if ties == "authors":
+        return introsort(sizes)[::-1]
+    first = rng.permutation(len(sizes)) if ties == "random" else np.arange(len(sizes))
+    return first[np.argsort(-sizes[first], kind="stable")]
+
+
+def introsort(values: np.ndarray) -> np.ndarray:
+    """Indices that sort `values`, with ties where numpy 1.24's `argsort` leaves them on a CPU without AVX-512.
+
+    A quicksort with the median of three as pivot and insertion sort for 17 values or fewer. (Its heap sort beyond a
+    recursion depth of 2 log2(n) is left out: client sizes do not get there.)
+    """
+    order = list(range(len(values)))
+    value = [float(v) for v in values]
+    todo = [(0, len(order) - 1)]
+    while todo:
+        low, high = todo.pop()
+        if high - low <= 16:
+            order[low : high + 1] = sorted(order[low : high + 1], key=value.__getitem__)
+            continue
+        middle = low + (high - low) // 2
+        for a, b in ((low, middle), (middle, high), (low, middle)):
+            if value[order[b]] < value[order[a]]:
+                order[a], order[b] = order[b], order[a]
+        pivot = value[order[middle]]
+        order[middle], order[high - 1] = order[high - 1], order[middle]
+        i, j = low, high - 1
+        while True:
+            i, j = i + 1, j - 1
+            while value[order[i]] < pivot:
+                i += 1
+            while pivot < value[order[j]]:
+                j -= 1
+            if i >= j:
+                break
+            order[i], order[j] = order[j], order[i]
+        order[i], order[high - 1] = order[high - 1], order[i]
+        todo += [(low, i - 1), (i + 1, high)]
+    return np.array(order, dtype=int)
+
+
+def dissimilarity(rows: np.ndarray, G: np.ndarray, measure: Measure) -> np.ndarray:
+    """Pairwise measure of updates, `rows` (n, d) against `G` (N, d) -> (n, N) float64.
+
+    arccos: the angle in [0, pi], 0 if either is zero; l1: sum of |differences|; l2: sum of squared differences.
+    """
+    rows = np.asarray(rows, dtype=float)
+    out = np.empty((len(rows), len(G)))
+    for start in range(0, len(G), 64):  # in blocks: G is kept in float32, and its float64 copy would be large
+        block = np.asarray(G[start : start + 64], dtype=float)
+        part = slice(start, start + len(block))
+        if measure == "arccos":
+            out[:, part] = angles(rows, block)
+        else:
+            out[:, part] = cdist(rows, block, "cityblock" if measure == "l1" else "sqeuclidean")
+    return out
+
+
+def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Angles between the rows of A (n, d) and B (N, d) -> (n, N) radians, 0 where either row is zero."""
+    a, b = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
+    scale = np.outer(a, b)
+    cosine = np.divide(A @ B.T, scale, out=np.ones_like(scale), where=scale > 0)
+    return np.arccos(np.clip(cosine, -1, 1))
+
+
+def similarity_matrix(G: np.ndarray, measure: Measure) -> np.ndarray:
+    """rho (N, N), zero diagonal, of the representative gradients G (N, d)."""
+    rho = np.zeros((len(G), len(G)))
+    update_similarity(rho, G, np.arange(len(G)), measure)
+    return rho
+
+
+def update_similarity(rho: np.ndarray, G: np.ndarray, changed: np.ndarray, measure: Measure) -> None:
+    """Bring rho (N, N) up to date, in place, after the rows `changed` of G did: O(|changed| N d)."""
+    rows = dissimilarity(G[changed], G, measure)
+    rho[:, changed] = rows.T
+    rho[changed] = rows
+    np.fill_diagonal(rho, 0)
+
+
+def ward_tree(rho: np.ndarray, linkage: Linkage = "rows") -> np.ndarray:
+    """Ward's tree in scipy's format, (N - 1, 4), of clients with the similarity matrix rho (N, N)."""
+    if len(rho) == 1:
+        return np.empty((0, 4))
+    distances = pdist(rho) if linkage == "rows" else squareform(rho, checks=False)
+    return scipy_linkage(distances, "ward")
+
+
+def cut_tree(tree: np.ndarray, masses: np.ndarray, M: int) -> list[np.ndarray]:
+    """The maximal subtrees of mass <= M, as arrays of clients; each client's mass must be <= M."""
+    mass = masses.tolist()
+    groups = {i: [i] for i in range(len(mass))}
+    for a, b in tree[:, :2].astype(int).tolist():
+        mass.append(mass[a] + mass[b])
+        if mass[-1] <= M:
+            groups[len(mass) - 1] = groups.pop(a) + groups.pop(b)
+    return [np.sort(group) for group in groups.values()]
+
+
+def similarity_distributions(
+    sizes: np.ndarray, m: int, tree: np.ndarray, rng: np.random.Generator, filling: Filling = "authors"
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Algorithm 2: r (m, N) and the groups of clients, from the (N,) integer sizes and a tree of the clients.
+
+    The m heaviest groups open a cell each, the clients of the others are poured into the room that is left. Draws of
+    large clients come first.
+    """
+    M = int(np.sum(sizes))
+    own, masses = np.divmod(m * sizes, M)
+    r = np.zeros((m, len(sizes)), dtype=np.int64)
+    large = np.repeat(np.arange(len(sizes)), own)
+    r[np.arange(len(large)), large] = M
+    groups = cut_tree(tree, masses, M)
+    free = r[len(large) :]
+    if len(free) == 0:
+        return r / M, groups
+    groups.sort(key=lambda group: masses[group].sum())
+    kept, rest = groups[-len(free) :], groups[: -len(free)]
+    if filling == "paper":
+        kept, rest = kept[::-1], rest[::-1]
+    else:
+        rest = [rng.permutation(group) for group in rest]
+    for cell, group in zip(free, kept, strict=True):
+        cell[group] = masses[group]
+    left = np.concatenate([*rest, np.empty(0, dtype=int)])
+    cells, clients, amounts = pour(masses[left], M - free.sum(axis=1))
+    free[cells, left[clients]] += amounts
+    return r / M, groups
+
+
+def draw(r: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One client from each row of r (m, N) -> (m,)."""
+    return np.array([rng.choice(len(row), p=row) for row in r])
+
+
+@register("clustered_size")
+@dataclass
+class ClusteredSize(Sampler):
+    """Algorithm 1: draws stratified by sample size, the same in every round.
+
+    order: equal sizes one after another at random (one permutation a run), by index, or as in the authors' runs.
+        With clients numbered by label, the two latter tell the labels to the sampler.
+    """
+
+    order: Order = "random"
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        self.r = size_distributions(fed.sizes, fed.m, size_order(fed.sizes, self.order, rng))
+
+    def select(self, round: Round) -> Selection:
+        clients = draw(self.r, round.rng)
+        return Selection(clients, expected=self.fed.m * self.fed.p[clients])
+
+
+@register("clustered_similarity")
+@dataclass
+class ClusteredSimilarity(Sampler):
+    """Algorithm 2: draws stratified by the similarity of the clients' latest updates, at no extra communication.
+
+    measure, linkage, filling: see the module. order: clients enter the tree in a random order (one permutation a run)
+    or by index; zero updates tie, so that an order by label would tell the labels in the first rounds.
+    """
+
+    measure: Measure = "arccos"
+    linkage: Linkage = "rows"
+    filling: Filling = "authors"
+    order: Literal["random", "index"] = "random"
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        self.places = rng.permutation(fed.N) if self.order == "random" else np.arange(fed.N)
+        self.G = np.zeros((fed.N, fed.d), dtype=np.float32)
+        self.rho = np.zeros((fed.N, fed.N))
+
+    def select(self, round: Round) -> Selection:
+        places = self.places
+        tree = ward_tree(self.rho[np.ix_(places, places)], self.linkage)
+        r, groups = similarity_distributions(
+            self.fed.sizes[places], self.fed.m, tree, round.rng, self.filling
+        )
+        clients = places[draw(r, round.rng)]
+        notes = {"group_sizes": sorted((len(group) for group in groups), reverse=True)}
+        return Selection(clients, expected=self.fed.m * self.fed.p[clients], notes=notes)
+
+    def observe(self, round: Round, report: Report) -> None:
+        usable = np.isfinite(report.updates).all(axis=1)
+        self.G[report.clients[usable]] = report.updates[usable]  # of a client drawn twice, the last training
+        update_similarity(self.rho, self.G, np.unique(report.clients[usable]), self.measure)
