@@ -6,6 +6,7 @@ a killed worker's group is tried again; a run that another process is training i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -49,11 +50,13 @@ class Place:
 
     @classmethod
     def from_environment(cls) -> Place:
-        """As the environment says: FEDLIB_WORKERS, FEDLIB_DEVICE, FEDLIB_SCHEDULER."""
+        """As FEDLIB_WORKERS, FEDLIB_DEVICE, FEDLIB_SCHEDULER, FEDLIB_RUNS and FEDLIB_DATASETS say."""
         workers = os.environ.get("FEDLIB_WORKERS", "0")
         if not workers.isdigit():
             raise ConfigError(f"FEDLIB_WORKERS is {workers!r}; it must be a whole number of processes.")
         return cls(
+            runs=Path(os.environ.get("FEDLIB_RUNS", RUNS)),
+            datasets=Path(os.environ.get("FEDLIB_DATASETS", data.DATASETS)),
             workers=int(workers),
             device=os.environ.get("FEDLIB_DEVICE", "cpu"),
             scheduler=os.environ.get("FEDLIB_SCHEDULER"),
@@ -109,13 +112,11 @@ def _train_groups(
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    processes = min(place.processes, len(groups))
-    threads = max(1, (os.cpu_count() or 1) // processes)
     if place.scheduler:
-        from fedlib.cluster import train_on_cluster
-
         train_on_cluster(groups, place, tell)
         return False
+    processes = min(place.processes, len(groups))
+    threads = max(1, (os.cpu_count() or 1) // processes)
     if processes == 1:
         for group in groups:
             train_group(group, place, threads, heartbeats)
@@ -129,6 +130,49 @@ def _train_groups(
         tell("a worker process was killed; its runs continue from their last checkpoints")
         return True
     return False
+
+
+def train_on_cluster(groups: list[list[Run]], place: Place, tell: Callable[[str], None]) -> None:
+    """Send groups to the workers of a Dask scheduler; what they finish comes back to this store.
+
+    A worker trains in the store and on the datasets of its own machine (`Place.from_environment` there); a group
+    whose worker dies is given to another by the scheduler.
+
+    Raises:
+        StoreError: the scheduler does not answer, or went away; what was finished before is kept.
+    """
+    import joblib
+    from distributed import Client
+    from distributed.comm import CommClosedError
+
+    store = Store(place.runs)
+    try:
+        with Client(place.scheduler, timeout="10s"), joblib.parallel_config("dask", n_jobs=-1):
+            jobs = (joblib.delayed(train_elsewhere)([r.model_dump(mode="json") for r in g]) for g in groups)
+            finished = joblib.Parallel(batch_size=1, pre_dispatch="all", return_as="generator_unordered")(
+                jobs
+            )
+            for i, runs in enumerate(finished, start=1):
+                for a, rounds, timing, record in runs:
+                    if not store.finished(a):
+                        store.adopt(a, rounds, timing, record)
+                tell(f"{i} of {len(groups)} groups are back from the cluster")
+    except (OSError, TimeoutError, CommClosedError, asyncio.CancelledError) as error:
+        raise StoreError(
+            f"the Dask scheduler {place.scheduler} does not answer ({type(error).__name__}); start it, or unset "
+            "FEDLIB_SCHEDULER, and repeat the command: finished runs are kept."
+        ) from None
+
+
+def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, bytes, dict[str, Any]]]:
+    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files."""
+    place = Place.from_environment()
+    runs = [Run(**one) for one in settings]
+    for name in {run.dataset for run in runs}:
+        data.prepare(name, root=place.datasets)
+    train(runs, replace(place, workers=1, scheduler=None), what="cluster worker")
+    store = Store(place.runs)
+    return [store.files(address(run, place)) for run in runs]
 
 
 def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:

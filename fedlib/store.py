@@ -59,6 +59,17 @@ class Store:
         write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
         (folder / "checkpoint.pt").unlink(missing_ok=True)
 
+    def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
+        """A finished run as `adopt` takes it."""
+        folder = self.folder(address)
+        record = json.loads((folder / "run.json").read_text())
+        return (
+            address,
+            (folder / "rounds.parquet").read_bytes(),
+            (folder / "timing.parquet").read_bytes(),
+            record,
+        )
+
     def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         """The rounds (with timing columns) and the record of a finished run.
 
