@@ -102,29 +102,29 @@ def introsort(values: np.ndarray) -> np.ndarray:
     return np.array(order, dtype=int)
 
 
-def dissimilarity(rows: np.ndarray, G: np.ndarray, measure: Measure) -> np.ndarray:
-    """Pairwise measure of updates, `rows` (n, d) against `G` (N, d) -> (n, N) float64.
+def dissimilarity(A: np.ndarray, B: np.ndarray, measure: Measure) -> np.ndarray:
+    """Pairwise measure of updates, the rows of A (n, d) against those of B (N, d) -> (n, N) float64.
 
     arccos: the angle in [0, pi], 0 if either is zero; l1: sum of |differences|; l2: sum of squared differences.
     """
-    rows = np.asarray(rows, dtype=float)
-    out = np.empty((len(rows), len(G)))
-    for start in range(0, len(G), 64):  # in blocks: G is kept in float32, and its float64 copy would be large
-        block = np.asarray(G[start : start + 64], dtype=float)
-        part = slice(start, start + len(block))
-        if measure == "arccos":
-            out[:, part] = angles(rows, block)
-        else:
-            out[:, part] = cdist(rows, block, "cityblock" if measure == "l1" else "sqeuclidean")
-    return out
+    if measure == "arccos":
+        return angles(A, B)
+    metric = "cityblock" if measure == "l1" else "sqeuclidean"
+    blocks = [
+        cdist(A, B[start : start + 16], metric) for start in range(0, len(B), 16)
+    ]  # it copies to float64
+    return np.concatenate(blocks, axis=1)
 
 
 def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Angles between the rows of A (n, d) and B (N, d) -> (n, N) radians, 0 where either row is zero."""
-    a, b = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
-    scale = np.outer(a, b)
-    cosine = np.divide(A @ B.T, scale, out=np.ones_like(scale), where=scale > 0)
-    return np.arccos(np.clip(cosine, -1, 1))
+    """Angles between the rows of A (n, d) and B (N, d), 0 where either is zero -> (n, N) radians.
+
+    Products are summed in the inputs' type: with float32, angles below about 0.001 are noise.
+    """
+    scale = np.outer(np.sqrt(np.vecdot(A, A)), np.sqrt(np.vecdot(B, B)))
+    products = (B @ A.T).T  # the faster way round for few rows A
+    cosine = np.divide(products, scale, out=np.ones_like(scale), where=scale > 0)
+    return np.arccos(np.clip(cosine, -1, 1), dtype=float)
 
 
 def similarity_matrix(G: np.ndarray, measure: Measure) -> np.ndarray:
@@ -206,6 +206,7 @@ class ClusteredSize(Sampler):
         With clients numbered by label, the two latter tell the labels to the sampler.
     """
 
+    draws = "repeated"
     order: Order = "random"
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
@@ -226,6 +227,7 @@ class ClusteredSimilarity(Sampler):
     or by index; zero updates tie, so that an order by label would tell the labels in the first rounds.
     """
 
+    draws = "repeated"
     measure: Measure = "arccos"
     linkage: Linkage = "rows"
     filling: Filling = "authors"
@@ -248,6 +250,6 @@ class ClusteredSimilarity(Sampler):
         return Selection(clients, expected=self.fed.m * self.fed.p[clients], notes=notes)
 
     def observe(self, round: Round, report: Report) -> None:
-        usable = np.isfinite(report.updates).all(axis=1)
+        usable = np.isfinite(np.vecdot(report.updates, report.updates))
         self.G[report.clients[usable]] = report.updates[usable]  # of a client drawn twice, the last training
         update_similarity(self.rho, self.G, np.unique(report.clients[usable]), self.measure)
