@@ -1,0 +1,20 @@
+"""`fedlib ...`: the command line, or the warm process that stands for it (`warm.py`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    if address := os.environ.get("FEDLIB_WARM"):
+        from fedlib.warm import ask
+
+        return ask(sys.argv[1:], address)
+    from fedlib.cli import app
+
+    return app()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""`fedlib`: what one does with this project from a terminal. Every command imports only what it needs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedlib.files import StoreError
+
+
+class ScaleName(StrEnum):
+    demo = "demo"
+    cpu = "cpu"
+    paper = "paper"
+
+
+commands = typer.Typer(
+    name="fedlib",
+    help="Client selection in federated learning: four papers, re-run claim by claim.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_commands = typer.Typer(no_args_is_help=True, help="Datasets: what is here, get one ready, check one.")
+notebook_commands = typer.Typer(no_args_is_help=True, help="Run or normalise notebooks as the pipeline does.")
+commands.add_typer(data_commands, name="data")
+commands.add_typer(notebook_commands, name="notebook")
+
+ScaleOption = Annotated[
+    ScaleName | None, typer.Option("--scale", help="demo, cpu or paper; default: what params.yaml says.")
+]
+
+
+@commands.command("list")
+def list_() -> None:
+    """Experiments, artifacts, samplers and datasets, by the names that the other commands take."""
+    from rich.console import Console
+
+    from fedlib import listing
+
+    Console().print(listing.everything())
+
+
+@commands.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="Its name in params.yaml; `fedlib list` shows them.")],
+    scale: ScaleOption = None,
+    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these: 0,3 or 0-4.")] = None,
+) -> None:
+    """Train what an experiment still lacks, and write its table; what is finished is never trained again.
+
+    Killed or stopped, the same command continues from the last checkpoints. FEDLIB_WORKERS, FEDLIB_DEVICE and
+    FEDLIB_SCHEDULER say where it trains (docs/cluster.md).
+    """
+    from fedlib.results import simulate
+
+    path = simulate(
+        experiment,
+        scale and scale.value,
+        methods=[name.strip() for name in methods.split(",")] if methods else None,
+        seeds=_numbers(seeds) if seeds else None,
+        tell=_tell,
+    )
+    typer.echo(f"{_short(path)}: written.")
+
+
+@commands.command()
+def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
+    """Show the current scale, or change it: rewrites that one line of params.yaml."""
+    from fedlib import config, pipeline
+
+    if name:
+        pipeline.set_scale(name.value)
+    typer.echo(f"scale: {config.load().scale}")
+
+
+@commands.command()
+def report(scale: ScaleOption = None) -> None:
+    """Render the site from the results that exist at a scale; trains nothing."""
+    from fedlib import config, site
+
+    index = site.render(scale.value if scale else config.load().scale)
+    typer.echo(f"Open {_short(index)} in a browser.")
+
+
+@commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def repro(context: typer.Context) -> None:
+    """`dvc repro`, sooner: the same pipeline and arguments, with one warm process for all its commands."""
+    from fedlib import pipeline
+
+    raise typer.Exit(pipeline.repro(context.args))
+
+
+@commands.command("pipeline")
+def pipeline_() -> None:
+    """Bring the artifacts' stages in dvc.yaml up to date with params.yaml and the notebooks' imports."""
+    from fedlib import pipeline
+
+    changed = pipeline.write_stages()
+    typer.echo("dvc.yaml: " + ("rewritten." if changed else "up to date."))
+
+
+@commands.command()
+def doctor(scale: ScaleOption = None) -> None:
+    """Check the environment, the data and the disk, and say what a scale would cost in time on this machine."""
+    from rich.console import Console
+
+    from fedlib import config, listing
+
+    console = Console()
+    settings = config.load()
+    with console.status("measuring this machine ..."):
+        found = listing.examine(settings, scale.value if scale else settings.scale)
+    console.print(found)
+
+
+@data_commands.command("status")
+def data_status() -> None:
+    """Every dataset: prepared, missing or damaged, and where it came from."""
+    from rich.console import Console
+
+    from fedlib import listing
+
+    Console().print(listing.datasets())
+
+
+@data_commands.command("prepare")
+def data_prepare(
+    names: Annotated[list[str] | None, typer.Argument(help="digits, mnist, ...")] = None,
+    needed: Annotated[
+        bool, typer.Option("--needed", help="All that the experiments need at a scale.")
+    ] = False,
+    scale: ScaleOption = None,
+    mirror: Annotated[Path | None, typer.Option(help="Folder to take files from (or FEDLIB_MIRROR).")] = None,
+) -> None:
+    """Get datasets ready: from a mirror folder if there is one, else by download. Contents are verified."""
+    if not names and not needed:
+        raise typer.BadParameter("name the datasets, or say --needed")
+    if needed:
+        from fedlib import pipeline
+
+        for problem in pipeline.prepare_inputs(scale and scale.value).values():
+            typer.secho(f"Not available, its experiments will say so: {problem}", fg="yellow", err=True)
+    if names:
+        from fedlib import data, pipeline
+
+        for name in names:
+            path = data.prepare(name, mirror)
+            pipeline.forget_missing(name)
+            typer.echo(f"{_short(path)}: {data.status(name)['provenance']}")
+
+
+@data_commands.command("verify")
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all prepared.")] = None,
+) -> None:
+    """Hash the prepared arrays anew and compare with what was recorded."""
+    from fedlib import data
+
+    for name in names or [n for n in data.KINDS if data.status(n)["state"] != "missing"]:
+        typer.echo(f"{name}: {data.verify(name)}")
+
+
+@notebook_commands.command("run")
+def notebook_run(
+    name: Annotated[str, typer.Argument(help="An artifact, e.g. fedcor-table_1, or `simulate`.")],
+    scale: ScaleOption = None,
+    experiment: Annotated[str | None, typer.Option(help="With `simulate`: which one.")] = None,
+) -> None:
+    """Run an artifact's notebook, or `simulate` for one experiment, as the pipeline does."""
+    from fedlib import config, notebooks
+
+    at = scale.value if scale else config.load().scale
+    typer.echo(f"{_short(notebooks.run(name, at, experiment))}: written.")
+
+
+@notebook_commands.command("normalise")
+def notebook_normalise(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Clean these in place. Default: copy all to data/notebooks.")
+    ] = None,
+) -> None:
+    """Strip outputs, counts and editor's metadata from notebooks."""
+    from fedlib import notebooks
+
+    for path in paths or []:
+        notebooks.clean(path)
+    if not paths:
+        typer.echo(f"{len(notebooks.normalise_all())} notebooks normalised.")
+
+
+def _numbers(text: str) -> list[int]:
+    """ "0,3" or "0-4" -> the numbers."""
+    try:
+        parts = [[int(end) for end in part.split("-")] for part in text.split(",")]
+        return [number for part in parts for number in range(part[0], part[-1] + 1)]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no list of seeds; write 0,3 or 0-4") from None
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def app() -> int:
+    """Run a command; what a person can mend is said in one sentence, with exit status 1."""
+    try:
+        return commands(standalone_mode=True) or 0
+    except Exception as error:
+        from papermill.exceptions import PapermillExecutionError
+
+        from fedlib.config import ConfigError
+        from fedlib.engine import SamplerError
+        from fedlib.sources import DataError
+
+        if not isinstance(
+            error, ConfigError | DataError | StoreError | SamplerError | PapermillExecutionError
+        ):
+            raise
+        print(error, file=sys.stderr)
+        return 1

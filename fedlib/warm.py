@@ -1,0 +1,110 @@
+"""Run many `fedlib` commands without importing everything each time.
+
+`fedlib repro` starts one process that imports what notebooks and simulations need, and listens. While it lives
+(`FEDLIB_WARM` names its socket), every `fedlib` command is forked from it: same arguments, folder, environment, output
+and exit status as if it had started by itself, some seconds sooner. Nothing depends on it but time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
+
+VARIABLE = "FEDLIB_WARM"
+PRELOADED = (
+    "fedlib.cli",
+    "fedlib.notebooks",
+    "fedlib.inprocess",
+    "fedlib.plots",
+    "fedlib.engine",
+    "fedlib.results",
+    "jinja2",
+)
+LARGEST_REQUEST = 1 << 20  # bytes
+
+
+def ask(arguments: Sequence[str], address: str) -> int:
+    """Have the warm process run `fedlib <arguments>` with this process's output; returns the exit status."""
+    request = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        socket.send_fds(connection, [json.dumps(request).encode()], [1, 2])
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(16)
+    return int(answer or b"1")
+
+
+class Handler(BaseRequestHandler):
+    """One command, in a process forked for it."""
+
+    def handle(self) -> None:
+        message, files, *_ = socket.recv_fds(self.request, LARGEST_REQUEST, 2)
+        request = json.loads(message)
+        for ours, theirs in zip((1, 2), files, strict=True):
+            os.dup2(theirs, ours)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.environ.pop(VARIABLE)
+        os.chdir(request["folder"])
+        self.request.sendall(str(run(request["arguments"])).encode())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `fedlib <arguments>` here; returns its exit status."""
+    from fedlib.cli import app
+
+    sys.argv = ["fedlib", *arguments]
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+class Server(ForkingMixIn, UnixStreamServer):
+    max_children = 8
+    parent = os.getppid()
+
+    def service_actions(self) -> None:
+        super().service_actions()
+        if os.getppid() != self.parent:  # whoever started us is gone
+            sys.exit()
+
+
+def serve(address: str) -> None:
+    with Server(address, Handler) as server:
+        for module in PRELOADED:
+            importlib.import_module(module)
+        server.serve_forever()
+
+
+@contextmanager
+def warm() -> Iterator[dict[str, str]]:
+    """The environment in which `fedlib` commands are forked from a warm process, which lives as long as this."""
+    with tempfile.TemporaryDirectory(prefix="fedlib") as folder:
+        address = str(Path(folder, "warm"))
+        process = subprocess.Popen([sys.executable, "-m", "fedlib.warm", address])
+        try:
+            while not Path(address).exists() and process.poll() is None:
+                threading.Event().wait(0.01)
+            yield {**os.environ, VARIABLE: address}
+        finally:
+            process.terminate()
+            process.wait()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
