@@ -1,0 +1,161 @@
+"""HiCS-FL: two-level sampling of clusters and clients by the heterogeneity that the output layer's update betrays.
+
+Chen and Vikalo, "Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling": the
+estimate (equation 7), the distance (equation 9), the two-level sampling (equation 10) and Algorithm 1.
+
+Three variants: P the paper as written; C the published code; C0 the code just before it. How C differs from
+P:
+1. The estimate takes the row means of the output weight's update in place of the bias update, and the angle
+   is taken over weight and bias together (`estimate`: with Adam the better estimate, so P may use it too).
+2. Warm-up is floor(N / m) rounds over the clients in index order; the paper's is ceil(N / m) at random.
+3. Where the partition mixes several alphas (`several_alphas`), updates are kept from the warm-up only.
+4. If the variance of the estimates is 0.1 or more, clients are drawn by Clustered Sampling's Algorithm 2 on
+   the distances of equation 9, and M and gamma play no part. C0 does so where the partition has one alpha.
+   The paper knows no switch.
+5. Clients are drawn uniformly in their cluster and a full cluster is redrawn; the paper draws by p_k and
+   redraws a client that is there already.
+6. gamma^t = gamma (T - t + 1) / T; the paper's is gamma (1 - t / T). Both are 0 beyond T here.
+All variants: Ward's tree is built on the rows of the distance matrix as observations, as in the code (the
+paper does not say); the softmax subtracts its maximum; an update that is not finite is not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.cluster.hierarchy import cut_tree
+from scipy.special import entr, log_softmax, softmax
+
+from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.clustered_sampling import angles, draw, similarity_distributions, ward_tree
+from fedlib.samplers.weighted import draw_distinct, log
+
+Estimate = Literal["bias", "weight"]
+
+
+@register("hics_fl")
+@dataclass
+class HiCSFL(Sampler):
+    """HiCS-FL (defaults: the paper's for FMNIST; CIFAR-10 and Mini-ImageNet have T_s 0.0015).
+
+    T_s: temperature of the estimate. lam: the paper's lambda, weight of the entropies' difference in the
+    distance. M: clusters, None for m. gamma: the paper's gamma^0. horizon: rounds over which gamma falls to 0,
+    None for the run's. estimate: None for the variant's own.
+    several_alphas: whether the partition mixes concentrations, which C and C0 read from their settings.
+
+    Raises:
+        ValueError: an unknown variant or estimate.
+    """
+
+    variant: Literal["P", "C0", "C"] = "P"
+    T_s: float = 0.0025
+    lam: float = 10.0
+    M: int | None = None
+    gamma: float = 4.0
+    horizon: int | None = None
+    estimate: Estimate | None = None
+    several_alphas: bool = True
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        if self.variant not in ("P", "C0", "C"):
+            raise ValueError(f"sampler 'hics_fl': variant is {self.variant!r}; it must be P, C0 or C.")
+        if self.estimate not in (None, "bias", "weight"):
+            raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
+        self.order = rng.permutation(fed.N) if self.paper else fed.everyone
+        self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
+
+    @property
+    def paper(self) -> bool:
+        return self.variant == "P"
+
+    @property
+    def of(self) -> Estimate:
+        return self.estimate or ("bias" if self.paper else "weight")
+
+    def warming_up(self, t: int) -> bool:
+        N, m = self.fed.N, self.fed.m
+        return t <= (-(-N // m) if self.paper else N // m)
+
+    def select(self, round: Round) -> Selection:
+        fed, t = self.fed, round.t
+        if self.warming_up(t):
+            return Selection(self.order[(t - 1) * fed.m : t * fed.m])
+        H = estimated_entropy(magnitudes(self.updates, fed.K, self.of), self.T_s)
+        tree = ward_tree(distances(self.updates, H, self.lam))
+        labels = cut(tree, self.M or fed.m)
+        notes = {"entropy": np.round(H, 6).tolist(), "clusters": labels.tolist()}
+        T = self.horizon or fed.T
+        if self.paper:
+            pi = log_softmax(self.gamma * max(0.0, 1 - t / T) * cluster_means(H, labels))
+            within = fed.p / np.bincount(labels, fed.p)[labels]
+            return Selection(draw_distinct(round.rng, pi[labels] + log(within), fed.m), notes=notes)
+        if self.hierarchical(H):
+            pi = log_softmax(self.gamma * max(0.0, 1 - (t - 1) / T) * cluster_means(H, labels))
+            clients = draw_by_cluster(round.rng, pi, labels, fed.m)
+            return Selection(clients, notes=notes | {"branch": "hierarchical"})
+        r, _ = similarity_distributions(fed.sizes, fed.m, tree, round.rng)
+        return Selection(draw(r, round.rng), notes=notes | {"branch": "clustered_sampling"})
+
+    def hierarchical(self, H: np.ndarray) -> bool:
+        """Which branch the code takes: the clusters of this module, or Clustered Sampling."""
+        return bool(H.var() < 0.1) if self.variant == "C" else self.several_alphas
+
+    def observe(self, round: Round, report: Report) -> None:
+        if self.paper or self.warming_up(round.t) or not self.several_alphas:
+            self.updates = refreshed(self.updates, report, self.fed, self.of)
+
+
+def output_layer(updates: np.ndarray, fed: Federation, of: Estimate) -> np.ndarray:
+    """What is kept of full updates (n, d): the output bias (n, K), or weight and bias (n, K L + K)."""
+    bias = updates[:, fed.output_bias]
+    return bias if of == "bias" else np.hstack([updates[:, fed.output_weight], bias])
+
+
+def refreshed(kept: np.ndarray, report: Report, fed: Federation, of: Estimate) -> np.ndarray:
+    """The kept updates (N, .) with those of the selected clients renewed, save those that are not finite."""
+    new, usable = kept.copy(), np.isfinite(report.updates).all(axis=1)
+    new[report.clients[usable]] = output_layer(report.updates[usable], fed, of)
+    return new
+
+
+def magnitudes(updates: np.ndarray, K: int, of: Estimate) -> np.ndarray:
+    """One number a class from kept updates (N, .): the bias update, or the row means of the weight's -> (N, K)."""
+    return updates if of == "bias" else updates[:, :-K].reshape(len(updates), K, -1).mean(axis=2)
+
+
+def estimated_entropy(magnitude: np.ndarray, T_s: float) -> np.ndarray:
+    """Equation 7: entropy in nats of softmax(magnitude / T_s), magnitude: (N, K) -> (N,)."""
+    return entr(softmax(magnitude / T_s, axis=1)).sum(axis=1)
+
+
+def distances(updates: np.ndarray, H: np.ndarray, lam: float) -> np.ndarray:
+    """Equation 9: angle between the updates (N, .), 0 to a zero one, + lambda |H_u - H_k| -> (N, N)."""
+    angle = angles(updates, updates)
+    np.fill_diagonal(angle, 0)
+    return angle + lam * np.abs(H[:, None] - H)
+
+
+def cut(tree: np.ndarray, M: int) -> np.ndarray:
+    """Labels 0 .. M - 1 of the clients when the tree (N - 1, 4) is cut into M clusters (N, if M is more) -> (N,)."""
+    N = len(tree) + 1
+    return cut_tree(tree, min(M, N)).ravel() if N > 1 else np.zeros(1, dtype=int)
+
+
+def cluster_means(H: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(M,) mean of H (N,) over the members of each cluster."""
+    return np.bincount(labels, H) / np.bincount(labels)
+
+
+def draw_by_cluster(rng: np.random.Generator, log_pi: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
+    """The code's draw: n times a cluster by exp(log_pi) (M,) among those not full, then distinct clients uniformly."""
+    room = np.bincount(labels)
+    counts = np.zeros_like(room)
+    for _ in range(n):
+        chosen = draw_distinct(rng, np.where(counts < room, log_pi, -np.inf), 1)
+        counts[chosen] += 1
+    return np.concatenate(
+        [rng.choice(np.flatnonzero(labels == g), counts[g], replace=False) for g in np.flatnonzero(counts)]
+    )

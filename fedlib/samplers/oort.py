@@ -1,0 +1,81 @@
+"""Oort: exploit clients of high utility, explore those never seen.
+
+Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI
+2021, as HiCS-FL's public code sets it up. All clients are equally fast there, so the paper's system utility,
+and the pacer and penalty that act on it, are left out; there is no blacklist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.weighted import draw_distinct, log
+
+
+@register("oort")
+@dataclass
+class Oort(Sampler):
+    """Utility n_k sqrt(mean training loss) plus a bonus for long absence, an epsilon-greedy lottery.
+
+    warmup: rounds of draws by p_k before. exploration: share of explored clients, times `decay` each round,
+    at least `exploration_min`, and 0 once all were seen (in the code one round later). clip: quantile at
+    which utilities are clipped. cut_off: share of the last exploited score from which a client takes part in
+    the lottery. window: unexplored candidates per explored client, largest first.
+    """
+
+    warmup: int = 25
+    exploration: float = 0.9
+    decay: float = 0.8
+    exploration_min: float = 0.2
+    clip: float = 0.98
+    cut_off: float = 0.7
+    window: float = 5.0
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        self.utility = fed.sizes.astype(float)
+        self.seen = np.zeros(fed.N, dtype=int)  # last round of participation, 0 for never
+
+    def select(self, round: Round) -> Selection:
+        fed, rng, t = self.fed, round.rng, round.t
+        if t <= self.warmup:
+            return Selection(draw_distinct(rng, log(fed.p), fed.m))
+        explored, new = np.flatnonzero(self.seen), np.flatnonzero(self.seen == 0)
+        share = (
+            max(self.exploration * self.decay ** (t - self.warmup), self.exploration_min) if len(new) else 0
+        )
+        exploited = self.exploit(explored, min(int(fed.m * (1 - share)), len(explored)), round)
+        n = min(fed.m - len(exploited), len(new))
+        window = new[np.argsort(-self.utility[new], kind="stable")[: int(self.window * n)]]
+        found = window[draw_distinct(rng, log(self.utility[window]), n)]
+        clients = np.concatenate([exploited, found])
+        rest = np.setdiff1d(fed.everyone, clients)
+        clients = np.concatenate([clients, rng.choice(rest, fed.m - len(clients), replace=False)])
+        return Selection(clients, notes={"explored": len(found)})
+
+    def exploit(self, explored: np.ndarray, n: int, round: Round) -> np.ndarray:
+        """n of the explored clients, drawn in proportion to their scores among the highest ones."""
+        if n == 0:
+            return explored[:0]
+        score = self.scores(round.t - self.warmup)[explored]
+        best = np.sort(score)[::-1]
+        pool = np.flatnonzero(score >= self.cut_off * best[min(n, len(best) - 1)])
+        return explored[pool[draw_distinct(round.rng, log(score[pool]), n)]]
+
+    def scores(self, t: int) -> np.ndarray:
+        """(N,) clipped utility scaled to [0, 1], plus the bonus for clients not seen for long, in round t of Oort."""
+        utility = np.sort(self.utility[self.utility > 0])
+        if not len(utility):
+            utility = np.zeros(1)
+        high, low = utility[min(int(self.clip * len(utility)), len(utility) - 1)], 0.999 * utility[0]
+        scaled = (np.minimum(self.utility, high) - low) / max(utility[-1] - low, 1e-4)
+        return np.maximum(scaled + np.sqrt(0.1 * np.log(t) / np.maximum(self.seen, 1)), 0.0)
+
+    def observe(self, round: Round, report: Report) -> None:
+        self.utility, self.seen = self.utility.copy(), self.seen.copy()
+        loss = np.where(np.isfinite(report.losses), np.maximum(report.losses, 0), 0)
+        self.utility[report.clients] = self.fed.sizes[report.clients] * np.sqrt(loss)
+        self.seen[report.clients] = round.t

@@ -1,0 +1,49 @@
+"""The oracle: HiCS-FL's two-level sampling when the clients' label entropies are known.
+
+From HiCS-FL's public code; not in its paper. A reference and no method: it looks at the clients' labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import entr, log_softmax
+
+from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.clustered_sampling import ward_tree
+from fedlib.samplers.hics_fl import cluster_means, cut, distances, draw_by_cluster, output_layer, refreshed
+
+
+@register("oracle")
+@dataclass
+class Oracle(Sampler):
+    """HiCS-FL's code with true entropies: no warm-up, M clusters, distances by the latest output-layer updates.
+
+    lam, gamma: as in `hics_fl` (gamma 2 on Mini-ImageNet).
+    """
+
+    lam: float = 10.0
+    M: int = 5
+    gamma: float = 4.0
+
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, "weight").shape[1]))
+
+    def select(self, round: Round) -> Selection:
+        fed = self.fed
+        H = label_entropy(fed.label_counts)
+        labels = cut(ward_tree(distances(self.updates, H, self.lam)), self.M)
+        log_pi = log_softmax(self.gamma * max(0.0, 1 - (round.t - 1) / fed.T) * cluster_means(H, labels))
+        return Selection(
+            draw_by_cluster(round.rng, log_pi, labels, fed.m), notes={"clusters": labels.tolist()}
+        )
+
+    def observe(self, round: Round, report: Report) -> None:
+        self.updates = refreshed(self.updates, report, self.fed, "weight")
+
+
+def label_entropy(counts: np.ndarray) -> np.ndarray:
+    """Entropy in nats of each client's labels, counts: (N, K) -> (N,); 0 for a client without samples."""
+    return entr(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).sum(axis=1)
