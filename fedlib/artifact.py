@@ -29,6 +29,7 @@ from fedlib import config
 from fedlib.claims import STATUSES, claims_of, verdicts
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
+from fedlib.results import open_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,10 +98,12 @@ class Artifact:
         experiments = tuple((settings.artifacts[name] or {}).get("experiments", []))
         tables, info = {}, {}
         for experiment in experiments:
-            path = root / "data" / "results" / scale / f"{experiment}.parquet"
-            if path.exists() and len(table := pd.read_parquet(path)):
-                tables[experiment] = table
-                info[experiment] = json.loads(path.with_suffix(".json").read_text())
+            try:
+                table, made = open_results(experiment, scale, root / "data" / "results")
+            except FileNotFoundError:
+                continue
+            if len(table):
+                tables[experiment], info[experiment] = table, made
         artifact = cls(name, scale, experiments, Results(scale, tables), info, root)
         artifact._write_verdicts(verdicts(artifact.claims, {}))  # until judged
         display(Markdown(artifact.describe()))
@@ -146,18 +149,13 @@ class Artifact:
 
         data: the numbers behind it; without them, the points of its lines are kept.
         """
-        import matplotlib.pyplot as plt
-
-        picture = io.BytesIO()
-        with plt.rc_context({"svg.hashsalt": self.name}):
-            figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
-        write_whole(self.folder / f"{name}.svg", picture.getvalue())
+        picture = svg(figure, self.name)
+        write_whole(self.folder / f"{name}.svg", picture)
         small = io.BytesIO()
         figure.savefig(small, format="png", dpi=THUMBNAIL_WIDTH / figure.get_size_inches()[0])
         write_whole(self.folder / f"{name}.png", small.getvalue())
         self._write_csv(drawn_lines(figure) if data is None else data, name)
-        plt.close(figure)
-        display(SVG(picture.getvalue()))
+        display(SVG(picture))
 
     def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
         """Display a table and keep it as `<name>.csv`."""
@@ -181,6 +179,17 @@ class Artifact:
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", decided.to_json(orient="records", indent=1).encode())
+
+
+def svg(figure: Figure, salt: str) -> bytes:
+    """A figure as SVG, the same bytes every time: no date, and ids that depend on `salt` only."""
+    import matplotlib.pyplot as plt
+
+    picture = io.BytesIO()
+    with plt.rc_context({"svg.hashsalt": salt}):
+        figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return picture.getvalue()
 
 
 def drawn_lines(figure: Figure) -> pd.DataFrame:
