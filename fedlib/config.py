@@ -27,6 +27,7 @@ Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imag
 ModelName = Literal[
     "logistic", "mlp", "fedcor_mlp", "cs_cnn", "fedcor_cnn", "hics_fmnist_cnn", "hics_cifar_cnn", "resnet18_head"
 ]
+Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -54,11 +55,16 @@ class Shards(Settings):
 
 
 class OneClass(Settings):
-    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling's MNIST)."""
+    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling's MNIST).
+
+    permute: number the clients in a random order of the seed; False keeps the paper's order, sorted by label, in which
+    client ids tell samplers that break ties by id which label a client has.
+    """
 
     scheme: Literal["one_class"]
     n: Count = 500
     n_test: Count = 80
+    permute: bool = True
 
 
 class DirichletClients(Settings):
@@ -165,6 +171,7 @@ class Run(Settings):
     """One run, fully determined: what is stored, addressed and never trained twice."""
 
     dataset: Dataset
+    scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
     partition: Partition
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     model: ModelName
@@ -211,7 +218,7 @@ class Experiments:
 
     def __init__(self, raw: dict[str, Any], source: str = "params.yaml") -> None:
         self.raw, self.source = raw, source
-        unknown = set(raw) - {"scale", "experiments", "artifacts", "datasets"}
+        unknown = set(raw) - {"scale", "experiments", "studies", "artifacts", "datasets"}
         if unknown:
             raise ConfigError(f"{source}: unknown key {sorted(unknown)[0]!r} at the top level.")
 
@@ -238,8 +245,22 @@ class Experiments:
         scales = base.pop("scales", {})
         return merge(base, scales.get(scale or self.scale, {}))
 
+    @property
+    def studies(self) -> list[str]:
+        return list(self.raw.get("studies", {}))
+
+    def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
+        """A study's raw settings at a scale (`fedlib.studies`)."""
+        if name not in self.studies:
+            raise ConfigError(f"{self.source}: no study {name!r}; there are {', '.join(self.studies)}.")
+        base = dict(self.raw["studies"][name])
+        return merge(base, base.pop("scales", {}).get(scale or self.scale, {}))
+
     def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
-        """Every run of an experiment at a scale, settings x methods x seeds."""
+        """Every run of an experiment at a scale, settings x methods x seeds.
+
+        A setting of the grid may change `methods` too: give one other parameters, add one, or drop one (null).
+        """
         spec = self.describe(experiment, scale)
         where = f"{self.source}: experiments.{experiment}"
         methods = spec.get("methods") or {}
@@ -250,8 +271,9 @@ class Experiments:
         base = {k: v for k, v in spec.items() if k not in RESERVED}
         out = []
         for setting, changes in (spec.get("grid") or {"": {}}).items():
-            for label, method in methods.items():
-                raw = merge(merge(base, changes or {}), split_method(method))
+            changes = dict(changes or {})
+            for label, method in merge(methods, changes.pop("methods", {})).items():
+                raw = merge(merge(base, changes), split_method(method))
                 for seed in seeds:
                     place = ".".join(filter(None, [where, setting, label]))
                     out.append(

@@ -1,0 +1,93 @@
+"""What FedCor's and HiCS-FL's claims share: their readings of an accuracy curve, and their decision rules.
+
+fin: mean accuracy of the last 5 % of the rounds. auc: mean accuracy over all rounds. rough: standard deviation of the
+accuracy's change from round to round after a quarter of the run. Rbar: mean first round at a target, where a run that
+never arrives counts as the cap + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, span
+from fedlib.measure import area, capped_mean, end_mean, interval, jitter, paired, rounds_to_target, sign_rule
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a figure: a setting of an experiment, and the target accuracy that its table asks for."""
+
+    experiment: str
+    setting: str
+    target: float = 0.0
+
+    def read(
+        self, runs: Runs, methods: list[str], statistic: Callable[..., float], **options: object
+    ) -> pd.Series:
+        """A statistic of the test accuracy by (method, seed)."""
+        return runs.statistic(self.experiment, self.setting, methods, "test_accuracy", statistic, **options)
+
+    def fin(self, runs: Runs, methods: list[str]) -> pd.Series:
+        return self.read(runs, methods, end_mean, share=0.05)
+
+    def auc(self, runs: Runs, methods: list[str]) -> pd.Series:
+        return self.read(runs, methods, area)
+
+    def rough(self, runs: Runs, methods: list[str]) -> pd.Series:
+        return self.read(runs, methods, jitter)
+
+    def rounds(self, runs: Runs, methods: list[str]) -> pd.Series:
+        """First round at the target by (method, seed); inf where it is never reached."""
+        return self.read(runs, methods, rounds_to_target, target=self.target)
+
+    def cap(self, runs: Runs) -> int:
+        return int(runs.pick(self.experiment, self.setting)["round"].max())
+
+    def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
+        """Rbar by method."""
+        return (
+            self.rounds(runs, methods).groupby("method").agg(capped_mean, cap=self.cap(runs)).reindex(methods)
+        )
+
+
+def means(values: pd.Series) -> pd.Series:
+    """Mean over seeds of a statistic by (method, seed)."""
+    return values.groupby("method", sort=False).mean()
+
+
+def by_sign(values: pd.Series, a: str, b: str, unit: str = "", cap: float = np.inf) -> Verdict:
+    """The sign rule on values[a] - values[b], claimed positive; values above `cap` count as cap + 1."""
+    differences = paired(values.clip(upper=cap + 1), a, b)
+    if len(differences) == 0:
+        raise Missing(f"no seed has both {a} and {b}")
+    outcome, wins = sign_rule(differences), int((differences > 0).sum())
+    mean = number(float(differences.mean()), unit)
+    detail = f"{outcome}: {wins} of {len(differences)} seeds"
+    return decide(outcome == "supported", mean, span(interval(differences, np.mean)), detail)
+
+
+def every(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """Held if all of some verdicts held; the value and the interval are those of the weakest."""
+    for name, v in verdicts.items():
+        if v.status != "held":
+            return Verdict("not held", f"{v.value} against {name}", v.interval, v.detail)
+    name, v = min(verdicts.items(), key=lambda item: float(item[1].value.split()[0]))
+    return Verdict("held", f"{v.value} against {name}", v.interval, v.detail)
+
+
+def count(
+    parts: Mapping[str, Callable[[], Verdict]], need: int | None = None, partial: int | None = None
+) -> Verdict:
+    """Held if `need` parts (default: all) held, held in part from `partial` on, else not held.
+
+    A rule that knows no middle (partial None) still gives "held in part" where parts have not been run and none of
+    those that have been failed.
+    """
+    verdict = combine(parts, need, partial or need or len(parts))
+    if verdict.status == "not held" and len(parts) > 1 and "Not held:" not in verdict.detail:
+        return Verdict("held in part", verdict.value, verdict.interval, verdict.detail)
+    return verdict

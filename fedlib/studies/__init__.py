@@ -1,0 +1,135 @@
+"""Studies: measurements that some figures need beside training curves, written once and kept like results.
+
+A study is a module of this folder with two functions. `units(settings, experiments, scale)` yields what it is made of,
+each unit a plain dictionary that determines its numbers; `measure(unit, place)` turns one unit into a table. A unit
+that was measured is never measured again: its table is kept under the digest of its dictionary, so that a killed study
+goes on where it was. All tables together are `data/results/<scale>/<study>.parquet`, described by `<study>.json`.
+
+The settings stand in `params.yaml` under `studies`, as `<paper>_<module>`; a study that trains takes its runs from the
+experiments there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from fedlib.config import Experiments, Scale
+    from fedlib.parallel import Place
+
+Unit = dict[str, Any]
+LABELS = {"setting": "", "method": "", "seed": 0}  # what every table of results has
+
+
+def run_study(
+    name: str,
+    scale: Scale | None = None,
+    experiments: Experiments | None = None,
+    place: Place | None = None,
+    results: Path | None = None,
+    tell: Callable[[str], None] = print,
+) -> Path:
+    """Measure what a study still lacks at a scale and write its table; returns the table's path.
+
+    Units whose dataset is not at hand are left out and named in the record.
+
+    Raises:
+        ConfigError: no such study, or settings that cannot be used.
+        DataError: none of its datasets is at hand.
+    """
+    from fedlib import config, data, store
+    from fedlib.engine import NUMERICS
+    from fedlib.parallel import Place
+    from fedlib.results import RESULTS
+
+    experiments, place = experiments or config.load(), place or Place.from_environment()
+    scale = scale or experiments.scale
+    settings = experiments.study(name, scale)
+    module = module_of(name)
+    tables, records, missing = [], [], []
+    for unit in module.units(settings, experiments, scale):
+        try:
+            source = _source(unit.get("dataset"), place)
+        except data.DataError as error:
+            missing.append({"unit": unit["labels"], "reason": str(error)})
+            tell(f"{name} [{scale}]: {error}")
+            continue
+        made_of = json.dumps([name, unit, NUMERICS, source["digest"]], sort_keys=True)
+        kept = place.runs / "studies" / f"{hashlib.sha256(made_of.encode()).hexdigest()[:20]}.parquet"
+        if not kept.exists():
+            tell(f"{name} [{scale}]: {', '.join(map(str, unit['labels'].values()))}")
+            store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
+        tables.append(pd.read_parquet(io.BytesIO(kept.read_bytes())).assign(**unit["labels"]))
+        records.append({**LABELS, **unit["labels"], "unit": unit, "data": source, "date": _date(kept)})
+    if not tables:
+        raise data.DataError(missing[0]["reason"])
+    path = (results or RESULTS) / scale / f"{name}.parquet"
+    planned = len(records) + len(missing)
+    record = {"study": name, "scale": scale, "planned": planned, "runs": records, "missing": missing}
+    table = pd.concat(tables, ignore_index=True)
+    table = table.assign(**{k: v for k, v in LABELS.items() if k not in table}, diverged=False)
+    store.write_whole(path.with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
+    store.write_whole(path, store.to_parquet(table))
+    return path
+
+
+def module_of(name: str) -> ModuleType:
+    """The module that measures a study: its name after the paper's ("fedcor_toy" is measured by `toy`)."""
+    from fedlib.config import ConfigError
+
+    kind = name.partition("_")[2]
+    try:
+        return importlib.import_module(f"fedlib.studies.{kind}")
+    except ModuleNotFoundError as error:
+        if error.name != f"fedlib.studies.{kind}":
+            raise
+        raise ConfigError(
+            f"studies.{name}: there is no fedlib/studies/{kind}.py that could measure it."
+        ) from None
+
+
+def _source(dataset: str | None, place: Place) -> dict[str, str]:
+    """Name, provenance and digest of a prepared dataset; of a study that makes its own data, just that."""
+    from fedlib import data
+
+    if dataset is None:
+        return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
+    found = data.status(dataset, place.datasets)
+    return {
+        "name": dataset,
+        "digest": data.digest(dataset, place.datasets),
+        "provenance": found["provenance"],
+    }
+
+
+def _date(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
+def runs_of(
+    settings: dict[str, Any], experiments: Experiments, scale: Scale
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The training runs that a study follows: (labels, run) of each, a run as a plain dictionary.
+
+    settings: `experiments` {label of the data set: experiment}, and optionally `settings` and `methods` to keep, and
+    `seeds`, how many of each experiment's seeds to take.
+    """
+    for label, experiment in settings["experiments"].items():
+        found = experiments.runs(experiment, scale)
+        seeds = list(dict.fromkeys(one.run.seed for one in found))[: settings.get("seeds", 1)]
+        for one in found:
+            if one.run.seed not in seeds or one.method not in settings.get("methods", [one.method]):
+                continue
+            if one.setting in settings.get("settings", [one.setting]):
+                labels = {"data": label, "setting": one.setting, "method": one.method, "seed": one.run.seed}
+                yield labels, one.run.model_dump(mode="json")

@@ -1,0 +1,63 @@
+"""HiCS-FL, Figure 1: the last two layers of a network, with the values of a trained model for one image.
+
+The paper draws them as a diagram; here are the features z, the output layer's weight W and bias b and the logits q of
+the model after `rounds` rounds of the experiment's first run, for the first image of the test set; and the image's
+gradient of the loss by b (equation 4), which is negative at the image's own class alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import torch
+from torch.func import functional_call
+
+from fedlib import data
+from fedlib.config import Experiments, Run, Scale
+from fedlib.models import build
+from fedlib.parallel import Place
+from fedlib.studies import Unit, runs_of
+from fedlib.studies.runs import start
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    labels, run = next(runs_of(settings, experiments, scale))
+    yield {"labels": labels, "dataset": run["dataset"], "run": run, "rounds": settings["rounds"]}
+
+
+def measure(unit: Unit, place: Place) -> pd.DataFrame:
+    """One row: label, z (L,), W (K L, row by row), b (K,), q (K,), gradient (K,)."""
+    lockstep = start(unit["run"], place)
+    live = lockstep.live[0]
+    for _ in range(min(unit["rounds"], live.run.T)):
+        lockstep.advance()
+    run = Run(**unit["run"])
+    tensors = data.tensors(data.load(run.dataset, place.datasets), run.scaling)
+    image, label = tensors.x_test[:1], int(tensors.y_test[0])
+    net = build(run.model, tuple(image.shape[1:]), live.fed.K).eval()
+    flat = live.models[0].cpu()
+    z, q = forward(net, lockstep.executor.layout.views(flat), image)
+    return pd.DataFrame(
+        {
+            "label": [label],
+            "z": [z.tolist()],
+            "W": [flat[live.fed.output_weight].tolist()],
+            "b": [flat[live.fed.output_bias].tolist()],
+            "q": [q.tolist()],
+            "gradient": [(q.softmax(0) - torch.eye(live.fed.K)[label]).tolist()],
+        }
+    )
+
+
+def forward(
+    net: torch.nn.Module, tensors: dict[str, torch.Tensor], image: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features z (L,) and logits q (K,) of one image under a model's tensors."""
+    seen: list[torch.Tensor] = []
+    hook = net[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.inference_mode():
+        q = functional_call(net, tensors, (image,))
+    hook.remove()
+    return seen[0][0], q[0]
