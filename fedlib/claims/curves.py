@@ -14,7 +14,18 @@ import numpy as np
 import pandas as pd
 
 from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, span
-from fedlib.measure import area, capped_mean, end_mean, interval, jitter, paired, rounds_to_target, sign_rule
+from fedlib.measure import (
+    Statistic,
+    area,
+    capped_mean,
+    end_mean,
+    interval,
+    jitter,
+    paired,
+    per_run,
+    rounds_to_target,
+    sign_rule,
+)
 
 
 @dataclass(frozen=True)
@@ -25,11 +36,18 @@ class Panel:
     setting: str
     target: float = 0.0
 
-    def read(
-        self, runs: Runs, methods: list[str], statistic: Callable[..., float], **options: object
-    ) -> pd.Series:
-        """A statistic of the test accuracy by (method, seed)."""
-        return runs.statistic(self.experiment, self.setting, methods, "test_accuracy", statistic, **options)
+    def until(self, runs: Runs) -> int:
+        """Last round that all settings of the experiment have: a setting may be followed further for its table."""
+        return int(runs[self.experiment].groupby("setting")["round"].max().min())
+
+    def within(self, runs: Runs, methods: list[str]) -> pd.DataFrame:
+        """Rows of the methods in the rounds that the figures show."""
+        table = runs.pick(self.experiment, self.setting, methods)
+        return table[table["round"] <= self.until(runs)]
+
+    def read(self, runs: Runs, methods: list[str], statistic: Statistic, **options: object) -> pd.Series:
+        """A statistic of the shown test accuracy by (method, seed)."""
+        return per_run(self.within(runs, methods), "test_accuracy", statistic, **options).droplevel("setting")
 
     def fin(self, runs: Runs, methods: list[str]) -> pd.Series:
         return self.read(runs, methods, end_mean, share=0.05)
@@ -42,7 +60,8 @@ class Panel:
 
     def rounds(self, runs: Runs, methods: list[str]) -> pd.Series:
         """First round at the target by (method, seed); inf where it is never reached."""
-        return self.read(runs, methods, rounds_to_target, target=self.target)
+        table = runs.pick(self.experiment, self.setting, methods)
+        return per_run(table, "test_accuracy", rounds_to_target, target=self.target).droplevel("setting")
 
     def cap(self, runs: Runs) -> int:
         return int(runs.pick(self.experiment, self.setting)["round"].max())

@@ -1,0 +1,135 @@
+"""FedCor: its claims on the Gaussian process, from embeddings and from sampled loss changes (Figures 1, 2, 3, 7)."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedlib.claims import Missing, Runs, Verdict, decide, number
+from fedlib.claims.curves import count
+from fedlib.claims.fedcor_settings import (
+    EXPERIMENTS,
+    MAIN,
+    book,
+)
+
+claim = book.claim
+
+
+# -- Figure 7
+
+
+def embeddings(
+    results: pd.DataFrame, owners: pd.DataFrame, data: str
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """seed -> unit embeddings (N, d) of the clients after the warm-up, and their dominant labels (N,).
+
+    results: FedCor's runs of 1SPC; owners: the study of partitions.
+    """
+    out = {}
+    for seed, run in results.groupby("seed"):
+        owned = owners[(owners["data"] == data) & (owners["setting"] == "1SPC") & (owners["seed"] == seed)]
+        noted = [json.loads(note) for note in run["notes"].dropna()]
+        noted = [np.array(note["embedding"]) for note in noted if "embedding" in note]
+        if noted and len(owned):
+            counts = np.stack(owned.sort_values("client")["counts"].to_list())
+            out[int(seed)] = noted[0] / np.linalg.norm(noted[0], axis=1, keepdims=True), counts.argmax(axis=1)
+    return out
+
+
+def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Mean cosine within labels less that between labels; leave-one-out nearest-neighbour accuracy of the label."""
+    cosine = x @ x.T
+    same, other = labels[:, None] == labels, ~np.eye(len(x), dtype=bool)
+    gap = cosine[same & other].mean() - cosine[~same].mean()
+    nearest = np.where(other, cosine, -np.inf).argmax(axis=1)
+    return float(gap), float((labels[nearest] == labels).mean())
+
+
+@claim("fedcor.F7.a", "figure_7", [*MAIN, "fedcor_partitions"], printed="same-label clients cluster")
+def _(runs: Runs) -> Verdict:
+    """After the warm-up the embeddings of clients that hold the same label lie together (1SPC)."""
+
+    def data_set(data: str) -> Verdict:
+        found = embeddings(runs.pick(EXPERIMENTS[data], "1SPC", ["FedCor"]), runs["fedcor_partitions"], data)
+        if not found:
+            raise Missing(f"no embeddings of {data} have been noted")
+        values = np.array([separation(x, labels) for x, labels in found.values()])
+        good = ((values[:, 0] > 0.2) & (values[:, 1] >= 0.5)).mean()
+        gap, neighbour = values.mean(axis=0)
+        return decide(good >= 0.8, f"cosine gap {gap:.2f}, nearest neighbour {neighbour:.2f}")
+
+    return count({data: partial(data_set, data) for data in EXPERIMENTS})
+
+
+# -- Figures 1 to 3, and the centralised models of section 5.1
+
+
+@claim("fedcor.F1.a", "figure_1", ["fedcor_toy"], printed="one positive, one negative point")
+def _(runs: Runs) -> Verdict:
+    """In the toy FedCor chooses points of both labels and comes close to the best pair; two highest losses do not."""
+    table = runs["fedcor_toy"].pivot(index="draw", columns="method", values="loss")
+    pairs = runs["fedcor_toy"].query("method == 'Cor'")["labels"]
+    opposite = float(np.mean([pair[0] != pair[1] for pair in pairs]))
+    gaps = (table["Cor"] - table["Opt"]) / (table["Ind"] - table["Opt"]).where(table["Ind"] > table["Opt"])
+    failed = float((table["Ind"] >= table["start"]).mean())
+    parts = {
+        "opposite labels": lambda: decide(opposite >= 0.9, f"{100 * opposite:.0f} %"),
+        "left of the gap to the best": lambda: decide(gaps.median() <= 0.2, number(gaps.median())),
+        "draws where Ind raises the loss": lambda: decide(failed > 0.5, f"{100 * failed:.0f} %"),
+    }
+    return count(parts)
+
+
+def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
+    """Skewness, excess kurtosis, and Kolmogorov-Smirnov distance to the Gaussian of the same mean and variance."""
+    distance = stats.kstest(projections, "norm", args=(projections.mean(), projections.std())).statistic
+    return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
+
+
+def probes(runs: Runs, data: str, setting: str = "2SPC", method: str = "Random") -> pd.DataFrame:
+    """The probed rounds of a run in the study of loss changes, seeds in order."""
+    table = runs["fedcor_loss_changes"]
+    table = table[(table["data"] == data) & (table["setting"] == setting) & (table["method"] == method)]
+    if table.empty:
+        raise Missing(f"the loss changes of {data} {setting} have not been measured")
+    return table.sort_values(["seed", "round"])
+
+
+@claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")
+def _(runs: Runs) -> Verdict:
+    """The first principal component of the clients' loss changes is close to Gaussian."""
+
+    def data_set(data: str) -> Verdict:
+        shapes = [gaussianity(np.asarray(x, dtype=float)) for x in probes(runs, data)["component_1"]]
+        good = np.mean([abs(skew) < 0.5 and abs(tails) < 1 and ks < 0.05 for skew, tails, ks in shapes])
+        skew, tails, ks = np.median(np.abs(shapes), axis=0)
+        value = (
+            f"{100 * good:.0f} % of rounds (median |skew| {skew:.2f}, |kurtosis| {tails:.2f}, KS {ks:.3f})"
+        )
+        return decide(good >= 0.8, value)
+
+    return count({data: partial(data_set, data) for data in EXPERIMENTS})
+
+
+@claim("fedcor.F3.a", "figure_3", ["fedcor_loss_changes"], printed="> 0.97 FMNIST, > 0.95 CIFAR-10")
+def _(runs: Runs) -> Verdict:
+    """The covariance of the loss changes hardly moves between two updates of the process."""
+
+    def data_set(data: str, bound: float) -> Verdict:
+        cosines = probes(runs, data)[["cosine", "cosine_centred"]].dropna()
+        if cosines.empty:
+            raise Missing(f"{data} has fewer than two probed rounds")
+        least, tenth = cosines["cosine"].min(), cosines["cosine"].quantile(0.1)
+        value = f"{least:.3f} at least, {cosines['cosine_centred'].min():.3f} without the mean diagonal"
+        if least > bound:
+            return Verdict("held", value)
+        return Verdict("held in part" if tenth > bound else "not held", value)
+
+    return count(
+        {"FMNIST": partial(data_set, "FMNIST", 0.97), "CIFAR-10": partial(data_set, "CIFAR-10", 0.95)}
+    )
