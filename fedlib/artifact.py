@@ -160,14 +160,14 @@ class Artifact:
     def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
         """Display a table and keep it as `<name>.csv`."""
         self._write_csv(frame, name, index)
-        display(HTML(frame.to_html(index=index, border=0)))
+        show_frame(frame, index)
 
     def judge(self) -> pd.DataFrame:
         """Decide this artifact's claims, show and keep the verdicts; one row a claim (`claims.verdicts`)."""
         decided = verdicts(self.claims, self.available)
         self._write_verdicts(decided)
         shown = decided[["id", "claim", "printed", "replicated", "interval", "verdict", "detail"]]
-        display(HTML(shown.to_html(index=False, border=0)))
+        show_frame(shown)
         return decided
 
     def _write_csv(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
@@ -179,6 +179,12 @@ class Artifact:
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", decided.to_json(orient="records", indent=1).encode())
+
+
+def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
+    """Display a table whole."""
+    with pd.option_context("display.max_colwidth", None):
+        display(HTML(frame.to_html(index=index, border=0)))
 
 
 def svg(figure: Figure, salt: str) -> bytes:

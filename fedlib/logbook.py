@@ -1,17 +1,22 @@
-"""An experiment's log page (`notebooks/simulate.ipynb`): train what is missing, say what was run and how it went."""
+"""An experiment's log page: do what is missing, then say what was done, with what, and how it went.
+
+`notebooks/simulate.ipynb` trains an experiment, `notebooks/study.ipynb` measures a study.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from IPython.display import SVG, Markdown, display
 
 from fedlib import config, results
-from fedlib.artifact import ResultsMissing, svg
+from fedlib.artifact import ResultsMissing, show_frame, svg
 from fedlib.config import Scale
 from fedlib.files import write_whole
 
@@ -31,22 +36,38 @@ class Logbook:
 
         An experiment whose data is not here leaves an empty table and a notice, and ends the notebook in order.
         """
-        from fedlib import pipeline
-
         settings = config.load()
         scale = scale or settings.scale
         title = settings.describe(experiment, scale).get("title", experiment)
+        planned = len(settings.runs(experiment, scale))
+        return cls._make(experiment, scale, title, planned, results.simulate)
+
+    @classmethod
+    def measure(cls, study: str, scale: Scale | None = None) -> Logbook:
+        """Measure what is missing of a study, like `train`."""
+        from fedlib.studies import run_study
+
+        settings = config.load()
+        scale = scale or settings.scale
+        return cls._make(study, scale, settings.study(study, scale).get("title", study), 1, run_study)
+
+    @classmethod
+    def _make(cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path]) -> Logbook:
+        from fedlib.sources import DataError
+
         display(Markdown(f"**{title}**, scale {scale}."))
-        if reason := pipeline.absent(experiment, scale):
-            _leave_empty(experiment, scale, len(settings.runs(experiment, scale)), reason)
+        try:
+            make(name, scale, tell=lambda line: print(line, file=sys.stderr, flush=True))
+        except DataError as reason:
+            _leave_empty(name, scale, planned, str(reason))
             display(Markdown(f"Not run: {reason}"))
-            raise ResultsMissing(experiment, scale)
-        results.simulate(experiment, scale, tell=lambda line: print(line, file=sys.stderr, flush=True))
-        return cls(experiment, scale, *results.open_results(experiment, scale))
+            raise ResultsMissing(name, scale) from None
+        return cls(name, scale, *results.open_results(name, scale))
 
     def settings(self) -> pd.DataFrame:
         """The settings of the runs, a row a key; where runs differ, every value."""
-        runs = [flat({k: v for k, v in run["run"].items() if k != "seed"}) for run in self.info["runs"]]
+        made = [run.get("run") or run["unit"] for run in self.info["runs"]]
+        runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in made]
         keys = dict.fromkeys(key for run in runs for key in run)
         values = {key: dict.fromkeys(run[key] for run in runs if key in run) for key in keys}
         return pd.DataFrame({"setting": keys, "value": [" | ".join(v) for v in values.values()]})
@@ -84,6 +105,9 @@ class Logbook:
         )
         return shown.reset_index()
 
+    def show(self, frame: pd.DataFrame) -> None:
+        show_frame(frame)
+
     def curves(self) -> None:
         """Test accuracy, and training loss where it was measured, by round."""
         from fedlib import plots
@@ -98,10 +122,8 @@ class Logbook:
         for run in self.info["runs"]:
             made = {
                 "data": f"{run['data']['provenance']} (SHA-256 {run['data']['digest'][:12]}...)",
-                "device": run["device"],
-                "python": run["python"],
-                **run["versions"],
-                "numerics": str(run["numerics"]),
+                **{key: str(run[key]) for key in ("device", "python", "numerics") if key in run},
+                **run.get("versions", {}),
                 "date": run["date"][:10],
             }
             for key, value in made.items():
@@ -122,6 +144,12 @@ def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _leave_empty(experiment: str, scale: Scale, planned: int, reason: str) -> None:
     path = results.path_of(experiment, scale)
-    info = {"experiment": experiment, "scale": scale, "planned": planned, "runs": [], "missing": reason}
+    info = {
+        "experiment": experiment,
+        "scale": scale,
+        "planned": planned,
+        "runs": [],
+        "missing": [{"reason": reason}],
+    }
     write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
     write_whole(path, results.to_parquet(pd.DataFrame({"experiment": pd.Series(dtype=str)})))

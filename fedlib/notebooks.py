@@ -24,6 +24,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+LOGS = ("simulate", "study")  # notebooks that run once an experiment
 KEPT = ("tags", "slideshow")  # cell metadata that says something about the content
 
 
@@ -80,16 +81,18 @@ def clean(path: Path) -> bool:
 
 
 def run(name: str, scale: Scale, experiment: str | None = None) -> Path:
-    """Run an artifact's notebook (or `simulate` for one experiment) at a scale; returns the executed notebook.
+    """Run an artifact's notebook at a scale; returns the executed notebook.
+
+    `simulate` and `study` run for one experiment or study; their notebook becomes its log.
 
     Raises:
-        ConfigError: no such notebook, or `simulate` without an experiment.
+        ConfigError: no such notebook, or nothing to simulate.
     """
     place = Path(name.replace("-", "/", 1)).with_suffix(".ipynb")
     source = NORMALISED / place if (NORMALISED / place).exists() else SOURCES / place
-    if name == "simulate":
+    if name in LOGS:
         if experiment is None:
-            raise ConfigError("`simulate` needs to know what: add --experiment NAME.")
+            raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")
         output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
         execute(source, output, {"experiment": experiment, "scale": scale})
     else:

@@ -71,13 +71,6 @@ def forget_missing(dataset: str, root: Path = INPUTS) -> None:
             path.unlink()
 
 
-def absent(experiment: str, scale: Scale, root: Path = INPUTS) -> str:
-    """Why an experiment cannot be run at a scale (its data is not here); empty if it can."""
-    path = root / scale / f"{experiment}.json"
-    entries = json.loads(path.read_text()).values() if path.exists() else []
-    return " ".join(entry["missing"] for entry in entries if "missing" in entry)
-
-
 def stages(settings: Experiments, root: Path = ROOT) -> str:
     """The artifacts' stages, as text of `dvc.yaml`."""
     return "".join(_stage(name, entry or {}, root) for name, entry in settings.artifacts.items())
