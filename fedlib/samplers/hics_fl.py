@@ -14,7 +14,7 @@ P:
    The paper knows no switch.
 5. Clients are drawn uniformly in their cluster and a full cluster is redrawn; the paper draws by p_k and
    redraws a client that is there already.
-6. gamma^t = gamma (T - t + 1) / T; the paper's is gamma (1 - t / T). Both are 0 beyond T here.
+6. gamma^t = gamma (T - t + 1) / T; the paper's is gamma (1 - t / T). Both are 0 beyond T.
 All variants: Ward's tree is built on the rows of the distance matrix as observations, as in the code (the
 paper does not say); the softmax subtracts its maximum; an update that is not finite is not kept.
 """
@@ -41,9 +41,9 @@ class HiCSFL(Sampler):
     """HiCS-FL (defaults: the paper's for FMNIST; CIFAR-10 and Mini-ImageNet have T_s 0.0015).
 
     T_s: temperature of the estimate. lam: the paper's lambda, weight of the entropies' difference in the
-    distance. M: clusters, None for m. gamma: the paper's gamma^0. horizon: rounds over which gamma falls to 0,
-    None for the run's. estimate: None for the variant's own.
+    distance. M: clusters, None for m. gamma: the paper's gamma^0. estimate: None for the variant's own.
     several_alphas: whether the partition mixes concentrations, which C and C0 read from their settings.
+    horizon: the rounds over which gamma falls to 0, None for T.
 
     Raises:
         ValueError: an unknown variant or estimate.
@@ -57,6 +57,7 @@ class HiCSFL(Sampler):
     horizon: int | None = None
     estimate: Estimate | None = None
     several_alphas: bool = True
+    horizon: int | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -66,6 +67,10 @@ class HiCSFL(Sampler):
             raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
         self.order = rng.permutation(fed.N) if self.paper else fed.everyone
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
+
+    @property
+    def draws(self) -> Literal["distinct", "repeated"]:
+        return "distinct" if self.paper else "repeated"  # Clustered Sampling's branch draws independently
 
     @property
     def paper(self) -> bool:
@@ -142,6 +147,11 @@ def cut(tree: np.ndarray, M: int) -> np.ndarray:
     """Labels 0 .. M - 1 of the clients when the tree (N - 1, 4) is cut into M clusters (N, if M is more) -> (N,)."""
     N = len(tree) + 1
     return cut_tree(tree, min(M, N)).ravel() if N > 1 else np.zeros(1, dtype=int)
+
+
+def annealed(t: int, T: int) -> float:
+    """gamma^t / gamma^0: from 1 at t = 0 linearly to 0 at T, and 0 from then on."""
+    return max(0.0, 1 - t / T)
 
 
 def cluster_means(H: np.ndarray, labels: np.ndarray) -> np.ndarray:

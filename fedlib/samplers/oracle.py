@@ -12,7 +12,15 @@ from scipy.special import entr, log_softmax
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
 from fedlib.samplers.clustered_sampling import ward_tree
-from fedlib.samplers.hics_fl import cluster_means, cut, distances, draw_by_cluster, output_layer, refreshed
+from fedlib.samplers.hics_fl import (
+    annealed,
+    cluster_means,
+    cut,
+    distances,
+    draw_by_cluster,
+    output_layer,
+    refreshed,
+)
 
 
 @register("oracle")
@@ -20,12 +28,13 @@ from fedlib.samplers.hics_fl import cluster_means, cut, distances, draw_by_clust
 class Oracle(Sampler):
     """HiCS-FL's code with true entropies: no warm-up, M clusters, distances by the latest output-layer updates.
 
-    lam, gamma: as in `hics_fl` (gamma 2 on Mini-ImageNet).
+    lam, gamma, horizon: as in `hics_fl` (gamma 2 on Mini-ImageNet).
     """
 
     lam: float = 10.0
     M: int = 5
     gamma: float = 4.0
+    horizon: int | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -35,7 +44,9 @@ class Oracle(Sampler):
         fed = self.fed
         H = label_entropy(fed.label_counts)
         labels = cut(ward_tree(distances(self.updates, H, self.lam)), self.M)
-        log_pi = log_softmax(self.gamma * max(0.0, 1 - (round.t - 1) / fed.T) * cluster_means(H, labels))
+        log_pi = log_softmax(
+            self.gamma * annealed(round.t - 1, self.horizon or fed.T) * cluster_means(H, labels)
+        )
         return Selection(
             draw_by_cluster(round.rng, log_pi, labels, fed.m), notes={"clusters": labels.tolist()}
         )

@@ -14,6 +14,7 @@ from fedlib.samplers import Report, Round, Sampler
 from fedlib.samplers.clustered_sampling import ward_tree
 from fedlib.samplers.hics_fl import (
     HiCSFL,
+    annealed,
     cluster_means,
     cut,
     distances,
@@ -156,6 +157,16 @@ def test_large_gamma_prefers_balanced_clients_and_fades() -> None:
     late = [sampler.select(Round(15, stream(s, "select", 15))).clients for s in range(50)]
     assert (np.concatenate(early) < 6).all()
     assert 0.3 < (np.concatenate(late) < 6).mean() < 0.7
+
+
+def test_gamma_falls_to_0_at_its_horizon() -> None:
+    assert [annealed(t, 4) for t in (0, 1, 4, 9)] == [1, 0.75, 0, 0]
+    fed = federation(N=12, m=2, T=10)
+    for horizon, balanced in ((None, True), (7, False)):  # round 7 is the first after the warm-up
+        sampler = started(fed, gamma=100.0, M=2, horizon=horizon)
+        sampler.updates = np.vstack([np.full((6, K), 0.001), np.tile([0.5, -0.25, -0.25], (6, 1))])
+        drawn = np.concatenate([sampler.select(Round(7, stream(s, "select", 7))).clients for s in range(40)])
+        assert (drawn < 6).all() == balanced
 
 
 @pytest.mark.parametrize(
