@@ -25,8 +25,11 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "Algorithm 2": ("#009E73", "v", "-"),
     "Cluster": ("#009E73", "v", "-"),
     "CS": ("#009E73", "v", "-"),
-    "k-means": ("#117733", "<", "--"),
+    "+cluster": ("#009E73", "<", "--"),
+    "+cluster+re-allocation": ("#44AA99", "^", "-"),
+    "+cluster+importance": ("#332288", "p", "-"),
     "Importance": ("#AA4499", "P", "-"),
+    "+importance": ("#AA4499", "P", "-"),
     "HCSFed": ("#D55E00", "D", "-"),
     "SCAFFOLD": ("#882255", "X", "-"),
     "IFCA": ("#44AA99", "p", "-."),
@@ -37,6 +40,12 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "HiCS-FL": ("#CC3311", "8", "-"),
     "Oort": ("#332288", "1", "-"),
     "Oracle": ("#661100", "2", "-."),
+    "FedDyn": ("#117733", "3", "--"),
+    "Moon": ("#DDAA33", "4", "--"),
+    "FedProx": ("#88CCEE", "s", "--"),
+    "GC-A": ("#D55E00", "D", "-"),
+    "GC-B": ("#D55E00", "s", "--"),
+    "Centralised": ("#000000", "", "-"),
 }
 DASHES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)), (0, (3, 4, 1, 4))]
 

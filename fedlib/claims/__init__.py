@@ -184,7 +184,8 @@ def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
 
 def diverged(results: Mapping[str, pd.DataFrame]) -> str:
     """A sentence that names the runs that diverged; empty where none did."""
-    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in results.values()]
+    trained = [table for table in results.values() if "diverged" in table]
+    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in trained]
     names = sorted({" ".join(str(v) for v in row if v != "") for t in gone for row in t.to_numpy()})
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"Diverged (method, seed): {listed}." if names else ""

@@ -1,0 +1,494 @@
+"""What Clustered Sampling (Fraboni, Vidal, Kameni, Lorenzi; ICML 2021) claims, and how each claim is decided.
+
+Losses are sum_k p_k F_k over the clients' training parts, accuracies sum_k p_k of the clients' own test
+parts, as in the authors' code. L_end, A_end: mean over the last 20 % of the rounds; L_auc, A_auc: mean over
+all measured rounds after 0; rough: mean change between measurements in the second half. Compared are runs of
+the same seed (same partition and initial model); "median" is over seeds. The paper shows one seed and prints
+no losses: tolerances are ours. Figure 1 counts its first 200 rounds (all, where there are fewer), and calls
+their second half "late".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from fedlib.claims import Book, Missing, Runs, Verdict, combine, decide, number, positive, span
+from fedlib.measure import add_distinct, area, end_mean, interval, paired, rolling, roughness, rounds_below
+from fedlib.samplers.clustered_sampling import similarity_distributions, size_distributions, ward_tree
+
+book = Book("clustered_sampling")
+LOSS, ACCURACY = "train_loss", "client_accuracy"
+MD, TARGET, ALG1, ALG2 = "MD", "Target", "Algorithm 1", "Algorithm 2"
+FIRST = ("cs_mnist", "random ids")
+ALPHAS = ("alpha = 10", "alpha = 0.1", "alpha = 0.01", "alpha = 0.001")
+SKEWED = ALPHAS[2:]
+PANELS = ("less work", "more work", "fewer clients", "more clients")
+SIZES = np.repeat([100, 250, 500, 750, 1000], [10, 30, 30, 20, 10])  # the paper's CIFAR-10 clients
+
+
+# -- readings
+# ---------------------------------------------------------------------------------------------------
+
+
+def window(runs: Runs) -> int:
+    """Figure 1's rounds: 200, or as many as there are."""
+    return min(200, int(runs.pick(*FIRST)["round"].max()))
+
+
+def of_figure_1(
+    runs: Runs, method: str, column: str, statistic: Callable[..., float], **options
+) -> pd.Series:
+    """A statistic of Figure 1's rounds, of MD and another method, by (method, seed)."""
+    last = window(runs)
+    return runs.statistic(*FIRST, [MD, method], column, lambda c: statistic(c[c.index <= last], **options))
+
+
+def against_md(
+    runs: Runs, place: tuple[str, str], method: str, column: str, statistic: Callable[..., float], **options
+) -> np.ndarray:
+    """(seeds, 2) a statistic of MD and of `method` in one setting."""
+    values = runs.statistic(*place, [MD, method], column, statistic, **options)
+    both = pd.concat([values.loc[MD], values.loc[method]], axis=1, join="inner").to_numpy()
+    if len(both) == 0:
+        raise Missing(f"no seed has both MD and {method}")
+    return both
+
+
+def gains(runs: Runs, place: tuple[str, str], method: str) -> np.ndarray:
+    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD)."""
+    md, other = against_md(runs, place, method, LOSS, end_mean).T
+    return (md - other) / md
+
+
+def below_md(runs: Runs, place: tuple[str, str], method: str, column: str, statistic, **options) -> Verdict:
+    """MD's value is the larger one, by the median over seeds."""
+    values = runs.statistic(*place, [MD, method], column, statistic, **options)
+    return positive(paired(values, MD, method))
+
+
+def percent(values: np.ndarray, holds: bool) -> Verdict:
+    low, high = interval(100 * values)
+    return decide(holds, number(100 * float(np.median(values)), "%"), span((low, high)))
+
+
+def dominant(runs: Runs) -> dict[tuple[str, int], np.ndarray]:
+    """(setting, seed) -> (N,) the label that each client of Figure 1 holds."""
+    table = runs["cs_partitions"]
+    table = table[table["data"] == FIRST[0]].sort_values("client")
+    groups = table.groupby(["setting", "seed"])
+    return {key: np.stack(rows["counts"]).argmax(axis=1) for key, rows in groups}
+
+
+def drawn(runs: Runs, method: str, column: str, first: int = 1, last: int | None = None) -> np.ndarray:
+    """Distinct clients or classes in each of Figure 1's rounds first..last, all seeds together."""
+    table = runs.pick(*FIRST, [method])
+    last = window(runs) if last is None else last
+    table = table[table["round"].between(first, last) & ~table["diverged"]]
+    return add_distinct(table, dominant(runs) if column == "distinct_classes" else None)[column].to_numpy()
+
+
+def late(runs: Runs) -> int:
+    return window(runs) // 2 + 1
+
+
+# -- Figure 1
+# -----------------------------------------------------------------------------------------------------
+
+
+@book.claim("cs.F1.a", "figure_1", ["cs_mnist"], "lower loss")
+def _(runs: Runs) -> Verdict:
+    """On one digit a client, Algorithm 1 has a lower training loss than MD sampling."""
+    return positive(paired(of_figure_1(runs, ALG1, LOSS, area), MD, ALG1), "nats")
+
+
+@book.claim("cs.F1.b", "figure_1", ["cs_mnist"], "lower loss, higher accuracy")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 has a lower training loss and a higher test accuracy than MD sampling."""
+    return combine(
+        {
+            "loss": lambda: positive(paired(of_figure_1(runs, ALG2, LOSS, area), MD, ALG2), "nats"),
+            "accuracy": lambda: positive(paired(of_figure_1(runs, ALG2, ACCURACY, area), ALG2, MD)),
+        }
+    )
+
+
+@book.claim("cs.F1.c", "figure_1", ["cs_mnist"], "higher accuracy")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 1 has a higher test accuracy than MD sampling."""
+    return positive(paired(of_figure_1(runs, ALG1, ACCURACY, area), ALG1, MD))
+
+
+@book.claim("cs.F1.d", "figure_1", ["cs_mnist"], "same performance")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 comes to perform like target sampling: late, at most a quarter of MD's distance from it."""
+    table = runs.pick(*FIRST, [MD, TARGET, ALG2])
+    table = table[table["round"].between(late(runs), window(runs))]
+    losses = table.pivot_table(index=["seed", "round"], columns="method", values=LOSS).dropna()
+    far = losses.sub(losses[TARGET], axis=0).abs().groupby("seed").median()
+    ratio = (far[ALG2] / far[MD]).to_numpy()
+    return decide(np.median(ratio) <= 0.25, number(float(np.median(ratio))), span(interval(ratio)))
+
+
+@book.claim(
+    "cs.F1.e", "figure_1", ["cs_mnist", "cs_partitions"], "Algorithm 2 and target: 10 classes; MD: 6.51"
+)
+def _(runs: Runs) -> Verdict:
+    """Classes in a late round: about 10 with Algorithm 2, 10 with target, 6.51 with MD, more with Algorithm 1."""
+
+    def mean(method: str) -> float:
+        return float(drawn(runs, method, "distinct_classes", late(runs)).mean())
+
+    return combine(
+        {
+            ALG2: lambda: decide(mean(ALG2) >= 9.8, number(mean(ALG2))),
+            TARGET: lambda: decide(mean(TARGET) == 10, number(mean(TARGET))),
+            MD: lambda: decide(abs(mean(MD) - 6.51) <= 0.25, number(mean(MD))),
+            f"{ALG1} (ties at random)": lambda: decide(mean(ALG1) > mean(MD), number(mean(ALG1))),
+        }
+    )
+
+
+@book.claim(
+    "cs.F1.f", "figure_1", ["cs_mnist", "cs_partitions"], "6 to 8 classes in most rounds (exact: 84 %)"
+)
+def _(runs: Runs) -> Verdict:
+    """With MD sampling most rounds see 6 to 8 of the 10 classes."""
+    counts = drawn(runs, MD, "distinct_classes")
+    share = float(((counts >= 6) & (counts <= 8)).mean())
+    return decide(share >= 0.75, number(100 * share, "% of rounds"))
+
+
+@book.claim("cs.F1.g", "figure_1", ["cs_mnist", "cs_partitions"], "63 % of rounds")
+def _(runs: Runs) -> Verdict:
+    """MD sampling aggregates as many distinct clients as it draws in 63 % of the rounds (N = 100, m = 10)."""
+    counts = drawn(runs, MD, "distinct_clients")
+    N, m = len(next(iter(dominant(runs).values()))), len(runs.pick(*FIRST, [MD])["clients"].iloc[-1])
+    exact = float(np.prod(1 - np.arange(m) / N))
+    share, allowed = float((counts == m).mean()), 3 * np.sqrt(exact * (1 - exact) / len(counts))
+    return decide(
+        abs(share - exact) <= allowed,
+        number(100 * share, "%"),
+        detail=f"Exact for N = {N}, m = {m}: {100 * exact:.1f} %, allowed +-{100 * allowed:.1f}.",
+    )
+
+
+@book.claim("cs.F1.h", "figure_1", ["cs_mnist"], "10 distinct clients")
+def _(runs: Runs) -> Verdict:
+    """Algorithms 1 and 2 aggregate m distinct clients in every round, where all clients have equal sizes."""
+    m = len(runs.pick(*FIRST, [MD])["clients"].iloc[-1])
+
+    def always(method: str) -> Verdict:
+        counts = drawn(runs, method, "distinct_clients")
+        return decide(bool((counts == m).all()), f"{counts.min():.0f} to {counts.max():.0f}")
+
+    return combine({ALG1: lambda: always(ALG1), ALG2: lambda: always(ALG2)})
+
+
+@book.claim("cs.F1.i", "figure_1", ["cs_mnist", "cs_partitions"], "finds the 10 clusters over time")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 misses classes at the start, and none later."""
+    start = float(drawn(runs, ALG2, "distinct_classes", last=5).mean())
+    end = float(drawn(runs, ALG2, "distinct_classes", late(runs)).mean())
+    value = f"{number(start)} classes in rounds 1-5, {number(end)} late"
+    return decide(start < 9.5 and end >= 9.8, value)
+
+
+@book.claim("cs.F1.j", "figure_1", ["cs_mnist"], "lower variability")
+def _(runs: Runs) -> Verdict:
+    """Both algorithms vary less than MD sampling: across clients, and from round to round."""
+
+    def less(method: str, column: str, statistic: Callable[..., float]) -> Callable[[], Verdict]:
+        return lambda: positive(paired(of_figure_1(runs, method, column, statistic), MD, method), "nats")
+
+    return combine(
+        {f"{m}, across clients": less(m, "train_loss_std", area) for m in (ALG1, ALG2)}
+        | {f"{m}, over rounds": less(m, LOSS, roughness) for m in (ALG1, ALG2)}
+    )
+
+
+# -- Figures 2 and 7
+# ----------------------------------------------------------------------------------------------
+
+
+@book.claim("cs.F2.a", "figure_2", ["cs_cifar"], "larger gain at small alpha")
+def _(runs: Runs) -> Verdict:
+    """The gain of Algorithm 2 over MD is larger at alpha = 0.001 and 0.01 than at 0.1 and 10."""
+
+    def larger(alpha: str) -> Verdict:
+        here = gains(runs, ("cs_cifar", alpha), ALG2)
+        others = [float(np.median(gains(runs, ("cs_cifar", a), ALG2))) for a in ALPHAS[:2]]
+        return percent(here, float(np.median(here)) > max(others))
+
+    return combine({alpha: (lambda a=alpha: larger(a)) for alpha in SKEWED})
+
+
+@book.claim("cs.F2.b", "figure_2", ["cs_cifar"], "same end")
+def _(runs: Runs) -> Verdict:
+    """At alpha = 10 and 0.1 all three end close together: gains of at most 10 % either way."""
+
+    def close(alpha: str, method: str) -> Verdict:
+        gain = gains(runs, ("cs_cifar", alpha), method)
+        return percent(gain, abs(float(np.median(gain))) <= 0.10)
+
+    pairs = [(alpha, method) for alpha in ALPHAS[:2] for method in (ALG1, ALG2)]
+    return combine({f"{a}, {m}": (lambda a=a, m=m: close(a, m)) for a, m in pairs})
+
+
+@book.claim("cs.F2.c", "figure_2", ["cs_cifar"], "faster")
+def _(runs: Runs) -> Verdict:
+    """At alpha = 10 and 0.1 Algorithm 2 is at least as fast as MD."""
+
+    def fast(alpha: str) -> Verdict:
+        md, other = against_md(runs, ("cs_cifar", alpha), ALG2, LOSS, area).T
+        ratio = float(np.median(other / md))
+        return decide(ratio <= 1.01, number(ratio), span(interval(other / md)))
+
+    return combine({alpha: (lambda a=alpha: fast(a)) for alpha in ALPHAS[:2]})
+
+
+def faster_and_lower(runs: Runs, method: str) -> Verdict:
+    parts = {}
+    for alpha in SKEWED:
+        place = ("cs_cifar", alpha)
+        for name, statistic in (("end", end_mean), ("whole run", area)):
+            parts[f"{alpha}, {name}"] = lambda p=place, s=statistic: below_md(runs, p, method, LOSS, s)
+    return combine(parts)
+
+
+@book.claim("cs.F2.d", "figure_2", ["cs_cifar"], "faster and lower")
+def _(runs: Runs) -> Verdict:
+    """At alpha = 0.01 and 0.001 Algorithm 2 has a lower loss than MD, at the end and over the whole run."""
+    return faster_and_lower(runs, ALG2)
+
+
+@book.claim("cs.F2.e", "figure_2", ["cs_cifar"], "faster and lower")
+def _(runs: Runs) -> Verdict:
+    """At alpha = 0.01 and 0.001 Algorithm 1 has a lower loss than MD, at the end and over the whole run."""
+    return faster_and_lower(runs, ALG1)
+
+
+@book.claim("cs.F2.f", "figure_2", ["cs_cifar"], "smoother")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2's loss and accuracy are smoother than MD's at every alpha."""
+    parts = {}
+    for alpha in ALPHAS:
+        for name, column in (("loss", LOSS), ("accuracy", ACCURACY)):
+            place = ("cs_cifar", alpha)
+            parts[f"{alpha}, {name}"] = lambda p=place, c=column: below_md(runs, p, ALG2, c, roughness)
+    return combine(parts)
+
+
+@book.claim("cs.F7.a", "figure_7", ["cs_cifar"], "no worse; better at small alpha")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2's final accuracy is within half a point of MD's at every alpha, higher at 0.01 and 0.001."""
+
+    def part(alpha: str) -> Verdict:
+        values = runs.statistic("cs_cifar", alpha, [MD, ALG2], ACCURACY, end_mean)
+        points = 100 * paired(values, ALG2, MD)
+        return positive(points, "points", 0.0 if alpha in SKEWED else -0.5)
+
+    return combine({alpha: (lambda a=alpha: part(a)) for alpha in ALPHAS})
+
+
+# -- Figures 3 to 5
+# -----------------------------------------------------------------------------------------------
+
+
+@book.claim("cs.F3.a", "figure_3", [], "by construction")
+def _(runs: Runs) -> Verdict:
+    """After each client that Algorithm 1 pours, at most one distribution is partly filled; at the end all are full."""
+    order = np.argsort(-SIZES, kind="stable")
+    filled = size_distributions(SIZES, 10, order)[:, order].cumsum(axis=1)
+    partly = ((filled > 1e-12) & (filled < 1 - 1e-12)).sum(axis=0)
+    full = bool(np.allclose(filled[:, -1], 1))
+    return decide(partly.max() <= 1 and full, f"at most {partly.max()} partly filled; all full: {full}")
+
+
+@book.claim("cs.F4.a", "figure_4", [], "by construction")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 keeps its m heaviest groups, each in one distribution, and fills every distribution."""
+    rng = np.random.default_rng(0)
+    r, groups = similarity_distributions(SIZES, 10, ward_tree(rng.random((100, 100)), "rows"), rng)
+    heaviest = sorted(groups, key=lambda group: SIZES[group].sum())[-10:]
+    homes = {int(np.flatnonzero((r[:, group] > 0).all(axis=1))[0]) for group in heaviest}
+    full = bool(np.allclose(r.sum(axis=1), 1))
+    value = f"{len(groups)} groups; the 10 heaviest in {len(homes)} distributions; all full: {full}"
+    return decide(full and len(homes) == 10, value)
+
+
+def shares(runs: Runs, alpha: str) -> list[np.ndarray]:
+    """One (N, K) table of samples by client and label a seed."""
+    table = runs["cs_partitions"]
+    table = table[(table["data"] == "cs_cifar") & (table["setting"] == alpha)]
+    if table.empty:
+        raise Missing(f"partitions at {alpha} have not been made")
+    return [np.stack(rows["counts"]) for _, rows in table.groupby("seed")]
+
+
+@book.claim(
+    "cs.F5.a", "figure_5", ["cs_partitions"], "alpha = 10 near uniform; 0.001 almost one class a client"
+)
+def _(runs: Runs) -> Verdict:
+    """The largest class share of a client is below 0.2 on average at alpha = 10, above 0.98 at alpha = 0.001."""
+
+    def largest(alpha: str) -> np.ndarray:
+        return np.concatenate([(t / t.sum(axis=1, keepdims=True)).max(axis=1) for t in shares(runs, alpha)])
+
+    def skewed() -> Verdict:
+        top = largest("alpha = 0.001")
+        pure = float((top > 0.99).mean())
+        value = f"{number(float(top.mean()))} ({100 * pure:.0f} % of clients above 0.99)"
+        return decide(top.mean() > 0.98 and pure >= 0.9, value)
+
+    def even() -> Verdict:
+        top = float(largest("alpha = 10").mean())
+        return decide(top < 0.2, number(top))
+
+    return combine({"alpha = 10": even, "alpha = 0.001": skewed})
+
+
+@book.claim("cs.F5.b", "figure_5", ["cs_partitions"], "more even class totals at alpha = 10")
+def _(runs: Runs) -> Verdict:
+    """Class totals over all clients are more even at alpha = 10 than at alpha = 0.001."""
+
+    def uneven(alpha: str) -> float:
+        totals = [t.sum(axis=0) for t in shares(runs, alpha)]
+        return float(np.median([t.max() / max(t.min(), 1) for t in totals]))
+
+    even, skewed = uneven("alpha = 10"), uneven("alpha = 0.001")
+    return decide(even < skewed, f"largest/smallest {number(even)} at 10, {number(skewed)} at 0.001")
+
+
+# -- Figure 6
+# -----------------------------------------------------------------------------------------------------
+
+MEASURES = (ALG2, "Algorithm 2 (L1)", "Algorithm 2 (squared L2)")
+
+
+@book.claim("cs.F6.a", "figure_6", ["cs_similarity"], "no significant difference")
+def _(runs: Runs) -> Verdict:
+    """Arccos, L1 and L2 similarity end alike."""
+    ends = runs.statistic("cs_similarity", "", [MD, *MEASURES], LOSS, end_mean).groupby("method").median()
+    three = ends[list(MEASURES)]
+    spread = float(three.max() - three.min())
+    ok = spread <= 0.5 * float(ends[MD] - three.mean()) or spread <= 0.03 * float(ends[MD])
+    return decide(ok, f"range {number(spread, 'nats')}, MD's loss {number(float(ends[MD]), 'nats')}")
+
+
+@book.claim("cs.F6.b", "figure_6", ["cs_similarity"], "lower loss")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 1 ends with a lower loss than MD."""
+    return below_md(runs, ("cs_similarity", ""), ALG1, LOSS, end_mean)
+
+
+@book.claim("cs.F6.c", "figure_6", ["cs_similarity"], "lower loss")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 ends with a lower loss than MD with each of the three measures of similarity."""
+    place = ("cs_similarity", "")
+    return combine({m: (lambda m=m: below_md(runs, place, m, LOSS, end_mean)) for m in MEASURES})
+
+
+# -- Figures 8 and 9
+# ----------------------------------------------------------------------------------------------
+
+
+@book.claim("cs.F8.a", "figure_8", ["cs_work"], "more local work, fewer rounds")
+def _(runs: Runs) -> Verdict:
+    """With more local steps Algorithm 2 needs fewer rounds to the same loss."""
+    settings = ("less work", "standard", "more work")
+    ends = [runs.statistic("cs_work", s, [ALG2], LOSS, end_mean).loc[ALG2] for s in settings]
+    level = pd.concat(ends, axis=1, join="inner").max(axis=1)
+    rounds = {}
+    for setting in settings:
+        table = runs.pick("cs_work", setting, [ALG2])
+        curves = {seed: run.set_index("round")[LOSS].dropna() for seed, run in table.groupby("seed")}
+        rounds[setting] = float(np.median([rounds_below(rolling(curves[s]), x) for s, x in level.items()]))
+    value = ", ".join(f"{setting}: {number(r, 'rounds')}" for setting, r in rounds.items())
+    less, standard, more = rounds.values()
+    verdict = combine(
+        {
+            "less than standard": lambda: decide(less > standard),
+            "standard than more": lambda: decide(standard > more),
+        }
+    )
+    return Verdict(verdict.status, value, detail=verdict.detail)
+
+
+@book.claim("cs.F8.b", "figure_8", ["cs_work"], "larger gain with fewer clients")
+def _(runs: Runs) -> Verdict:
+    """The gain of Algorithm 2 over MD is larger the fewer clients are drawn."""
+    few, standard, many = (
+        gains(runs, ("cs_work", s), ALG2) for s in ("fewer clients", "standard", "more clients")
+    )
+    a, b, c = (float(np.median(x)) for x in (few, standard, many))
+    value = f"{100 * a:.3g} %, {100 * b:.3g} %, {100 * c:.3g} % with few, standard, many clients"
+    return Verdict("held" if a > b > c else "held in part" if a > c else "not held", value)
+
+
+@book.claim("cs.F8.c", "figure_8", ["cs_work"], "faster with more clients")
+def _(runs: Runs) -> Verdict:
+    """MD and Algorithm 2 are both faster the more clients are drawn."""
+    settings = ("fewer clients", "standard", "more clients")
+    last = min(int(runs.pick("cs_work", s)["round"].max()) for s in settings)
+
+    def faster(method: str) -> Verdict:
+        areas = [
+            float(runs.statistic("cs_work", s, [method], LOSS, area, last=last).median()) for s in settings
+        ]
+        return decide(areas[0] > areas[1] > areas[2], " > ".join(number(x) for x in areas))
+
+    return combine({MD: lambda: faster(MD), ALG2: lambda: faster(ALG2)})
+
+
+@book.claim("cs.F8.d", "figure_8", ["cs_work"], "lower loss")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 ends with a lower loss than MD in all four panels."""
+    return combine({p: (lambda p=p: below_md(runs, ("cs_work", p), ALG2, LOSS, end_mean)) for p in PANELS})
+
+
+@book.claim("cs.F9.a", "figure_9", ["cs_work"], "higher accuracy")
+def _(runs: Runs) -> Verdict:
+    """Algorithm 2 ends with a higher accuracy than MD in all four rows."""
+
+    def higher(panel: str) -> Verdict:
+        values = runs.statistic("cs_work", panel, [MD, ALG2], ACCURACY, end_mean)
+        return positive(100 * paired(values, ALG2, MD), "points")
+
+    return combine({panel: (lambda p=panel: higher(p)) for panel in PANELS})
+
+
+# -- Figure 10, and all together
+# ----------------------------------------------------------------------------------
+
+
+@book.claim("cs.F10.a", "figure_10", ["cs_fedprox"], "lower loss")
+def _(runs: Runs) -> Verdict:
+    """With FedProx's term (mu = 0.1) both algorithms end with a lower loss than MD."""
+    place = ("cs_fedprox", "")
+    return combine({m: (lambda m=m: below_md(runs, place, m, LOSS, end_mean)) for m in (ALG1, ALG2)})
+
+
+EVERYWHERE = [FIRST, *(("cs_cifar", alpha) for alpha in ALPHAS), ("cs_similarity", "")]
+EVERYWHERE += [*(("cs_work", panel) for panel in PANELS), ("cs_fedprox", "")]
+
+
+@book.claim("cs.all.g", "figure_10", sorted({name for name, _ in EVERYWHERE}), "never worse")
+def _(runs: Runs) -> Verdict:
+    """Clustered sampling is never worse than MD: in every setting its final loss is at most 2 % higher."""
+
+    def no_worse(place: tuple[str, str], method: str) -> Verdict:
+        if place == FIRST:
+            ends = of_figure_1(runs, method, LOSS, end_mean)
+            ratio = (ends.loc[method] / ends.loc[MD]).dropna().to_numpy()
+        else:
+            ratio = 1 - gains(runs, place, method)
+        return decide(float(np.median(ratio)) <= 1.02, number(float(np.median(ratio))), span(interval(ratio)))
+
+    cases = [(place, method) for place in EVERYWHERE for method in (ALG1, ALG2)]
+    verdict = combine(
+        {f"{e} {s}, {m}".strip(): (lambda p=(e, s), m=m: no_worse(p, m)) for (e, s), m in cases}
+    )
+    return Verdict(verdict.status, verdict.detail.split(". ")[0], detail=verdict.detail)
