@@ -1,0 +1,50 @@
+"""Sphinx settings of the site. Everything is local: it works from the file system, offline, asking nobody."""
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+
+project = "Client selection in federated learning"
+extensions = ["myst_nb", "sphinx_design"]
+exclude_patterns = []
+
+nb_execution_mode = "off"  # the notebooks come executed
+myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
+myst_heading_anchors = 3
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_static_path = ["static"]
+html_css_files = ["house.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_search_summary = False  # summaries would be fetched, which browsers refuse on the file system
+html_theme_options = {
+    "logo": {"text": project},
+    "header_links_before_dropdown": 8,
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["footer"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "show_toc_level": 2,
+}
+html_sidebars = {"index": []}
+templates_path = ["templates"]
+html_math_renderer = "mathml"
+
+
+def _formula(translator, node: nodes.Element, display: str) -> None:
+    translator.body.append(convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Formulas as MathML, written when the page is: no script, no font, no request."""
+    app.add_html_math_renderer(
+        "mathml",
+        (lambda translator, node: _formula(translator, node, "inline"), None),
+        (lambda translator, node: _formula(translator, node, "block"), None),
+    )
