@@ -36,7 +36,7 @@ SCALES = {
     "cpu": "the papers' datasets, with rounds and seeds cut to what a night on two cores allows",
     "paper": "the papers' own settings",
 }
-BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "secondary"), strict=True))
+BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Page:
     def badges(self) -> str:
         counts = [(status, self.verdicts[status]) for status in STATUSES if self.verdicts[status]]
         shown = " ".join(f"{{bdg-{BADGES[status]}}}`{count} {status}`" for status, count in counts)
-        return shown if self.notebook else "{bdg-secondary}`not made at this scale`"
+        return shown if self.notebook else "{bdg-muted}`not made at this scale`"
 
     @property
     def thumbnail(self) -> str | None:

@@ -21,7 +21,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # summaries would be fetched, which browsers refuse on the file system
 html_theme_options = {
-    "logo": {"text": project},
+    "logo": {"text": "Client selection"},
     "header_links_before_dropdown": 8,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
@@ -33,6 +33,7 @@ html_theme_options = {
 }
 html_sidebars = {"index": []}
 templates_path = ["templates"]
+html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
 
 
