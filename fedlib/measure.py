@@ -96,8 +96,13 @@ def jitter(curve: pd.Series, start: float = 0.25) -> float:
     return float(curve[curve.index > curve.index.max() * start].diff().std())
 
 
-def rolling(curve: pd.Series, half: int = 25) -> pd.Series:
-    """Centred moving mean over the measurements within `half` rounds to either side."""
+def rolling(curve: pd.Series, half: int | None = None) -> pd.Series:
+    """Centred moving mean over the measurements within `half` rounds to either side.
+
+    Without `half`: Clustered Sampling's 50 rounds, or a quarter of the run where that is less.
+    """
+    if half is None:
+        half = min(25, int(curve.index.max()) // 8)
     rounds, sums = curve.index.to_numpy(), np.concatenate([[0.0], np.cumsum(curve.to_numpy())])
     first = np.searchsorted(rounds, rounds - half, side="left")
     past = np.searchsorted(rounds, rounds + half, side="right")
@@ -185,6 +190,13 @@ def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
     """(N,) how often each client was drawn in rounds >= first of the rows of one run (or of several)."""
     drawn = [np.asarray(c, dtype=int) for c in run.loc[run["round"] >= first, "clients"]]
     return np.bincount(np.concatenate(drawn), minlength=N) if drawn else np.zeros(N, dtype=int)
+
+
+def dominant_labels(partitions: pd.DataFrame, data: str) -> dict[tuple[str, int], np.ndarray]:
+    """(setting, seed) -> (N,) the label that each client holds most of, from a study of partitions."""
+    table = partitions[partitions["data"] == data].sort_values("client")
+    groups = table.groupby(["setting", "seed"])
+    return {key: np.stack(rows["counts"]).argmax(axis=1) for key, rows in groups}
 
 
 def add_distinct(

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -21,27 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib import measure
-from fedlib.style import Look, looks, style, sweep
-
-__all__ = [
-    "bars",
-    "critical_difference",
-    "curves",
-    "draw_curves",
-    "grid",
-    "heatmap",
-    "label_axes",
-    "legend_below",
-    "looks",
-    "mean_cell",
-    "median_cell",
-    "partition_bars",
-    "rounds_table",
-    "sampling_cells",
-    "scatter",
-    "style",
-    "sweep",
-]
+from fedlib.style import Look, looks
+from fedlib.style import style as style
+from fedlib.style import sweep as sweep
 
 Smoother = Callable[[pd.Series], pd.Series]
 
@@ -162,6 +143,50 @@ def curves(
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     legend_below(fig, axes, columns=max(2, 2 * min(columns, len(there))))
     return fig
+
+
+def panels(
+    results: pd.DataFrame,
+    cells: Sequence[Sequence[tuple[str, str, str, Smoother | None]]],
+    *,
+    methods: Sequence[str] | None = None,
+    width: float = 4.6,
+    height: float = 2.7,
+) -> Figure:
+    """Rows of panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
+    rows, columns = len(cells), max(map(len, cells))
+    fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
+    for ax, (setting, column, title, smooth) in zip(
+        axes.flat, [c for row in cells for c in row], strict=True
+    ):
+        draw_curves(ax, results[results["setting"] == setting], column, methods=methods, smooth=smooth)
+        ax.set_title(title)
+        label_axes(ax, "round", column)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    legend_below(fig, list(axes.flat), columns=max(2, 2 * columns))
+    return fig
+
+
+def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
+    """setting -> title, of an experiment's record; digits that stand in for another dataset are named.
+
+    form: may use the setting's own name and its run's N, m, T, lr and steps.
+    """
+    out = {}
+    for one in info["runs"]:
+        run = one["run"]
+        given = {key: run[key] for key in ("N", "m", "T")} | run["local"]
+        stands_in = " (on digits)" if one["data"]["name"] == "digits" else ""
+        out[one["setting"]] = form.format(setting=one["setting"], **given) + stands_in
+    return out
+
+
+def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", **look: Any) -> None:
+    """Median over seeds (rows) for each value of a parameter (columns), with the range over seeds as a bar."""
+    middle = values.median()
+    reach = np.abs(np.stack([middle - values.min(), values.max() - middle]))
+    ax.errorbar(range(len(middle)), middle, yerr=reach, capsize=3, label=label, **look)
+    ax.set_xticks(range(len(middle)), [str(name) for name in middle.index])
 
 
 def bars(
@@ -319,28 +344,6 @@ def scatter(
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     if legend:
         ax.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
-
-
-def sampling_cells(ax: Axes, probabilities: np.ndarray, sizes: np.ndarray, title: str = "") -> None:
-    """A clustered sampling scheme: one column a distribution, filled by the clients' probabilities in it.
-
-    probabilities: (m, N), rows sum to 1. A client split over several distributions keeps its colour; its id
-    is written where it fits. sizes: (N,) samples, which give the colour: dark clients are large.
-    """
-    norm = mpl.colors.Normalize(0, sizes.max())
-    cmap = sns.color_palette("crest", as_cmap=True)
-    for k, row in enumerate(probabilities):
-        bottom = 0.0
-        for i in sorted(np.flatnonzero(row), key=lambda i: (-sizes[i], i)):
-            ax.bar(k + 1, row[i], bottom=bottom, color=cmap(norm(sizes[i])), ec="white", lw=0.5, width=0.85)
-            if row[i] > 0.05:
-                ink = "white" if norm(sizes[i]) > 0.4 else "black"
-                ax.text(k + 1, bottom + row[i] / 2, str(i), ha="center", va="center", fontsize=7, color=ink)
-            bottom += row[i]
-    ax.set(xlabel="distribution $W_k$", ylabel="probability of a client", ylim=(0, 1), title=title)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(visible=False)
-    ax.figure.colorbar(mpl.cm.ScalarMappable(norm, cmap), ax=ax, label="samples of the client (count)")
 
 
 def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:

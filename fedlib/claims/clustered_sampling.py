@@ -16,7 +16,17 @@ import numpy as np
 import pandas as pd
 
 from fedlib.claims import Book, Missing, Runs, Verdict, combine, decide, number, positive, span
-from fedlib.measure import add_distinct, area, end_mean, interval, paired, rolling, roughness, rounds_below
+from fedlib.measure import (
+    add_distinct,
+    area,
+    dominant_labels,
+    end_mean,
+    interval,
+    paired,
+    rolling,
+    roughness,
+    rounds_below,
+)
 from fedlib.samplers.clustered_sampling import similarity_distributions, size_distributions, ward_tree
 
 book = Book("clustered_sampling")
@@ -74,20 +84,14 @@ def percent(values: np.ndarray, holds: bool) -> Verdict:
     return decide(holds, number(100 * float(np.median(values)), "%"), span((low, high)))
 
 
-def dominant(runs: Runs) -> dict[tuple[str, int], np.ndarray]:
-    """(setting, seed) -> (N,) the label that each client of Figure 1 holds."""
-    table = runs["cs_partitions"]
-    table = table[table["data"] == FIRST[0]].sort_values("client")
-    groups = table.groupby(["setting", "seed"])
-    return {key: np.stack(rows["counts"]).argmax(axis=1) for key, rows in groups}
-
-
 def drawn(runs: Runs, method: str, column: str, first: int = 1, last: int | None = None) -> np.ndarray:
     """Distinct clients or classes in each of Figure 1's rounds first..last, all seeds together."""
     table = runs.pick(*FIRST, [method])
     last = window(runs) if last is None else last
     table = table[table["round"].between(first, last) & ~table["diverged"]]
-    return add_distinct(table, dominant(runs) if column == "distinct_classes" else None)[column].to_numpy()
+    return add_distinct(
+        table, dominant_labels(runs["cs_partitions"], FIRST[0]) if column == "distinct_classes" else None
+    )[column].to_numpy()
 
 
 def late(runs: Runs) -> int:
@@ -165,7 +169,10 @@ def _(runs: Runs) -> Verdict:
 def _(runs: Runs) -> Verdict:
     """MD sampling aggregates as many distinct clients as it draws in 63 % of the rounds (N = 100, m = 10)."""
     counts = drawn(runs, MD, "distinct_clients")
-    N, m = len(next(iter(dominant(runs).values()))), len(runs.pick(*FIRST, [MD])["clients"].iloc[-1])
+    N, m = (
+        len(next(iter(dominant_labels(runs["cs_partitions"], FIRST[0]).values()))),
+        len(runs.pick(*FIRST, [MD])["clients"].iloc[-1]),
+    )
     exact = float(np.prod(1 - np.arange(m) / N))
     share, allowed = float((counts == m).mean()), 3 * np.sqrt(exact * (1 - exact) / len(counts))
     return decide(
