@@ -12,18 +12,23 @@ masks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, softplus
 
-from fedlib.config import Local
-from fedlib.models import Layout, build, resnet18_features
+from fedlib.config import Local, ModelName
+from fedlib.data import Tensors
+from fedlib.models import Layout, build, initialise, resnet18_features
 
 
+Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
 
 
@@ -51,15 +56,6 @@ class Trained:
     updates: Tensor
     losses: np.ndarray
     steps: np.ndarray
-
-
-class Tensors(Protocol):
-    """A data set, shared by all runs: x float32 (n, ...) and y int64 (n,)."""
-
-    x_train: Tensor
-    y_train: Tensor
-    x_test: Tensor
-    y_test: Tensor
 
 
 class Executor(Protocol):
@@ -102,20 +98,28 @@ class Executor(Protocol):
 
 
 def make_executor(
-    model: str, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
+    model: ModelName, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
 ) -> Executor:
     """The executor that suits a model and a device; threads: CPU workers (None: as many as torch would use).
 
     Raises:
-        ConfigError: the model cannot take this data's images.
+        ConfigError: the model cannot take this data's images, or needs weights that are not there.
     """
     from fedlib.looped import ClientLoop
     from fedlib.stacked import StackedExecutor
 
+    if model == "resnet18_head":
+        features = [resnet18_features(x) for x in (data.x_train, data.x_test)]
+        data = Tensors(features[0], data.y_train, features[1], data.y_test)
     device = torch.device(device)
     net = build(model, tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1)
     executor = StackedExecutor if net.is_dense or device.type != "cpu" else ClientLoop
     return executor(net, data, device, threads or torch.get_num_threads())
+
+
+def workers(threads: int) -> ThreadPoolExecutor:
+    """Threads that each let torch use one core: the parts of the work do not depend on how many there are."""
+    return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,12 @@ class Batches:
     index: np.ndarray
     count: np.ndarray
     steps: np.ndarray
+
+    def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
+        """Job j's mean loss per sample over its last epoch (all its steps); loss: (S,) batches' mean losses."""
+        last = self.steps[j]
+        first = last - last // (epochs or 1)
+        return float(np.average(loss[first:last], weights=self.count[first:last, j]))
 
 
 def draw_batches(
@@ -158,22 +168,17 @@ def _distinct(
     draws = np.zeros((batch, steps, len(jobs)), np.int64)
     for j, job in enumerate(jobs):
         draws[: take[j], :, j] = job.rng.integers(2**32, size=(take[j], steps), dtype=np.uint32)
-    last = sizes - take + np.arange(batch)[:, None]
-    place = draws * (last[:, None] + 1) >> 32
-    row = (
-        np.arange(steps)[:, None] * sizes.sum() + np.cumsum(sizes) - sizes
-    )  # where each (step, job) starts in taken
-    taken = np.zeros(steps * sizes.sum() + 1, bool)
-    place += row
-    last = np.where(np.arange(batch)[:, None] < take, last, 0)
-    place[
-        np.arange(batch)[:, None, None] >= np.broadcast_to(take, (steps, len(jobs)))
-    ] = -1  # the spare last place
+    nth = np.arange(batch)[:, None, None]
+    last = sizes - take + nth
+    first = np.cumsum(sizes) - sizes + np.arange(steps)[:, None] * sizes.sum()  # where a row starts in `taken`
+    spare = steps * sizes.sum()
+    place = np.where(nth < take, (draws * (last + 1) >> 32) + first, spare)
+    taken = np.zeros(spare + 1, bool)
     for i in range(take.max()):
-        clash = taken[place[i]]
-        np.copyto(place[i], row + last[i], where=clash)
+        clash = taken[place[i]] & (place[i] < spare)
+        np.copyto(place[i], first + last[i], where=clash)
         taken[place[i]] = True
-    place -= row
+    place = np.where(nth < take, place - first, 0)
     return place.transpose(1, 2, 0), np.broadcast_to(take, (steps, len(jobs)))
 
 
@@ -188,3 +193,69 @@ def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> 
         place[: epochs * l, j] = passes.reshape(-1, batch)
         count[: epochs * l, j] = np.tile(np.minimum(n - batch * np.arange(l), batch), epochs)
     return place, count
+
+
+def dropout_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: int) -> np.ndarray:
+    """(steps, n) random int16, n of them for all dropout masks of a step; the last few may go unused."""
+    n = sum(batch * math.prod(shape) for _, shape in dropouts)
+    words = rng.bit_generator.random_raw(steps * -(-n // 4))
+    return words.view(np.int16).reshape(steps, -1)
+
+
+def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
+    """(..., n) random int16 -> for each dropout layer its (..., B, *shape) mask of 0 and 1/(1-p).
+
+    Maps are filled channel last, the order in which a CPU convolves fastest. p is met to 1/65536.
+    """
+    masks, first = [], 0
+    for p, shape in dropouts:
+        last = first + batch * math.prod(shape)
+        keep = bits[..., first:last] >= round(p * 2**16) - 2**15
+        scaled = keep.float().mul_(1 / (1 - p)).view(*bits.shape[:-1], batch, *shape[1:], shape[0])
+        masks.append(scaled.movedim(-1, -len(shape)))
+        first = last
+    return masks
+
+
+class Optimizer:
+    """SGD or Adam on flat weights, in torch's conventions, with the pull of a local objective.
+
+    w: (..., d) weights it starts from. linear: (..., d) what is added to every gradient. The leading axis may shrink
+    from step to step as the shorter jobs of a stack end.
+    """
+
+    def __init__(
+        self, local: Local, lr: float, w: Tensor, linear: Tensor | None = None, proximal: bool = True
+    ) -> None:
+        mu = local.mu if proximal else 0.0
+        self.local, self.lr, self.t = local, lr, 0
+        self.decay = local.weight_decay + mu
+        self.shift = linear if not mu else -mu * w if linear is None else linear - mu * w
+        adam = local.optimizer == "adam"
+        self.momentum = torch.zeros_like(w) if adam or local.momentum else None
+        self.square = torch.zeros_like(w) if adam else None
+
+    def step(self, w: Tensor, g: Tensor) -> None:
+        """One step on w with the loss's gradient g, which is overwritten."""
+        self.t += 1
+        active = len(w)
+        if self.decay:
+            g.add_(w, alpha=self.decay)
+        if self.shift is not None:
+            g.add_(self.shift[:active])
+        if self.square is not None:
+            first, second = 0.9, 0.999
+            m = self.momentum[:active].lerp_(g, 1 - first)
+            v = self.square[:active].mul_(second).addcmul_(g, g, value=1 - second)
+            root = torch.sqrt(v, out=g).div_(math.sqrt(1 - second**self.t)).add_(1e-8)
+            w.addcdiv_(m, root, value=-self.lr / (1 - first**self.t))
+        elif self.momentum is not None:
+            w.add_(self.momentum[:active].mul_(self.local.momentum).add_(g), alpha=-self.lr)
+        else:
+            w.add_(g, alpha=-self.lr)
+
+
+def contrast(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
+    """(B,) Moon's contrastive loss (Li et al., CVPR 2021, equation 3) of features z, z_start, z_previous: (B, L)."""
+    away, near = (cosine_similarity(z, other, dim=-1) for other in (z_previous, z_start))
+    return softplus((away - near) / TEMPERATURE)

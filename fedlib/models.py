@@ -42,25 +42,42 @@ class Chain(nn.Sequential):
         self.fill = fill
         self.dropouts: list[tuple[float, tuple[int, ...]]] = []
 
-    def forward(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Logits (B, K) of x: (B, ...); masks: one (B, ...) tensor of 0 and 1/(1-p) a dropout layer, or none."""
-        return self[-1](self.features(x, masks))
+    def forward(
+        self, x: Tensor, masks: Sequence[Tensor] = (), keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, K) of x: (B, ...), and the features (B, L) that the output layer saw.
 
-    def features(self, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """(B, L) what the output layer sees."""
-        *hidden, _ = self
+        masks: one (B, ...) tensor of 0 and 1/(1-p) a dropout layer, or none. keep: (B,) 1 for samples and 0 for
+        places that only fill up a stacked batch; batch normalisation must not see these.
+        """
+        *hidden, output = self
         given = iter(masks)
         for layer in hidden:
-            if not isinstance(layer, nn.Dropout):
+            if isinstance(layer, nn.Dropout):
+                x = x * next(given) if masks else x
+            elif isinstance(layer, nn.BatchNorm2d) and keep is not None:
+                x = masked_batch_norm(layer, x, keep)
+            else:
                 x = layer(x)
-            elif masks:
-                x = x * next(given)
-        return x
+        return output(x), x
 
     @property
     def is_dense(self) -> bool:
         """Whether it is made of linear layers, ReLU and dropout alone."""
         return all(isinstance(layer, nn.Flatten | nn.Linear | nn.ReLU | nn.Dropout) for layer in self)
+
+
+def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
+    """Batch normalisation in training mode over the kept samples alone; x: (B, C, h, w), keep: (B,) 0 or 1."""
+    weight = keep[:, None, None, None] / (keep.sum() * x[0, 0].numel())
+    mean = (x * weight).sum((0, 2, 3))
+    centred = x - mean[:, None, None]
+    variance = (centred.square() * weight).sum((0, 2, 3))
+    n = keep.sum() * x[0, 0].numel()
+    layer.running_mean.lerp_(mean.detach(), layer.momentum)
+    layer.running_var.lerp_(variance.detach() * (n / (n - 1)), layer.momentum)
+    scale = layer.weight * torch.rsqrt(variance + layer.eps)
+    return centred * scale[:, None, None] + layer.bias[:, None, None]
 
 
 @dataclass(frozen=True)

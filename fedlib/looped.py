@@ -1,0 +1,222 @@
+"""One client after the other, without waste: the executor for CNNs on a CPU.
+
+Convolutions fill a core by themselves, so what pays here is to keep everything else out of the way: images and weights
+channels last, parameters and gradients as views of two flat vectors (an optimiser step is a handful of operations on
+whole vectors), nothing allocated that can be kept. Jobs are dealt to threads that compute with one core each.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedlib.config import Local
+from fedlib.data import Tensors
+from fedlib.local import (
+    Job,
+    Optimizer,
+    Trained,
+    contrast,
+    draw_batches,
+    dropout_bits,
+    dropout_masks,
+    workers,
+)
+from fedlib.models import Chain, Layout, initialise
+
+BLOCK = 500  # samples evaluated at a time
+
+
+class ClientLoop:
+    """Executor that trains jobs one by one; implements `local.Executor`."""
+
+    def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
+        self.net, self.data, self.device = net, data, device
+        self.layout = Layout.of(net)
+        self._pool = workers(threads)
+        self._own = threading.local()
+
+    def initial(self, rng: np.random.Generator) -> Tensor:
+        return initialise(self.net, rng)
+
+    def train(
+        self,
+        jobs: Sequence[Job],
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None = None,
+        previous: Tensor | None = None,
+    ) -> Trained:
+        updates = torch.empty(len(jobs), self.layout.d)
+        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+
+        def work(j: int) -> None:
+            rows = [None if t is None else t[j] for t in (linear, previous)]
+            losses[j], steps[j] = self._bench.train(
+                jobs[j], start[jobs[j].run], local, lr, *rows, out=updates[j]
+            )
+
+        self._deal(work, np.argsort([-len(job.samples) for job in jobs], kind="stable"))
+        return Trained(updates, losses, steps)
+
+    def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
+        gradients = torch.zeros(len(jobs), self.layout.d)
+
+        def work(j: int) -> None:
+            self._bench.gradient(jobs[j], start[jobs[j].run], batch, out=gradients[j])
+
+        self._deal(work, range(len(jobs)))
+        return gradients
+
+    def evaluate(
+        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        n = len(getattr(self.data, f"y_{split}"))
+        sizes = [n if rows is None else len(rows[r]) for r in range(len(weights))]
+        losses = [np.empty(size, np.float32) for size in sizes]
+        correct = [np.empty(size, bool) for size in sizes]
+
+        def work(block: tuple[int, int]) -> None:
+            r, first = block
+            part = slice(first, min(first + BLOCK, sizes[r]))
+            where = part if rows is None else torch.as_tensor(rows[r][part])
+            losses[r][part], correct[r][part] = self._bench.evaluate(weights[r], split, where)
+
+        self._deal(work, [(r, first) for r, size in enumerate(sizes) for first in range(0, size, BLOCK)])
+        return losses, correct
+
+    def _deal(self, work, items) -> None:
+        for _ in self._pool.map(work, items):
+            pass
+
+    @property
+    def _bench(self) -> Bench:
+        """The calling thread's own copy of the model."""
+        if not hasattr(self._own, "bench"):
+            self._own.bench = Bench(self.net, self.data)
+        return self._own.bench
+
+
+class Bench:
+    """A model whose parameters and gradients are views of flat vectors, convolutions' weights channels last.
+
+    `order` holds, for each place of the flat vector used here, its place in the model's layout.
+    """
+
+    def __init__(self, net: Chain, data: Tensors) -> None:
+        self.net, self.data = copy.deepcopy(net).to_empty(device="cpu"), data
+        layout = Layout.of(net)
+        self.n = layout.n_trainable
+        self.w, self.g = torch.zeros(layout.d), torch.zeros(self.n)
+        order = layout.views(torch.arange(layout.d))
+        self.order = torch.cat([channels_last(view).flatten() for view in order.values()])
+        self.back = torch.argsort(self.order)
+        parameters = dict(self.net.named_parameters())
+        for name, shape, where in zip(layout.names, layout.shapes, layout.slices.values(), strict=True):
+            if name in parameters:
+                parameters[name].data = view_as(self.w[where], shape)
+                parameters[name].grad = view_as(self.g[where], shape)
+            else:
+                module, _, buffer = name.rpartition(".")
+                self.net.get_submodule(module).register_buffer(buffer, self.w[where])
+
+    def train(
+        self,
+        job: Job,
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None,
+        previous: Tensor | None,
+        out: Tensor,
+    ) -> tuple[float, int]:
+        """Local training of one job; its update is written to out: (d,). Returns its mean loss and its steps."""
+        batches = draw_batches([job], local.batch, local.steps, local.epochs)
+        index, count, steps = (
+            torch.from_numpy(batches.index[:, 0]),
+            batches.count[:, 0].tolist(),
+            len(batches.count),
+        )
+        features = [None if previous is None else self._features(w, index) for w in (start, previous)]
+        self.w.copy_(start[self.order])
+        optimizer = Optimizer(
+            local,
+            lr,
+            self.w[: self.n],
+            None if linear is None else linear[self.order[: self.n]],
+            proximal=previous is None,
+        )
+        self.net.train()
+        losses = np.empty(steps)
+        for s in range(steps):
+            rows = index[s, : count[s]]
+            logits, z = self.net(self._images("train", rows), self._masks(job, local.batch, count[s]))
+            loss = cross_entropy(logits, self.data.y_train[rows])
+            losses[s] = loss.detach()
+            if previous is not None and local.mu:
+                loss = loss + local.mu * contrast(z, *(f[s, : count[s]] for f in features)).mean()
+            self.g.zero_()
+            loss.backward()
+            optimizer.step(self.w[: self.n], self.g)
+        torch.sub(self.w[self.back], start, out=out)
+        return batches.mean_loss(0, losses, local.epochs), steps
+
+    def gradient(self, job: Job, start: Tensor, batch: int, out: Tensor) -> None:
+        """Gradient of one mini-batch, written to out: (d,); its last places, batch statistics, are left as they are."""
+        batches = draw_batches([job], batch, steps=1)
+        count = int(batches.count[0, 0])
+        rows = torch.from_numpy(batches.index[0, 0, :count])
+        self.w.copy_(start[self.order])
+        self.g.zero_()
+        logits, _ = self.net.train()(self._images("train", rows), self._masks(job, batch, count))
+        cross_entropy(logits, self.data.y_train[rows]).backward()
+        out[: self.n] = self.g[self.back[: self.n]]
+
+    @torch.no_grad()
+    def evaluate(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Loss and correctness of each of `rows`."""
+        self.w.copy_(weights[self.order])
+        logits, _ = self.net.eval()(self._images(split, rows))
+        y = getattr(self.data, f"y_{split}")[rows]
+        return cross_entropy(logits, y, reduction="none"), logits.argmax(1) == y
+
+    @torch.no_grad()
+    def _features(self, weights: Tensor, index: Tensor) -> Tensor:
+        """What a model's output layer sees of every sample of index: (S, B) -> (S, B, L)."""
+        self.w.copy_(weights[self.order])
+        rows, place = torch.unique(index, return_inverse=True)
+        self.net.eval()
+        return torch.cat([self.net(self._images("train", part))[1] for part in rows.split(BLOCK)])[place]
+
+    def _images(self, split: str, rows: Tensor | slice) -> Tensor:
+        return channels_last_memory(getattr(self.data, f"x_{split}")[rows])
+
+    def _masks(self, job: Job, batch: int, count: int) -> list[Tensor]:
+        if not self.net.dropouts:
+            return []
+        bits = torch.from_numpy(dropout_bits(job.rng, self.net.dropouts, batch, 1)[0])
+        return [mask[:count] for mask in dropout_masks(bits, self.net.dropouts, batch)]
+
+
+def channels_last(t: Tensor) -> Tensor:
+    return t.permute(0, 2, 3, 1) if t.dim() == 4 else t
+
+
+def view_as(flat: Tensor, shape: torch.Size) -> Tensor:
+    """A flat vector in channels-last order as a tensor of the given shape."""
+    if len(shape) != 4:
+        return flat.view(shape)
+    out, into, height, width = shape
+    return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+
+
+def channels_last_memory(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
