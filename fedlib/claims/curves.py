@@ -110,3 +110,34 @@ def count(
     if verdict.status == "not held" and len(parts) > 1 and "Not held:" not in verdict.detail:
         return Verdict("held in part", verdict.value, verdict.interval, verdict.detail)
     return verdict
+
+
+def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:
+    """Rows for a figure over several experiments: label -> experiment becomes the setting "label setting".
+
+    Experiments without results are left out; if none has any, asking for the first one says so. Where one setting
+    was followed further for its table, the rounds are those that all settings of the experiment have.
+    """
+    names = {label: name for label, name in experiments.items() if name in results}
+    tables = []
+    for label, name in (names or dict(list(experiments.items())[:1])).items():
+        table = results[name]
+        table = table[table["round"] <= table.groupby("setting")["round"].max().min()]
+        tables.append(table.assign(setting=[f"{label} {s}".strip() for s in table["setting"]]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def arrivals(
+    results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
+) -> pd.Series:
+    """First round at each panel's target by (setting, method, seed), inf if never, of what has been run."""
+    runs, found = Runs(dict(results)), {}
+    for name, panel in panels.items():
+        try:
+            there = [m for m in methods if m in set(runs.pick(panel.experiment, panel.setting)["method"])]
+            found[name] = panel.rounds(runs, there)
+        except Missing:
+            continue
+    if not found:
+        results[next(iter(panels.values())).experiment]
+    return pd.concat(found, names=["setting", "method", "seed"])

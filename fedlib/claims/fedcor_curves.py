@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -26,7 +27,7 @@ from fedlib.claims.fedcor_settings import (
     SETTINGS,
     book,
 )
-from fedlib.measure import best, capped_mean, gini, selection_counts
+from fedlib.measure import BYTES, best, capped_mean, gini, selection_counts
 
 claim = book.claim
 
@@ -103,6 +104,35 @@ def _(runs: Runs) -> Verdict:
         return decide(p < 0.05, f"p = {p:.2g}")
 
     return count({name: partial(cell, panel) for name, panel in PANELS.items()}, partial=1)
+
+
+def lead(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """By how much FedCor is faster than Pow-d, a row a panel: Rbar of both, their ratio less one, and as printed."""
+    runs, rows = Runs(dict(results)), {}
+    for name, panel in PANELS.items():
+        try:
+            rbar = panel.rbar(runs, ["Pow-d", "FedCor"])
+        except Missing:
+            continue
+        theirs, ours = (PRINTED[name][m][0] for m in ("Pow-d", "FedCor"))
+        rows[name] = {**rbar.round(1), "faster (%)": f"{100 * (rbar['Pow-d'] / rbar['FedCor'] - 1):+.0f}"}
+        rows[name]["faster, paper (%)"] = f"{100 * (theirs / ours - 1):+.0f}"
+    return pd.DataFrame(rows).T.rename_axis("panel")
+
+
+def spent(results: Mapping[str, pd.DataFrame], methods: list[str]) -> pd.DataFrame:
+    """Costs a round, all clients together: mean over rounds and seeds, one row a (experiment, setting, method)."""
+    columns = {
+        "parameters_down": "sent down (MB)",
+        "parameters_up": "sent up (MB)",
+        "client_steps": "local steps",
+    }
+    tables = [results[e] for e in MAIN if e in results]
+    table = pd.concat(tables) if tables else results[MAIN[0]]
+    table = table[(table["round"] > 0) & table["method"].isin(methods)]
+    mean = table.groupby(["experiment", "setting", "method"], sort=False)[list(columns)].mean()
+    mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
+    return mean.rename(columns=columns).round(3)
 
 
 # -- Figure 4
@@ -216,6 +246,26 @@ def counts_of(results: pd.DataFrame, after_warm_up: bool = False) -> np.ndarray:
         raise Missing("the run ends within the warm-up")
     N = len(json.loads(chosen["notes"].iloc[0])["alpha"])
     return selection_counts(results, N, int(chosen["round"].min()) if after_warm_up else 1)
+
+
+def annealing(
+    results: Mapping[str, pd.DataFrame], setting: str
+) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, np.ndarray]]]:
+    """Figure 6's panels by data set: rows of the curves; each beta's (N,) selections, descending, mean over seeds.
+
+    Of what has been run; if nothing has, asking for the first experiment says so.
+    """
+    names = [e for e in ANNEALING.values() if e in results] or [next(iter(ANNEALING.values()))]
+    tables = {
+        data: results[e][results[e]["setting"] == setting] for data, e in ANNEALING.items() if e in names
+    }
+    tables = {data: table for data, table in tables.items() if len(table)}
+    counts: dict[str, dict[str, np.ndarray]] = {}
+    for data, table in tables.items():
+        runs = table[table["method"] != "Random"].groupby(["method", "seed"], sort=False)
+        ordered = pd.Series({key: np.sort(counts_of(run))[::-1] for key, run in runs})
+        counts[data] = {m: np.mean(list(group), axis=0) for m, group in ordered.groupby(level=0, sort=False)}
+    return tables, counts
 
 
 @claim("fedcor.F6.a", "figure_6", list(ANNEALING.values()), printed="smaller β, more uniform")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -50,6 +51,13 @@ def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     return float(gap), float((labels[nearest] == labels).mean())
 
 
+def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
+    """`separation` of every seed of `embeddings`, one row a (data set, seed)."""
+    rows = [(d, seed, *separation(x, y)) for d, seeds in found.items() for seed, (x, y) in seeds.items()]
+    columns = ["data", "seed", "cosine within less between labels", "nearest neighbour has the label"]
+    return pd.DataFrame(rows, columns=columns).round(3)
+
+
 @claim("fedcor.F7.a", "figure_7", [*MAIN, "fedcor_partitions"], printed="same-label clients cluster")
 def _(runs: Runs) -> Verdict:
     """After the warm-up the embeddings of clients that hold the same label lie together (1SPC)."""
@@ -91,13 +99,34 @@ def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
     return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
 
 
-def probes(runs: Runs, data: str, setting: str = "2SPC", method: str = "Random") -> pd.DataFrame:
-    """The probed rounds of a run in the study of loss changes, seeds in order."""
-    table = runs["fedcor_loss_changes"]
-    table = table[(table["data"] == data) & (table["setting"] == setting) & (table["method"] == method)]
-    if table.empty:
-        raise Missing(f"the loss changes of {data} {setting} have not been measured")
-    return table.sort_values(["seed", "round"])
+def measured(runs: Runs, data: str) -> pd.DataFrame:
+    rows = probed(runs["fedcor_loss_changes"], data, "2SPC")
+    if rows.empty:
+        raise Missing(f"the loss changes of {data} 2SPC have not been measured")
+    return rows
+
+
+def probed(changes: pd.DataFrame, data: str, setting: str, of: int | None = None) -> pd.DataFrame:
+    """Probed rounds along random selection, by seed and round; `of`: that many of the first seed, spread out."""
+    rows = changes.query("data == @data and setting == @setting and method == 'Random'")
+    rows = rows.sort_values(["seed", "round"])
+    if of is None or rows.empty:
+        return rows
+    rows = rows[rows["seed"] == rows["seed"].min()]
+    places = np.linspace(0, len(rows) - 1, of) if of > 1 else [len(rows) // 2]
+    return rows.iloc[np.unique(np.round(places).astype(int))]
+
+
+def shapes(changes: pd.DataFrame, setting: str) -> pd.DataFrame:
+    """How Gaussian the first component is at each probed round of a setting; one row a (data set, seed, round)."""
+    rows = changes.query("setting == @setting and method == 'Random'").sort_values(["data", "seed", "round"])
+    found = [gaussianity(np.asarray(x, dtype=float)) for x in rows["component_1"]]
+    table = rows[["data", "seed", "round"]].assign(
+        explained=[round(float(e[0]), 3) for e in rows["explained"]]
+    )
+    return table.assign(
+        **pd.DataFrame(found, table.index, ["skewness", "excess kurtosis", "KS distance"]).round(3)
+    )
 
 
 @claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")
@@ -105,7 +134,7 @@ def _(runs: Runs) -> Verdict:
     """The first principal component of the clients' loss changes is close to Gaussian."""
 
     def data_set(data: str) -> Verdict:
-        shapes = [gaussianity(np.asarray(x, dtype=float)) for x in probes(runs, data)["component_1"]]
+        shapes = [gaussianity(np.asarray(x, dtype=float)) for x in measured(runs, data)["component_1"]]
         good = np.mean([abs(skew) < 0.5 and abs(tails) < 1 and ks < 0.05 for skew, tails, ks in shapes])
         skew, tails, ks = np.median(np.abs(shapes), axis=0)
         value = (
@@ -121,7 +150,7 @@ def _(runs: Runs) -> Verdict:
     """The covariance of the loss changes hardly moves between two updates of the process."""
 
     def data_set(data: str, bound: float) -> Verdict:
-        cosines = probes(runs, data)[["cosine", "cosine_centred"]].dropna()
+        cosines = measured(runs, data)[["cosine", "cosine_centred"]].dropna()
         if cosines.empty:
             raise Missing(f"{data} has fewer than two probed rounds")
         least, tenth = cosines["cosine"].min(), cosines["cosine"].quantile(0.1)

@@ -35,3 +35,13 @@ PRINTED: dict[str, dict[str, tuple[float, float] | None]] = {
         "Random": None, "AFL": (1524.4, 267.9), "Pow-d": (1355.2, 151.3), "FedCor": (1076.8, 262.8)},
 }  # fmt: skip
 MAIN = list(EXPERIMENTS.values())
+VARIANTS = ["FedCor", "FedCor, README of 2023", "Pow-d, d = 10", "Pow-d, d = 20", "Pow-d, d = 30", "Random"]
+VARIANT_PANELS = {
+    name: Panel(f"{panel.experiment}_variants", panel.setting, panel.target) for name, panel in PANELS.items()
+}
+
+
+def printed_cells() -> dict[tuple[str, str], str]:
+    """Table 1's cells as printed, by (panel, method)."""
+    cells = {(name, m): value for name, row in PRINTED.items() for m, value in row.items()}
+    return {key: f"{value[0]} ± {value[1]}" if value else "N/A" for key, value in cells.items()}

@@ -16,6 +16,7 @@ from fedlib.claims.hics_settings import (
     CAP,
     CIFAR10,
     CIFAR100,
+    CLUSTERS,
     EXPERIMENTS,
     FMNIST,
     METHODS,
@@ -25,6 +26,7 @@ from fedlib.claims.hics_settings import (
     TABLE,
     book,
 )
+from fedlib.claims.hics_tables import warm_up
 from fedlib.measure import area, capped_mean, kendall, per_run, spearman
 
 claim = book.claim
@@ -61,7 +63,7 @@ def _(runs: Runs) -> Verdict:
     def data_set(name: str) -> Verdict:
         rbar = rounds(TABLE[name], runs, ["Random", OURS])
         ratio = rbar["Random"] / rbar[OURS]
-        if 1 / 1.5 <= ratio / SPEED_UP[name] <= 1.5:
+        if 1 / 1.5 <= ratio / SPEED_UP[name][OURS] <= 1.5:
             return Verdict("held", number(ratio))
         return Verdict("held in part" if ratio > 1 else "not held", number(ratio))
 
@@ -205,16 +207,6 @@ def spread(runs: Runs, panel: Panel, method: str) -> dict[int, pd.Series]:
     }
 
 
-def warm_up(table: pd.DataFrame) -> int:
-    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before."""
-    seen: set[int] = set()
-    for clients in table.sort_values("round")["clients"]:
-        if seen & set(map(int, clients)):
-            break
-        seen |= set(map(int, clients))
-    return -(-len(seen) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
-
-
 @claim("hics.F4.b", "figure_4", ["hics_cifar10"], printed="grows as gamma decays")
 def _(runs: Runs) -> Verdict:
     """On CIFAR-10 the variability of HiCS-FL's training loss grows with the rounds."""
@@ -340,9 +332,6 @@ def _(runs: Runs) -> Verdict:
         return decide(bool(holds and extra[OURS] == extra["Random"]), f"{value} ms")
 
     return count({"FMNIST": partial(data_set, "hics_fmnist"), "CIFAR-10": partial(data_set, "hics_cifar10")})
-
-
-CLUSTERS = ["HiCS-FL, M = 0.3K", "HiCS-FL, M = 0.5K", "HiCS-FL, M = 0.7K", "HiCS-FL, M = K"]
 
 
 @claim("hics.N.M", "table_n3", ["hics_cifar10_clusters"], printed="M = 0.5 K to K alike, 0.3 K not better")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -73,6 +75,35 @@ def envelope(
     return float(beta), float(rho * scale), float(kappa * scale)
 
 
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+def fitted_envelopes(
+    table: pd.DataFrame,
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, dict[str, Curve]], pd.DataFrame]:
+    """Figure 6's points and fitted curves by data set, and their parameters beside the printed ones."""
+    points, curves, rows = {}, {}, []
+    for data, found in table.groupby("data", sort=False):
+        mean = found.groupby(["seed", "client"])[["entropy", "difference"]].mean()
+        H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
+        points[data], curves[data] = (H, y), {}
+        for side, quantile in {"upper": 0.975, "lower": 0.025}.items():
+            beta, rho, kappa = envelope(H, y, quantile, H.max())
+            curves[data][f"{side} curve"] = partial(exponential, beta, rho, kappa, H.max())
+            printed = ENVELOPES[data][side]
+            ratios = {"rho/kappa": rho / kappa, "rho/kappa, paper": printed[1] / printed[2]}
+            parameters = {"beta": beta, "rho": rho, "kappa": kappa, **ratios, "beta, paper": printed[0]}
+            rows.append(
+                {"data": data, "curve": side, **{k: float(f"{v:.3g}") for k, v in parameters.items()}}
+            )
+    return points, curves, pd.DataFrame(rows)
+
+
+def exponential(beta: float, rho: float, kappa: float, top: float, H: np.ndarray) -> np.ndarray:
+    """Assumption 1's bound kappa - rho exp(beta (H - top))."""
+    return kappa - rho * np.exp(beta * (H - top))
+
+
 @claim("hics.F6.b", "figure_6", ["hics_assumption"], printed="95 % between the curves")
 def _(runs: Runs) -> Verdict:
     """Two curves of the form kappa - rho exp(beta (H - H_0)) hold 95 % of the points between them."""
@@ -126,6 +157,34 @@ def separation(table: pd.DataFrame, H: np.ndarray) -> tuple[float, float]:
         else np.nan
     )
     return auc, kendall(truth[distinct], H[distinct])
+
+
+def estimated_panels(
+    updates: pd.DataFrame, cases: list[str], T_s: float
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], float]:
+    """True and estimated entropies at the end of the warm-up of each case's first seed; and ln of the labels."""
+    panels, top = {}, 0.0
+    for case in cases:
+        table = updates.query("data == @case and when == 'warm-up'")
+        if len(table):
+            table = table[table["seed"] == table["seed"].min()]
+            panels[case] = table["entropy"].to_numpy(), estimated(table, T_s)
+            top = float(np.log(len(table["bias"].iloc[0])))
+    return panels, top
+
+
+def compared(updates: pd.DataFrame, cases: list[str]) -> pd.DataFrame:
+    """AUC, tau and error of every estimator, temperature and start of the cases, mean over seeds."""
+    rows = []
+    for (case, when), table in updates[updates["data"].isin(cases)].groupby(["data", "when"], sort=False):
+        for of, T_s in product(("bias", "weight"), TEMPERATURES):
+            found = []
+            for _, clients in table.groupby("seed"):
+                H = estimated(clients, T_s, of)
+                found.append((*separation(clients, H), np.abs(H - clients["entropy"].to_numpy()).mean()))
+            auc, tau, error = np.mean(found, axis=0).round(3)
+            rows.append((case, when, of, T_s, auc, tau, error))
+    return pd.DataFrame(rows, columns=["case", "when", "estimate from", "T_s", "AUC", "tau", "error (nats)"])
 
 
 def separates(runs: Runs, case: str, T_s: float, least: float) -> Verdict:
@@ -183,6 +242,23 @@ def h_s(owners: pd.DataFrame, beta: float) -> float:
         p, top = clients["size"] / clients["size"].sum(), np.log(len(clients["counts"].iloc[0]))
         values.append(float((p * np.exp(beta * (clients["entropy"] - top))).sum()))
     return float(np.mean(values))
+
+
+def owned(owners: pd.DataFrame, data: str) -> dict[str, np.ndarray]:
+    """(N, K) samples by client and label of each setting of a data set, first seed."""
+    table = owners[(owners["data"] == data) & (owners["seed"] == owners["seed"].min())].sort_values("client")
+    return {f"{data} {s}": np.stack(t["counts"].to_list()) for s, t in table.groupby("setting", sort=False)}
+
+
+def groups(owners: pd.DataFrame, data: str | None = None) -> pd.DataFrame:
+    """Mean label entropy (nats) of each group of clients, and H_S at beta = 1, by setting, over all seeds."""
+    rows = []
+    for (name, setting), table in owners.groupby(["data", "setting"], sort=False):
+        if data in (None, name):
+            entropy = table.groupby("group")["entropy"].mean().round(2)
+            means = {f"group {g + 1}": value for g, value in entropy.items()}
+            rows.append({"data": name, "setting": setting, **means, "H_S": round(h_s(table, 1.0), 3)})
+    return pd.DataFrame(rows)
 
 
 @claim(

@@ -1,0 +1,110 @@
+"""HiCS-FL: its tables, ours beside the printed: rounds to a target, costs, numbers of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedlib.claims import Runs, number
+from fedlib.claims.curves import Panel, arrivals
+from fedlib.claims.hics_settings import (
+    CAP,
+    CLUSTERS,
+    OURS,
+    PRINTED,
+    PRINTED_CLUSTERS,
+    SPEED_UP,
+)
+from fedlib.measure import BYTES, area, capped_mean, end_mean, per_run, rounds_to_target
+from fedlib.plots import mean_cell
+
+
+def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
+    """Table 1's columns for a data set of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
+
+    values: first rounds at the target by (method, seed); a run that never arrives counts as the cap + 1, and its
+    method's mean is then marked as a lower bound.
+    """
+    mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
+    open_ended = np.isinf(values).groupby("method").any()
+    rows = {}
+    for method in mean.index:
+        ratio = number(mean["Random"] / mean[method]) if "Random" in mean else "-"
+        ours = f"{'> ' if open_ended[method] else ''}{mean[method]:.1f}"
+        paper = {
+            "rounds, paper": PRINTED[data].get(method, ""),
+            "speed-up, paper": SPEED_UP[data].get(method, ""),
+        }
+        rows[method] = {"rounds": ours, "speed-up": ratio, "seeds": len(values[method]), **paper}
+    return pd.DataFrame(rows).T.rename_axis("method")
+
+
+def speed_tables(
+    results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
+) -> pd.DataFrame:
+    """`speed_table` of every data set that has been run, side by side."""
+    runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
+    there = dict.fromkeys(rounds.index.get_level_values("setting"))
+    tables = {d: speed_table(rounds.loc[d], d, min(CAP, panels[d].cap(runs))) for d in there}
+    return pd.concat(tables, axis=1).reindex([m for m in methods if m in rounds.index.levels[1]])
+
+
+def warm_up(table: pd.DataFrame) -> int:
+    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before."""
+    seen: set[int] = set()
+    for clients in table.sort_values("round")["clients"]:
+        if seen & set(map(int, clients)):
+            break
+        seen |= set(map(int, clients))
+    return -(-len(seen) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
+
+
+def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Means a round of setting (2) after HiCS-FL's warm-up, one row a (data set, method)."""
+    columns = {
+        "parameters_down": "sent down (MB)",
+        "parameters_up": "sent up (MB)",
+        "scalars_up": "scalars up",
+        "client_steps": "local steps",
+        "samples_evaluated": "samples evaluated",
+        "server_seconds": "server (ms)",
+    }
+    names = {"FMNIST": "hics_fmnist", "CIFAR-10": "hics_cifar10"}
+    tables = {}
+    for data, name in {d: n for d, n in names.items() if n in results}.items() or [
+        ("FMNIST", names["FMNIST"])
+    ]:
+        table = results[name].query("setting == '(2)'")
+        first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+        mean = table[table["round"] > warm_up(first)].groupby("method", sort=False)[list(columns)].mean()
+        mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
+        tables[data] = (
+            mean.assign(server_seconds=1000 * mean["server_seconds"]).rename(columns=columns).round(3)
+        )
+    return pd.concat(tables, names=["data", "method"])
+
+
+def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
+    """Final and mean accuracy (%) and the first round at a target, mean ± std over seeds, a row a (setting, method)."""
+    keys = {"final (%)": (end_mean, {"share": 0.05}, 100), "mean (%)": (area, {}, 100)}
+    keys[f"rounds to {100 * target:.0f} %"] = rounds_to_target, {"target": target}, 1
+    out = {}
+    for column, (statistic, options, unit) in keys.items():
+        values = unit * per_run(results, "test_accuracy", statistic, **options)
+        out[column] = values.groupby(["setting", "method"], sort=False).agg(lambda v: mean_cell(v.to_numpy()))
+    return pd.DataFrame(out)
+
+
+def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Final accuracy (%) by number of clusters, ours and printed, of the settings that have been run."""
+    names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
+    tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
+    out = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
+    for (name, setting), printed in PRINTED_CLUSTERS.items():
+        if name in tables and (tables[name]["setting"] == setting).any():
+            fin = ends(tables[name][tables[name]["setting"] == setting], 0.6).loc[setting]["final (%)"]
+            label = f"{'CIFAR-10' if 'cifar' in name else 'Mini-ImageNet'} {setting}"
+            out[label], out[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
+    return out
