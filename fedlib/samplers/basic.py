@@ -29,6 +29,8 @@ class Uniform(Sampler):
 class MD(Sampler):
     """m independent draws, client k with probability p_k (multinomial distribution sampling)."""
 
+    draws = "repeated"
+
     def select(self, round: Round) -> Selection:
         clients = round.rng.choice(self.fed.N, self.fed.m, p=self.fed.p)
         return Selection(clients, expected=self.fed.m * self.fed.p[clients])

@@ -1,0 +1,153 @@
+"""Kills, company and repetition change nothing: the finished files are byte-identical."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedlib import config
+from fedlib.files import StoreError
+from fedlib.parallel import Place, address, groups_of, train, train_group
+from fedlib.store import Store
+
+SPEC = {
+    "experiments": {
+        "tiny": {
+            "dataset": "digits",
+            "partition": {"scheme": "shards", "shards": 2},
+            "model": "mlp",
+            "N": 10,
+            "m": 3,
+            "T": 40,
+            "seeds": 2,
+            "local": {"lr": 0.05, "batch": 20, "steps": 5},
+            "evaluate": {"every": 4, "train": True},
+            "methods": {
+                "MD": {"sampler": "md"},
+                "Algorithm 2": {"sampler": "clustered_similarity"},
+                "SCAFFOLD": {"sampler": "uniform", "algorithm": "scaffold"},
+            },
+        }
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return [one.run for one in config.Experiments(SPEC).runs("tiny")]
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def process(*runs_and_place) -> multiprocessing.Process:
+    """A process of its own that trains, forked from a server that has loaded the library but started no thread."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fedlib.parallel", "fedlib.engine", "fedlib.partition"])
+    child = context.Process(target=train, args=(*runs_and_place, quiet))
+    child.start()
+    return child
+
+
+def place(folder: Path, **changes) -> Place:
+    return Place(runs=folder / "runs", datasets=folder / "datasets", **({"workers": 1} | changes))
+
+
+def finished(runs, where: Place) -> dict[str, bytes]:
+    store = Store(where.runs)
+    return {a: (store.folder(a) / "rounds.parquet").read_bytes() for a in (address(run, where) for run in runs)}
+
+
+@pytest.fixture(scope="module")
+def straight(runs, tmp_path_factory):
+    """The files of an undisturbed training in one process."""
+    where = place(tmp_path_factory.mktemp("straight"))
+    train(runs, where, quiet)
+    return finished(runs, where)
+
+
+def test_repeated_training_is_byte_identical(runs, straight, tmp_path):
+    train(runs, place(tmp_path), quiet)
+    assert finished(runs, place(tmp_path)) == straight
+
+
+def test_alone_or_in_lockstep_is_byte_identical(runs, straight, tmp_path):
+    where = place(tmp_path)
+    for run in runs:
+        train([run], where, quiet)
+    assert finished(runs, where) == straight
+
+
+def test_one_or_three_workers_are_byte_identical(runs, straight, tmp_path):
+    where = place(tmp_path, workers=3)
+    train(runs, where, quiet)
+    assert finished(runs, where) == straight
+
+
+def test_what_is_finished_is_not_trained_again(runs, tmp_path):
+    where = place(tmp_path)
+    train(runs[:2], where, quiet)
+    files = [Store(where.runs).folder(address(run, where)) / "run.json" for run in runs[:2]]
+    before = [file.stat().st_mtime_ns for file in files]
+    train(runs[:3], where, quiet)
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_killed_at_twenty_random_moments(runs, straight, tmp_path):
+    """kill -9, also while a checkpoint is written (one after every round), until the runs are done."""
+    where = place(tmp_path, checkpoint_seconds=0.0)
+    rng = np.random.default_rng(0)
+    kills = 0
+    while kills < 20:
+        child = process(runs, where)
+        time.sleep(rng.uniform(0.02, 0.5))
+        if not child.is_alive():
+            break
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        kills += 1
+    train(runs, where, quiet)
+    assert kills >= 3
+    assert finished(runs, where) == straight
+    assert not list(where.runs.rglob("checkpoint.pt"))
+
+
+def test_two_at_once_share_the_work(runs, straight, tmp_path):
+    where = place(tmp_path, checkpoint_seconds=0.0)
+    children = [process(part, where) for part in (runs[:4], runs[2:])]
+    for child in children:
+        child.join(timeout=60)
+    assert [child.exitcode for child in children] == [0, 0]
+    assert finished(runs, where) == straight
+
+
+def test_a_run_that_another_process_holds_is_left_alone(runs, tmp_path):
+    where = place(tmp_path)
+    with Store(where.runs).claim(address(runs[0], where)) as mine:
+        assert mine
+        assert train_group(runs[:1], where, 1) == []
+
+
+def test_a_damaged_checkpoint_is_named_and_nothing_is_lost(runs, tmp_path):
+    where = place(tmp_path)
+    folder = Store(where.runs).folder(address(runs[0], where))
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(StoreError, match=r"checkpoint\.pt: this checkpoint cannot be read"):
+        train(runs[:1], where, quiet)
+    assert (folder / "checkpoint.pt").read_bytes() == b"not a checkpoint"
+
+
+def test_groups_hold_every_run_once_and_are_dealt_evenly(runs):
+    groups = groups_of(runs, 2)
+    assert sorted(len(group) for group in groups) == [1, 1, 2, 2]  # SCAFFOLD apart: another kind of local work
+    assert sorted(run.model_dump_json() for group in groups for run in group) == sorted(
+        run.model_dump_json() for run in runs
+    )
