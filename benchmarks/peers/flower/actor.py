@@ -1,0 +1,24 @@
+"""What one Ray actor keeps between the clients that it trains: a module, so that it is loaded once a process."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks import torch_model
+from benchmarks.protocol import Options, load
+
+
+@functools.cache
+def data_and_net(options: Options) -> tuple[Tensor, Tensor, nn.Module]:
+    """x: (N, n, C, H, W), y: (N, n), and a model to train in."""
+    torch.set_num_threads(1)
+    torch.seed()  # no two actors draw the same batches
+    arrays = load(options.arrays, test=False)
+    return (
+        torch.from_numpy(arrays.x_train),
+        torch.from_numpy(arrays.y_train),
+        torch_model.build(options.workload),
+    )

@@ -1,0 +1,67 @@
+"""The honest baseline: a lean PyTorch loop, client after client, run after run, data in memory, nothing copied twice.
+
+With `--usual` it does what most research code does instead: a deep copy of the model and a shuffling DataLoader over a
+Subset for every client.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from itertools import chain, islice, repeat
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks import torch_model
+from benchmarks.protocol import load, measured_rounds, parse
+
+usual = "--usual" in sys.argv
+if usual:
+    sys.argv.remove("--usual")
+options = parse(("W1", "W2", "W3", "W4"))
+work = options.workload
+torch.set_num_threads(options.threads)
+torch.manual_seed(options.seed)
+rng = np.random.default_rng(options.seed)
+arrays = load(options.arrays)
+X, Y = torch.from_numpy(arrays.x_train), torch.from_numpy(arrays.y_train)
+X_TEST, Y_TEST = torch.from_numpy(arrays.x_test), torch.from_numpy(arrays.y_test)
+net = torch_model.build(work)
+models = [torch_model.build(work).state_dict() for _ in range(work.R)]
+
+
+def lean(start: dict[str, torch.Tensor], client: int) -> dict[str, torch.Tensor]:
+    net.load_state_dict(start)
+    torch_model.train_client(net, X[client], Y[client], work)
+    return net.state_dict()
+
+
+def as_usual(start: dict[str, torch.Tensor], client: int) -> dict[str, torch.Tensor]:
+    net.load_state_dict(start)
+    local: nn.Module = copy.deepcopy(net).train()
+    loader = DataLoader(TensorDataset(X[client], Y[client]), batch_size=work.batch, shuffle=True)
+    optimizer = torch.optim.SGD(local.parameters(), lr=work.lr)
+    for x, y in islice(chain.from_iterable(repeat(loader)), work.steps):
+        optimizer.zero_grad()
+        F.cross_entropy(local(x), y).backward()
+        optimizer.step()
+    return copy.deepcopy(local.state_dict())
+
+
+def evaluate() -> tuple[float, float]:
+    net.load_state_dict(models[0])
+    return torch_model.evaluate(net, X_TEST, Y_TEST)
+
+
+train = as_usual if usual else lean
+for _ in measured_rounds(options, evaluate, ("torch",)):
+    for r, start in enumerate(models):
+        total = {name: torch.zeros_like(value) for name, value in start.items()}
+        for client in rng.choice(work.N, work.m, replace=False):
+            for name, value in train(start, client).items():
+                total[name] += value / work.m
+        models[r] = total
