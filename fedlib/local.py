@@ -25,8 +25,7 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from fedlib.config import Local, ModelName
 from fedlib.data import Tensors
-from fedlib.models import Layout, build, initialise, resnet18_features
-
+from fedlib.models import Layout, build, resnet18_features
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
@@ -134,6 +133,11 @@ class Batches:
     count: np.ndarray
     steps: np.ndarray
 
+    def of(self, rows: np.ndarray) -> Batches:
+        """Those of some jobs, with the steps that these need."""
+        last = self.steps[rows].max()
+        return Batches(self.index[:last, rows], self.count[:last, rows], self.steps[rows])
+
     def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
         """Job j's mean loss per sample over its last epoch (all its steps); loss: (S,) batches' mean losses."""
         last = self.steps[j]
@@ -170,7 +174,9 @@ def _distinct(
         draws[: take[j], :, j] = job.rng.integers(2**32, size=(take[j], steps), dtype=np.uint32)
     nth = np.arange(batch)[:, None, None]
     last = sizes - take + nth
-    first = np.cumsum(sizes) - sizes + np.arange(steps)[:, None] * sizes.sum()  # where a row starts in `taken`
+    first = (
+        np.cumsum(sizes) - sizes + np.arange(steps)[:, None] * sizes.sum()
+    )  # where a row starts in `taken`
     spare = steps * sizes.sum()
     place = np.where(nth < take, (draws * (last + 1) >> 32) + first, spare)
     taken = np.zeros(spare + 1, bool)
