@@ -1,13 +1,10 @@
 """What every sampler must do, as tests to inherit, and a small federation to do it in.
 
-A sampler's tests subclass `SamplerContract`, say how the sampler is made and where it differs from the
-default (m distinct clients, any m)::
+A sampler's tests subclass `SamplerContract` and say how the sampler is made::
 
     from .contract import SamplerContract, World, federation
 
     class TestMD(SamplerContract):
-        distinct = False
-
         def make(self) -> Sampler:
             return MD()
 """
@@ -132,9 +129,8 @@ def same(one: list[Selection], other: list[Selection]) -> bool:
 
 
 class SamplerContract:
-    """Inherit, and supply `make`. distinct: no client twice a round; any_m: every 1 <= m <= N is possible."""
+    """Inherit, and supply `make`. any_m: every 1 <= m <= N is possible; rounds: of most tests' runs."""
 
-    distinct = True
     any_m = True
     rounds = 6
 
@@ -144,7 +140,7 @@ class SamplerContract:
 
     def count(self, fed: Federation) -> int | None:
         """Draws a round; None where the scheme leaves it to chance."""
-        return fed.m
+        return None if self.make().draws == "random" else fed.m
 
     def started(self, fed: Federation, seed: int = 0) -> Sampler:
         sampler = self.make()
@@ -155,7 +151,7 @@ class SamplerContract:
         clients = check_clients(selection.clients, fed.N)
         if self.count(fed) is not None:
             assert len(clients) == self.count(fed)
-        if self.distinct:
+        if self.make().draws != "repeated":
             assert len(set(clients.tolist())) == len(clients)
         for numbers in (selection.weights, selection.expected):
             if numbers is not None:

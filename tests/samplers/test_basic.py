@@ -31,8 +31,6 @@ class TestUniform(SamplerContract):
 
 
 class TestMD(SamplerContract):
-    distinct = False
-
     def make(self) -> Sampler:
         return MD()
 

@@ -33,15 +33,11 @@ SIZES = np.array([4, 4, 3, 3, 2, 2, 1, 1])
 
 
 class TestClusteredSize(SamplerContract):
-    distinct = False
-
     def make(self) -> Sampler:
         return ClusteredSize()
 
 
 class TestClusteredSimilarity(SamplerContract):
-    distinct = False
-
     def make(self) -> Sampler:
         return ClusteredSimilarity()
 
@@ -56,8 +52,6 @@ class TestClusteredSimilarity(SamplerContract):
 @pytest.mark.parametrize("measure", ["l1", "l2"])
 @pytest.mark.parametrize("linkage", ["rows", "condensed"])
 class TestOtherReadings(SamplerContract):
-    distinct = False
-
     @pytest.fixture(autouse=True)
     def _reading(self, measure: str, linkage: str) -> None:
         self.options = {"measure": measure, "linkage": linkage, "filling": "paper", "order": "index"}
