@@ -39,7 +39,7 @@ def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, 
     """
     n, d = values.shape
     sums = np.zeros((n, d + 1))
-    np.cumsum(values, axis=1, out=sums[:, 1:])
+    np.cumsum(values, axis=1, dtype=float, out=sums[:, 1:])
     sums = sums.ravel()
     centres = values[:, ((np.arange(k) + 0.5) * d / k).astype(int)].astype(float).ravel()
     borders = np.full(n * k + 1, -1)
@@ -180,6 +180,8 @@ class HCSFed(Sampler):
     def __post_init__(self) -> None:
         if not 0 < self.R <= 1:
             raise ValueError(f"sampler 'hcsfed': R = {self.R} must be a share of the parameters, 0 < R <= 1.")
+        if self.H < 1:
+            raise ValueError(f"sampler 'hcsfed': H = {self.H} must be a number of clusters, 1 or more.")
 
     @property
     def aggregation(self) -> Aggregation:

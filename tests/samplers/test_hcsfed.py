@@ -68,9 +68,12 @@ def test_what_a_client_uploads(options: dict, sent: int) -> None:
     assert (question.parameters, len(question.clients)) == (sent, 12)
 
 
-def test_says_how_R_is_written() -> None:
-    with pytest.raises(ValueError, match="R = 10 must be a share"):
-        HCSFed(R=10)
+@pytest.mark.parametrize(
+    ("options", "said"), [({"R": 10}, "R = 10 must be a share"), ({"H": 0}, "H = 0 must be")]
+)
+def test_says_what_is_wrong(options: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        HCSFed(**options)
 
 
 def test_notes_who_diverged() -> None:
