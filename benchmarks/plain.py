@@ -7,7 +7,6 @@ Subset for every client.
 from __future__ import annotations
 
 import copy
-import sys
 from itertools import chain, islice, repeat
 
 import numpy as np
@@ -17,12 +16,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks import torch_model
-from benchmarks.protocol import load, measured_rounds, parse
+from benchmarks.protocol import Options, arguments, load, measured_rounds
 
-usual = "--usual" in sys.argv
-if usual:
-    sys.argv.remove("--usual")
-options = parse(("W1", "W2", "W3", "W4"))
+parser = arguments("W1", "W2", "W3", "W4")
+parser.add_argument("--usual", action="store_true")
+given = parser.parse_args()
+options = Options.of(given)
 work = options.workload
 torch.set_num_threads(options.threads)
 torch.manual_seed(options.seed)
@@ -57,7 +56,7 @@ def evaluate() -> tuple[float, float]:
     return torch_model.evaluate(net, X_TEST, Y_TEST)
 
 
-train = as_usual if usual else lean
+train = as_usual if given.usual else lean
 for _ in measured_rounds(options, evaluate, ("torch",)):
     for r, start in enumerate(models):
         total = {name: torch.zeros_like(value) for name, value in start.items()}

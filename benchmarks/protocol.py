@@ -14,9 +14,10 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,44 +58,45 @@ class Workload:
 WORKLOADS = {
     "W1": Workload("mnist", "unit", "logistic", (784, 10), n=600, steps=50, lr=0.01, check=20),
     "W2": Workload("mnist", "unit", "mlp", (784, 50, 10), n=600, steps=50, lr=0.01, check=20),
-    "W3": Workload("cifar10", "half", "cs_cnn", None, n=500, steps=100, lr=0.05, check=2),
-    "W4": Workload("mnist", "unit", "mlp", (784, 50, 10), n=600, steps=50, lr=0.01, check=5, R=25),
+    "W3": Workload("cifar10", "half", "cs_cnn", None, n=500, steps=100, lr=0.05, check=1),
+    "W4": Workload("mnist", "unit", "mlp", (784, 50, 10), n=600, steps=50, lr=0.01, check=3, R=25),
 }
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a candidate is asked to do; see `parse`."""
+    """What a candidate is asked to do; `arguments` explains each."""
 
-    name: str
+    workload: Workload
     arrays: Path
     seed: int
     threads: int
     seconds: float
     stretches: int
 
-    @property
-    def workload(self) -> Workload:
-        return WORKLOADS[self.name]
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> Options:
+        own = {name: getattr(given, name) for name in ("arrays", "seed", "threads", "seconds", "stretches")}
+        work = WORKLOADS[given.workload]
+        return cls(replace(work, check=given.check or work.check), **own)
 
 
-def parse(workloads: tuple[str, ...]) -> Options:
-    """The command line of a candidate that can run `workloads`."""
+def arguments(*workloads: str) -> argparse.ArgumentParser:
+    """The command line of a candidate that can run these workloads."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", metavar="workload", choices=workloads)
-    parser.add_argument(
-        "--arrays", type=Path, required=True, help="folder made by `python -m benchmarks.arrays`"
-    )
+    parser.add_argument("workload", choices=workloads)
+    parser.add_argument("--arrays", type=Path, help="folder made by `python -m benchmarks.arrays`")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a timed stretch")
-    parser.add_argument("--stretches", type=int, default=3)
-    return Options(**vars(parser.parse_args()))
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="cores to use")
+    parser.add_argument("--check", type=int, help="rounds before the model is measured and timing begins")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a timed stretch, at least")
+    parser.add_argument("--stretches", type=int, default=3, help="how many are timed")
+    return parser
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """x_train: (N, n, C, H, W) float32, scaled, by client; y_train: (N, n) int64; x_test: (n', C, H, W); y_test: (n',)."""
+    """x_train: (N, n, C, H, W) float32, scaled, by client; y_train: (N, n) int64; the test set likewise, uncut."""
 
     x_train: np.ndarray
     y_train: np.ndarray
@@ -118,27 +120,32 @@ def load(folder: Path, test: bool = True) -> Arrays:
 
 
 def measured_rounds(
-    options: Options, evaluate: Callable[[], tuple[float, float]], packages: tuple[str, ...]
+    options: Options,
+    evaluate: Callable[[], tuple[float, float]],
+    packages: tuple[str, ...],
+    multiple: int = 1,
+    facts: Callable[[], dict[str, Any]] = dict,
 ) -> Iterator[None]:
     """Yields before every round that is to be trained; prints the measurements after the last one.
 
-    evaluate: test loss and accuracy of the current model (of the first run), called once, untimed.
+    evaluate: test loss and accuracy of the current model (of the first run), called once, untimed. multiple: a
+    stretch is a multiple of so many rounds. facts: what else the candidate wants to have printed.
     """
-    workload = options.workload
-    for done in range(workload.check):
-        if done == workload.check // 2:
+    work = options.workload
+    for done in range(work.check):
+        if done == work.check // 2:
             middle = time.perf_counter()
         yield
-    pace = (time.perf_counter() - middle) / (workload.check - workload.check // 2)
+    pace = (time.perf_counter() - middle) / (work.check - work.check // 2)
     loss, accuracy = evaluate()
-    rounds = max(1, math.ceil(options.seconds / pace))
+    rounds = multiple * max(1, math.ceil(options.seconds / pace / multiple))
     rates, others = [], []
     for _ in range(options.stretches):
         machine, own, started = machine_seconds(), tree_seconds(), time.perf_counter()
         for _ in range(rounds):
             yield
         elapsed = time.perf_counter() - started
-        rates.append(workload.R * rounds / elapsed)
+        rates.append(work.R * rounds / elapsed)
         others.append(max(0.0, machine_seconds() - machine - (tree_seconds() - own)) / elapsed)
     result = {
         "rates": rates,  # rounds/s; run-rounds/s for several runs
@@ -147,8 +154,9 @@ def measured_rounds(
         "memory": peak_memory(),
         "others": others,  # cores that other programs kept busy meanwhile
         "versions": {name: version(name) for name in packages},
+        "seed": options.seed,
     }
-    print(json.dumps(result | {"options": asdict(options) | {"arrays": options.arrays.name}}), flush=True)
+    print(json.dumps(result | facts()), flush=True)
 
 
 # -- what Linux says of this process, its descendants and the machine; elsewhere NaN --------------------------------

@@ -11,9 +11,9 @@ import numpy as np
 jax.tree_map = jax.tree.map  # FedJAX 0.0.17 still calls this alias, which JAX has removed
 import fedjax  # noqa: E402
 
-from benchmarks.protocol import load, measured_rounds, parse  # noqa: E402
+from benchmarks.protocol import Options, arguments, load, measured_rounds  # noqa: E402
 
-options = parse(("W1", "W2"))
+options = Options.of(arguments("W1", "W2").parse_args())
 work = options.workload
 arrays = load(options.arrays)
 X, X_TEST = arrays.x_train.reshape(work.N, work.n, -1), arrays.x_test.reshape(len(arrays.x_test), -1)

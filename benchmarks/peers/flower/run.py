@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import torch
@@ -12,9 +13,9 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from benchmarks import torch_model
-from benchmarks.protocol import load, measured_rounds, parse
+from benchmarks.protocol import Options, arguments, load, measured_rounds
 
-options = parse(("W1", "W2"))
+options = Options.of(arguments("W1", "W2").parse_args())
 work = options.workload
 client_app, server_app = ClientApp(), ServerApp()
 
@@ -61,10 +62,8 @@ def main(grid: Grid, context: Context) -> None:
         return torch_model.evaluate(net, *test)
 
     strategy.rounds = measured_rounds(options, evaluate, ("flwr", "ray", "torch"))
-    try:
+    with contextlib.suppress(Over):
         strategy.start(grid=grid, initial_arrays=ArrayRecord(net.state_dict()), num_rounds=10**6)
-    except Over:
-        pass
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.protocol import load, measured_rounds, parse
+from benchmarks.protocol import Options, arguments, load, measured_rounds
 
-options = parse(("W1", "W2", "W4"))
+options = Options.of(arguments("W1", "W2", "W4").parse_args())
 work = options.workload
 arrays = load(options.arrays)
 X = jnp.asarray(arrays.x_train.reshape(work.N, work.n, -1))

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import torch_model
-from benchmarks.protocol import load, measured_rounds, parse
+from benchmarks.protocol import Options, arguments, load, measured_rounds
 
 logging.disable(logging.INFO)
-options = parse(("W1", "W2"))
+options = Options.of(arguments("W1", "W2").parse_args())
 work = options.workload
 torch.set_num_threads(options.threads)
 torch.manual_seed(options.seed)

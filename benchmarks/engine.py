@@ -1,0 +1,106 @@
+"""The engine as a candidate: one process, `--threads` workers inside, through the round loop that experiments use."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from benchmarks.arrays import split
+from benchmarks.protocol import Options, Workload, arguments, measured_rounds
+from fedlib import config, data
+from fedlib.config import Evaluate, Local, Method, Run
+from fedlib.engine import Lockstep
+from fedlib.local import make_executor
+from fedlib.partition import Partition
+
+FIVE = ("uniform", "md", "clustered_size", "clustered_similarity", "hics_fl")  # m clients train a round
+
+
+def lockstep(
+    work: Workload,
+    samplers: Sequence[str],
+    threads: int,
+    seed: int = 0,
+    every: int = 10**6,
+    device: str = "cpu",
+) -> Lockstep:
+    """R runs, dealt over the samplers (as `method` reads them) in turn; evaluated every `every` rounds."""
+    torch.set_num_threads(threads)
+    data.prepare(work.dataset)
+    dataset = data.load(work.dataset)
+    local = Local(lr=work.lr, batch=work.batch, steps=work.steps)
+    runs = [
+        Run(
+            dataset=work.dataset,
+            scaling=work.scaling,
+            partition=config.IID(scheme="iid"),
+            model=work.model,
+            N=work.N,
+            m=work.m,
+            T=10**6,
+            local=local,
+            evaluate=Evaluate(every=every),
+            method=method(samplers[r % len(samplers)]),
+            seed=seed + r // len(samplers),
+        )
+        for r in range(work.R)
+    ]
+    usual = work.N * work.n <= len(dataset.y_train)
+    clients = split(work, dataset) if usual else overlapping(work, dataset)
+    executor = make_executor(work.model, data.tensors(dataset, work.scaling), device, threads)
+    return Lockstep(runs, [clients] * work.R, executor)
+
+
+def method(text: str) -> Method:
+    """`divfl:gradients=previous` -> that sampler with that setting."""
+    name, *settings = text.split(":")
+    return Method(sampler=name, params=dict(setting.split("=") for setting in settings))
+
+
+def overlapping(work: Workload, dataset: data.Dataset) -> Partition:
+    """N clients with n random samples each, however few samples there are: clients share them."""
+    rng = np.random.default_rng(0)
+    train = rng.integers(len(dataset.y_train), size=(work.N, work.n))
+    labels = np.stack([np.bincount(y, minlength=dataset.n_classes) for y in dataset.y_train[train]])
+    return Partition(list(train), None, None, labels)
+
+
+def main() -> None:
+    parser = arguments("W1", "W2", "W3", "W4")
+    parser.add_argument("--sampler", nargs="*", help="default: uniform; five samplers for several runs")
+    parser.add_argument("--every", type=int, default=10**6, help="rounds between evaluations")
+    parser.add_argument("--device", default="cpu")
+    for name in ("N", "m", "R"):
+        parser.add_argument(f"--{name}", type=int, help="instead of the workload's own")
+    given = parser.parse_args()
+    options = Options.of(given)
+    work = changed(options.workload, given)
+    samplers = given.sampler or (FIVE if work.R > 1 else FIVE[:1])
+    together = lockstep(work, samplers, options.threads, options.seed, given.every, given.device)
+    first = together.live[0]
+
+    def evaluate() -> tuple[float, float]:
+        losses, hits = together.executor.evaluate(first.models, "test")
+        return float(losses[0].mean()), float(hits[0].mean())
+
+    def facts() -> dict[str, float]:
+        """Means over the runs' last rounds."""
+        rows = [live.rows[-1] for live in together.live]
+        return {key: float(np.mean([row[key] for row in rows])) for key in ("client_steps", "server_seconds")}
+
+    multiple = given.every if given.every < 10**6 else 1
+    for _ in measured_rounds(replace(options, workload=work), evaluate, ("torch",), multiple, facts):
+        together.advance()
+
+
+def changed(work: Workload, given: argparse.Namespace) -> Workload:
+    changes = {name: getattr(given, name) for name in ("N", "m", "R")}
+    return replace(work, **{name: value for name, value in changes.items() if value is not None})
+
+
+if __name__ == "__main__":
+    main()

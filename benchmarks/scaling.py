@@ -1,0 +1,57 @@
+"""How the engine's cost grows: seconds a round and peak memory against N, m and R, each point in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.candidates import CANDIDATES
+
+
+@dataclass(frozen=True)
+class Series:
+    """One quantity that grows. points: the `--N`, `--m`, `--R` of each measurement; axis: which of them is fitted."""
+
+    title: str
+    axis: str
+    points: tuple[dict[str, int], ...]
+
+
+SIZES = (100, 300, 1000, 3000, 10_000)
+SERIES = (
+    Series("N, with m = 10", "N", tuple({"N": N, "m": 10} for N in SIZES)),
+    Series("N, with m = N / 10", "N", tuple({"N": N, "m": N // 10} for N in SIZES)),
+    Series("m, with N = 1000", "m", tuple({"N": 1000, "m": m} for m in (1, 3, 10, 30, 100, 300, 1000))),
+    Series("R, with N = 100, m = 10", "R", tuple({"R": R} for R in (1, 3, 10, 30, 100))),
+)
+
+
+def measure(tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """For each series its points' seconds a round (of all R runs) and MiB, and the exponents of their growth.
+
+    The exponents are of a power law fitted to all points, and to the last two alone (where constant parts weigh least).
+    """
+    out = []
+    for series in SERIES:
+        tell(f"growth with {series.title}")
+        rows = []
+        for point in series.points:
+            changes = [str(part) for name, value in point.items() for part in (f"--{name}", value)]
+            result = CANDIDATES["engine"].measure("W2", [*changes, "--check", "2", "--seconds", "0.5"])
+            seconds = point.get("R", 1) / float(np.median(result["rates"]))
+            rows.append({**point, "seconds": seconds, "memory": result["memory"]})
+        x = [row[series.axis] for row in rows]
+        fitted = {
+            key: (exponent(x, y := [row[key] for row in rows]), exponent(x[-2:], y[-2:]))
+            for key in ("seconds", "memory")
+        }
+        out.append({"title": series.title, "axis": series.axis, "rows": rows, "exponents": fitted})
+    return out
+
+
+def exponent(x: list[float], y: list[float]) -> float:
+    """Slope of log y over log x."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
