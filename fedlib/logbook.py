@@ -70,7 +70,7 @@ class Logbook:
         runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in made]
         keys = dict.fromkeys(key for run in runs for key in run)
         values = {key: dict.fromkeys(run[key] for run in runs if key in run) for key in keys}
-        return pd.DataFrame({"setting": keys, "value": [" | ".join(v) for v in values.values()]})
+        return pd.DataFrame({"setting": list(keys), "value": [" | ".join(v) for v in values.values()]})
 
     def runs(self) -> pd.DataFrame:
         """A row a setting and method: runs, rounds, how it ended, what it cost."""
@@ -128,7 +128,7 @@ class Logbook:
             }
             for key, value in made.items():
                 rows.setdefault(key, {})[value] = None
-        return pd.DataFrame({"what": rows.keys(), "value": [", ".join(values) for values in rows.values()]})
+        return pd.DataFrame({"what": list(rows), "value": [", ".join(values) for values in rows.values()]})
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:

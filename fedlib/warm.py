@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -39,7 +40,6 @@ def ask(arguments: Sequence[str], address: str) -> int:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [json.dumps(request).encode()], [1, 2])
-        connection.shutdown(socket.SHUT_WR)
         answer = connection.recv(16)
     return int(answer or b"1")
 
@@ -56,7 +56,14 @@ class Handler(BaseRequestHandler):
         os.environ.update(request["environment"])
         os.environ.pop(VARIABLE)
         os.chdir(request["folder"])
+        os.setsid()
+        threading.Thread(target=self._end_with_client, daemon=True).start()
         self.request.sendall(str(run(request["arguments"])).encode())
+
+    def _end_with_client(self) -> None:
+        """Whoever asked was killed or interrupted: so is what was asked for, and all that it started."""
+        if not self.request.recv(1):
+            os.killpg(0, signal.SIGKILL)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,13 +72,12 @@ def run(arguments: Sequence[str]) -> int:
 
     sys.argv = ["fedlib", *arguments]
     try:
-        app()
+        return app()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    return 0
 
 
 class Server(ForkingMixIn, UnixStreamServer):
