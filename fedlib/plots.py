@@ -1,4 +1,4 @@
-"""One function a kind of picture, in the house style (`style.py`), and tables of rounds beside the printed ones.
+"""One function a kind of picture, in the house style (`style.py`); tables stand in `tables.py`.
 
     plots.curves(results, "test_accuracy", panels={"0.01": "alpha = 0.01"}, methods=["MD", "Algorithm 2"])
 
@@ -23,6 +23,9 @@ from fedlib import measure
 from fedlib.style import Look, looks
 from fedlib.style import style as style
 from fedlib.style import sweep as sweep
+from fedlib.tables import mean_cell as mean_cell
+from fedlib.tables import median_cell as median_cell
+from fedlib.tables import rounds_table as rounds_table
 
 Smoother = Callable[[pd.Series], pd.Series]
 
@@ -241,38 +244,6 @@ def bars(
 def number(value: float) -> str:
     """A number above a bar: whole where it is large or whole, else two digits."""
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
-
-
-def median_cell(cap: int) -> Callable[[np.ndarray], str]:
-    """A table cell as HCSFed prints it: the median over seeds, "200+" where it is beyond the cap."""
-    return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):.0f}"
-
-
-def mean_cell(rounds: np.ndarray) -> str:
-    """A table cell as FedCor prints it: mean and standard deviation over seeds, N/A if one never arrives."""
-    if np.isinf(rounds).any():
-        return f"N/A ({np.isinf(rounds).sum()} of {len(rounds)})"
-    return f"{rounds.mean():.1f} ± {rounds.std(ddof=1) if len(rounds) > 1 else 0:.1f}"
-
-
-def rounds_table(
-    values: pd.Series, printed: Mapping[tuple[str, str], str], cell: Callable[[np.ndarray], str] = mean_cell
-) -> pd.DataFrame:
-    """Rounds to a target, ours beside the printed: `values` by (setting, method, seed), inf where never.
-
-    -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
-    highest) and "paper". printed: the paper's cell by (setting, method).
-    """
-    settings, methods = (list(dict.fromkeys(values.index.get_level_values(level))) for level in (0, 1))
-    runs = {key: np.sort(group.to_numpy()) for key, group in values.groupby(level=[0, 1])}
-    table = pd.DataFrame(index=pd.Index(methods, name="method"))
-    for s in settings:
-        there = {m: runs[s, m] for m in methods if (s, m) in runs}
-        table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
-        table[s, "seeds"] = pd.Series({m: f"{seeds[0]:.0f} to {seeds[-1]:.0f}" for m, seeds in there.items()})
-        table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
-    table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table.fillna("not run").replace("inf", "never", regex=True)
 
 
 def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure:

@@ -1,0 +1,61 @@
+"""Tables in the papers' own layout: rounds to a target and speed-ups, ours beside the printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from fedlib import measure
+
+
+def median_cell(cap: int) -> Callable[[np.ndarray], str]:
+    """A table cell as HCSFed prints it: the median over seeds, "200+" where it is beyond the cap."""
+    return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):.0f}"
+
+
+def mean_cell(rounds: np.ndarray) -> str:
+    """A table cell as FedCor prints it: mean and standard deviation over seeds, N/A if one never arrives."""
+    if np.isinf(rounds).any():
+        return f"N/A ({np.isinf(rounds).sum()} of {len(rounds)})"
+    return f"{rounds.mean():.1f} ± {rounds.std(ddof=1) if len(rounds) > 1 else 0:.1f}"
+
+
+def rounds_table(
+    values: pd.Series, printed: Mapping[tuple[str, str], str], cell: Callable[[np.ndarray], str] = mean_cell
+) -> pd.DataFrame:
+    """Rounds to a target, ours beside the printed: `values` by (setting, method, seed), inf where never.
+
+    -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
+    highest) and "paper". printed: the paper's cell by (setting, method).
+    """
+    settings, methods = (list(dict.fromkeys(values.index.get_level_values(level))) for level in (0, 1))
+    runs = {key: np.sort(group.to_numpy()) for key, group in values.groupby(level=[0, 1])}
+    table = pd.DataFrame(index=pd.Index(methods, name="method"))
+    for s in settings:
+        there = {m: runs[s, m] for m in methods if (s, m) in runs}
+        table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
+        table[s, "seeds"] = pd.Series({m: f"{seeds[0]:.0f} to {seeds[-1]:.0f}" for m, seeds in there.items()})
+        table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table.fillna("not run").replace("inf", "never", regex=True)
+
+
+def speed_ups(
+    rounds: pd.Series, columns: Sequence[str], base: str, printed: Mapping[tuple[str, str], str], cap: int
+) -> pd.DataFrame:
+    """Speed-up over `base` of every method, ours beside the printed.
+
+    rounds: by (setting, method, seed), inf where never; printed: the paper's by (setting, method).
+    """
+    there = [c for c in columns if c in rounds.index.get_level_values("setting")]
+    methods = list(dict.fromkeys(rounds.index.get_level_values("method")))
+    table = pd.DataFrame(index=pd.Index(methods, name="method"))
+    for c in there:
+        ratios = {m: measure.speed_up(rounds[c, base], rounds[c, m], cap) for m in methods}
+        table[c, "ours"] = ["-" if math.isnan(x) else f"{'>' * bound}{x:.1f}" for x, bound in ratios.values()]
+        table[c, "paper"] = [printed.get((c, m), "") for m in methods]
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table
