@@ -145,8 +145,9 @@ def download(name: str, scratch: Path) -> Path:
         download_url(published.url, scratch, published.filename, published.tgz_md5)
         return scratch
     except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
         raise DataError(
-            f"{name} could not be downloaded ({error}); try again, or name a mirror in FEDLIB_MIRROR "
+            f"{name} could not be downloaded ({reason}); try again, or name a mirror in FEDLIB_MIRROR "
             "(layout: data/README.md)."
         ) from None
 
