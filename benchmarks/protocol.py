@@ -155,6 +155,7 @@ def measured_rounds(
         "others": others,  # cores that other programs kept busy meanwhile
         "versions": {name: version(name) for name in packages},
         "seed": options.seed,
+        "check": work.check,
     }
     print(json.dumps(result | facts()), flush=True)
 

@@ -1,0 +1,161 @@
+"""`python -m benchmarks`: measure everything, write `RESULTS.md` and `results/<date>.json`.
+
+Only a complete run writes `RESULTS.md`; `--quick` and `--only` print their tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import arrays, machine, report, scaling
+from benchmarks.candidates import CANDIDATES, HERE, Failed, install
+from benchmarks.protocol import WORKLOADS
+from fedlib.files import write_whole
+
+SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")
+ALL_TRAIN = ("uniform", "hcsfed", "importance", "divfl:gradients=previous")
+EVALUATING = ["--every", "5"]
+
+
+def tell(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def compare(name: str, peers: list[str], repeats: int, quick: bool) -> dict[str, Any]:
+    """Candidate -> its measurements, one a process, or a sentence why there are none. They take turns."""
+    measured: dict[str, Any] = {}
+    turns = {
+        who: candidate
+        for who, candidate in CANDIDATES.items()
+        if name in candidate.workloads and (candidate.peer is None or who in peers)
+    }
+    options = {"W3": ["--seconds", "0", "--stretches", "1"], "W4": ["--stretches", "2"]}.get(name, [])
+    if quick:
+        options = ["--check", "5", "--seconds", "0.3", "--stretches", "3"]
+    with tempfile.TemporaryDirectory() as folder:
+        arrays.write(WORKLOADS[name], Path(folder))
+        for repeat in range(repeats):
+            for who, candidate in turns.items():
+                if not candidate.installed:
+                    measured[who] = f"no environment; make it with `python -m benchmarks --install {who}`."
+                    continue
+                if isinstance(measured.get(who, []), str):
+                    continue
+                variants = {who: options}
+                if (name, who) == ("W4", "engine"):
+                    variants["evaluating"] = [*options, *EVALUATING]
+                for variant, extra in variants.items():
+                    tell(f"{name}, {repeat + 1} of {repeats}: {report.TITLES[variant]}")
+                    try:
+                        result = candidate.measure(name, ["--arrays", folder, "--seed", str(repeat), *extra])
+                        measured.setdefault(variant, []).append(result)
+                    except Failed as error:
+                        measured[variant] = f"failed: {error}"
+    return measured
+
+
+def all_train(repeats: int) -> list[dict[str, Any]]:
+    """W5: each sampler's rounds/s and client-steps a round."""
+    results: dict[str, list[dict[str, Any]]] = {sampler: [] for sampler in ALL_TRAIN}
+    for repeat in range(repeats):
+        for sampler in ALL_TRAIN:
+            tell(f"W5, {repeat + 1} of {repeats}: {sampler}")
+            options = ["--sampler", sampler, "--check", "3", "--seconds", "1", "--stretches", "2"]
+            results[sampler].append(CANDIDATES["engine"].measure("W2", options))
+    return [
+        {
+            "sampler": sampler,
+            "rate": report.rate(some),
+            "client_steps": some[-1]["client_steps"],
+            "results": some,
+        }
+        for sampler, some in results.items()
+    ]
+
+
+def server_work() -> list[dict[str, Any]]:
+    rows = []
+    for options in ([], ["--large"]):
+        tell(f"samplers' server work {' '.join(options)}")
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.samplers", *options],
+            stdout=subprocess.PIPE,
+            check=True,
+            cwd=HERE.parent,
+        )
+        rows += json.loads(done.stdout)
+    return rows
+
+
+def commit() -> str:
+    """The commit that is measured, marked if files were changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=HERE).stdout.strip() or "unknown"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="W1, W2 and W4 once, in short stretches")
+    parser.add_argument("--only", type=lambda text: text.split(","), help=f"some of {','.join(SECTIONS)}")
+    known = [name for name, candidate in CANDIDATES.items() if candidate.peer]
+    parser.add_argument("--peers", nargs="*", default=known, choices=known, help="default: all")
+    parser.add_argument(
+        "--install", nargs="+", metavar="PEER", choices=known, help="make environments, then stop"
+    )
+    given = parser.parse_args()
+    for name in given.install or []:
+        tell(f"installing {name}")
+        install(name)
+    if given.install:
+        return
+    sections = given.only or (("W1", "W2", "W4") if given.quick else SECTIONS)
+    if unknown := set(sections) - set(SECTIONS):
+        parser.error(f"--only: there is no {min(unknown)}; there are {', '.join(SECTIONS)}")
+    results = run(sections, given.peers, quick=given.quick)
+    write_whole(HERE / "results" / f"{results['date']}.json", json.dumps(results, indent=1).encode())
+    if given.quick or given.only or set(given.peers) < set(known):
+        print(report.page(results))
+    else:
+        write_whole(HERE / "RESULTS.md", report.page(results).encode())
+
+
+def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:
+    repeats = 1 if quick else 3
+    about = machine.describe()
+    results: dict[str, Any] = {
+        "commit": commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ"),
+        "machine": about,
+        "repeats": repeats,
+        "matrix_rate": machine.matrix_rate(about["cores"]),
+        "workloads": {name: compare(name, peers, repeats, quick) for name in sections if name in WORKLOADS},
+    }
+    if "W5" in sections:
+        results["everybody"] = all_train(repeats)
+    if "samplers" in sections:
+        results["samplers"] = server_work()
+    if "growth" in sections:
+        results["growth"] = scaling.measure(tell)
+    measured = [
+        r
+        for who in results["workloads"].values()
+        for some in who.values()
+        if not isinstance(some, str)
+        for r in some
+    ]
+    measured += [r for row in results.get("everybody", []) for r in row["results"]]
+    results["versions"] = {name: v for r in measured for name, v in r["versions"].items()}
+    results["others"] = max((max(r["others"]) for r in measured), default=0.0)
+    return results
+
+
+if __name__ == "__main__":
+    main()

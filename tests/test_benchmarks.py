@@ -1,0 +1,88 @@
+"""The measuring protocol and its tables; nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import protocol, report
+from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed
+from benchmarks.protocol import WORKLOADS, Options, measured_rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "forward_mega", "factor"), [("W1", 0.01568, 2), ("W2", 0.0794, 2.0126), ("W3", 9.0985, 2.829)]
+)
+def test_needed_arithmetic(name: str, forward_mega: float, factor: float) -> None:
+    """Two operations a multiplication; a first layer needs no gradient of its input.
+
+    W1: 2 * 7840 forward, as much for the weights. W2: 2 * (39200 + 500), weights as much, and 2 * 500 back.
+    """
+    work = WORKLOADS[name]
+    samples = work.m * work.steps * work.batch
+    assert work.gigaflops == pytest.approx(forward_mega * factor * samples / 1e3, rel=1e-3)
+
+
+def test_rounds_are_counted_and_the_model_is_measured_in_between(capsys: pytest.CaptureFixture[str]) -> None:
+    options = Options(replace(WORKLOADS["W1"], check=4), Path(), seed=3, threads=1, seconds=0.0, stretches=3)
+    done = 0
+    measured_after = []
+
+    def evaluate() -> tuple[float, float]:
+        measured_after.append(done)
+        return 0.5, 0.25
+
+    for _ in measured_rounds(options, evaluate, ("numpy",), multiple=5, facts=lambda: {"client_steps": 7}):
+        done += 1
+    printed = json.loads(capsys.readouterr().out)
+    assert measured_after == [4]
+    assert done == 4 + 3 * 5
+    assert (printed["loss"], printed["accuracy"], printed["check"], printed["seed"]) == (0.5, 0.25, 4, 3)
+    assert printed["client_steps"] == 7
+    assert len(printed["rates"]) == 3
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="read from Linux's /proc")
+def test_memory_and_processor_time_are_of_this_process() -> None:
+    block = bytearray(64 * 2**20)
+    assert protocol.peak_memory() > len(block) / 2**20
+    assert 0 < protocol.tree_seconds() <= protocol.machine_seconds()
+
+
+def result(rate: float) -> dict[str, object]:
+    return {
+        "rates": [rate, 2 * rate, 3 * rate],
+        "loss": 1.0,
+        "accuracy": 0.5,
+        "memory": 100.0,
+        "others": [0.0],
+        "check": 5,
+    }
+
+
+def test_table_shows_ratios_of_medians_and_who_is_missing() -> None:
+    text = report.workload(
+        "W2", {"engine": [result(10)], "plain": [result(5)], "pfl": "no environment."}, 100.0
+    )
+    assert "| plain PyTorch loop, client after client | 10 (5 to 15; 3) | 2.00 |" in text
+    assert "pfl-research: no environment." in text
+
+
+def test_a_candidate_without_measurements_says_why() -> None:
+    broken = Candidate("broken", ("-c", "raise SystemExit('no data')"), ("W1",))
+    with pytest.raises(Failed, match="no data"):
+        broken.measure("W1", [])
+
+
+@pytest.mark.parametrize("name", [name for name, candidate in CANDIDATES.items() if candidate.peer])
+def test_peers_are_locked_by_hashes_and_name_no_index(name: str) -> None:
+    lock = (PEERS / name / "requirements.lock").read_text()
+    pins = re.findall(r"^\S+==\S+", lock, flags=re.MULTILINE)
+    assert pins
+    assert lock.count("==") >= len(pins)
+    assert "://" not in lock
+    assert all("--hash=sha256:" in block for block in re.split(r"^(?=\S+==)", lock, flags=re.MULTILINE)[1:])
