@@ -14,6 +14,7 @@ Everything goes to `data/artifacts/<scale>/<artifact>/`, byte-stable; its count 
 
 from __future__ import annotations
 
+import html
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -166,8 +167,7 @@ class Artifact:
         """Decide this artifact's claims, show and keep the verdicts; one row a claim (`claims.verdicts`)."""
         decided = verdicts(self.claims, self.available)
         self._write_verdicts(decided)
-        shown = decided[["id", "claim", "printed", "replicated", "interval", "verdict", "detail"]]
-        show_frame(shown)
+        display(HTML(verdict_table(decided)))
         return decided
 
     def _write_csv(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
@@ -185,6 +185,20 @@ def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
     """Display a table whole."""
     with pd.option_context("display.max_colwidth", None):
         display(HTML(frame.to_html(index=index, border=0)))
+
+
+def verdict_table(decided: pd.DataFrame) -> str:
+    """Verdicts (rows of `claims.verdicts`) as an HTML table: the claim, printed, replicated, verdict."""
+    rows = []
+    for row in decided.map(html.escape).to_dict("records"):
+        verdict = f'<span class="verdict {row["verdict"].replace(" ", "-")}">{row["verdict"]}</span>'
+        about = f"<small><code>{row['id']}</code> {row['detail']}</small>"
+        replicated = "<br>".join(filter(None, [row["replicated"], row["interval"]]))
+        cells = [f"{row['claim']}<br>{about}", row["printed"], replicated, verdict]
+        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    head = "".join(f"<th>{name}</th>" for name in ("claim", "printed", "replicated", "verdict"))
+    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    return f'<table class="dataframe verdicts"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
 
 
 def svg(figure: Figure, salt: str) -> bytes:

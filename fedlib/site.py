@@ -68,10 +68,12 @@ class Page:
 
     @cached_property
     def title(self) -> str:
-        """The first heading of its notebook."""
+        """The first heading of its notebook, without the paper's name: it stands in its paper's section."""
         source = self.root / "notebooks" / f"{self.place}.ipynb"
         notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
-        return heading(notebook) if notebook else self.place.split("/")[-1].replace("_", " ").capitalize()
+        if notebook is None:
+            return self.place.split("/")[-1].replace("_", " ").capitalize()
+        return heading(notebook).removeprefix(f"{PAPERS.get(self.section, ('',))[0]}, ")
 
     @cached_property
     def verdicts(self) -> Counter[str]:
@@ -276,13 +278,15 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
     line = " · ".join(
         [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
     )
-    arguments = ["-q", "-b", "html", "-d", work / "doctrees", "-A", f"provenance={line}"]
+    arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees", "-A", f"provenance={line}"]
     arguments += ["-D", f"html_theme_options.announcement=Scale {scale}: {SCALES[scale]}."]
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
     new = reports.with_name(f".{reports.name}.new")
     shutil.rmtree(new, ignore_errors=True)
-    shutil.copytree(work / "html", new, ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv"))
+    shutil.copytree(
+        work / "html", new, ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv")
+    )
     shutil.rmtree(reports, ignore_errors=True)
     new.rename(reports)
     return reports / "index.html"

@@ -12,6 +12,8 @@ nb_execution_mode = "off"  # the notebooks come executed
 myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
 nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
@@ -22,7 +24,7 @@ html_show_sourcelink = False
 html_show_search_summary = False  # summaries would be fetched, which browsers refuse on the file system
 html_theme_options = {
     "logo": {"text": "Client selection"},
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 6,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["footer"],

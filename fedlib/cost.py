@@ -1,0 +1,115 @@
+"""What an experiment would cost in time on this machine: its work is counted, the speed of that work is measured.
+
+Counted: local steps of the clients that train in a round, those included that a sampler only asks (found by letting
+the sampler run a few rounds on single samples), and the samples that are evaluated. Measured: seconds of a client's
+step and of an evaluated sample, for the model on images of that shape, many clients at once. Left out: the samplers'
+own work and what partitions and files take.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fedlib import data, partition
+from fedlib.config import IID, DirichletClients, Evaluate, Local, Method, ModelName, OneClass, Run
+from fedlib.data import Tensors
+from fedlib.engine import Lockstep
+from fedlib.local import Executor, Job, make_executor
+from fedlib.sources import KINDS
+from fedlib.streams import stream
+
+PROBED_ROUNDS = 5
+PROBED_CLIENTS = 20
+PROBED_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Speed:
+    """step: seconds of one client's SGD step. sample: seconds of evaluating one sample."""
+
+    step: float
+    sample: float
+
+
+def seconds(run: Run) -> float:
+    """Estimated training time of a run on all cores of this machine."""
+    speed = measured(run.dataset, run.model, run.local.batch)
+    steps = run.m * run.T * local_steps(run) * asking(run.method.model_dump_json(), run.N, run.m)
+    kind = KINDS[run.dataset]
+    samples = kind.n_test * run.evaluate.test + kind.n_train * run.evaluate.train
+    return steps * speed.step + (run.T / run.evaluate.every) * samples * speed.sample
+
+
+def local_steps(run: Run) -> float:
+    """Mean number of a client's SGD steps in a round."""
+    if run.local.steps:
+        return run.local.steps
+    match run.partition:
+        case OneClass(n=n):
+            samples = n
+        case DirichletClients(sizes=sizes):
+            samples = sum(count * n for count, n in sizes) / run.N
+        case _:
+            samples = KINDS[run.dataset].n_train / run.N
+    return run.local.epochs * math.ceil(samples / run.local.batch)
+
+
+@lru_cache
+def measured(dataset: str, model: ModelName, batch: int) -> Speed:
+    """Time a few clients' steps, and an evaluation, on random images."""
+    kind, rng = KINDS[dataset], np.random.default_rng(0)
+    n = max(2 * batch, 512)
+    x = torch.from_numpy(rng.random((n, *kind.shape), dtype=np.float32))
+    y = torch.arange(n) % kind.n_classes
+    executor = make_executor(model, Tensors(x, y, x, y))
+    start = executor.initial(stream(0, "init"))[None]
+    step = _time(lambda steps: _train(executor, start, n, batch, steps)) / PROBED_CLIENTS
+    sample = _time(lambda times: [executor.evaluate(start, "test") for _ in range(times)]) / n
+    return Speed(step, sample)
+
+
+def _train(executor: Executor, start: torch.Tensor, n: int, batch: int, steps: int) -> None:
+    jobs = [Job(0, np.arange(n), stream(0, "local", 1, k, 0)) for k in range(PROBED_CLIENTS)]
+    executor.train(jobs, start, Local(lr=0.01, batch=batch, steps=steps), 0.01)
+
+
+def _time(work: Callable[[int], object]) -> float:
+    """Seconds of one repetition of `work(repetitions)`, doubling these until it takes long enough to tell."""
+    work(1)
+    repetitions = 1
+    while True:
+        started = time.perf_counter()
+        work(repetitions)
+        if (taken := time.perf_counter() - started) > PROBED_SECONDS or repetitions >= 256:
+            return taken / repetitions
+        repetitions *= 2
+
+
+@lru_cache
+def asking(method: str, N: int, m: int) -> float:
+    """Clients' steps of a round over those of m clients: above 1 for samplers that have clients train to be asked."""
+    dataset = data.load("digits")
+    run = Run(
+        dataset="digits",
+        partition=IID(scheme="iid"),
+        model="logistic",
+        N=min(N, len(dataset.y_train)),
+        m=min(m, N),
+        T=PROBED_ROUNDS,
+        local=Local(lr=0.01, batch=1, steps=1),
+        evaluate=Evaluate(every=PROBED_ROUNDS, test=False),
+        method=Method.model_validate_json(method),
+        seed=0,
+    )
+    parts = partition.make(run.partition, dataset, run.N, run.seed)
+    lockstep = Lockstep([run], [parts], make_executor(run.model, data.tensors(dataset), threads=1))
+    while lockstep.active:
+        lockstep.advance()
+    return max(1.0, sum(row["client_steps"] for row in lockstep.live[0].rows) / (run.m * run.T))

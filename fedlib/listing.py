@@ -1,0 +1,98 @@
+"""What `fedlib list`, `data status` and `doctor` show."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+
+from fedlib import config
+from fedlib.config import ROOT, Experiments, Scale
+
+LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch", "pandas", "dvc", "papermill", "sphinx")
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    out = Table(*columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for row in rows:
+        out.add_row(*map(str, row))
+    return out
+
+
+def everything() -> Group:
+    """Experiments, studies, artifacts, samplers, datasets."""
+    from fedlib.samplers import SAMPLERS
+
+    settings = config.load()
+    experiments = []
+    for name in settings.names:
+        spec = settings.describe(name)
+        runs = len(settings.runs(name))
+        experiments.append((name, spec.get("paper", ""), runs, spec.get("title", "")))
+    studies = [(name, settings.study(name).get("title", "")) for name in settings.studies]
+    artifacts = [
+        (name, ", ".join((entry or {}).get("experiments", []))) for name, entry in settings.artifacts.items()
+    ]
+    samplers = [(name, (cls.__doc__ or "").strip().splitlines()[0]) for name, cls in sorted(SAMPLERS.items())]
+    at = f"at scale {settings.scale}"
+    return Group(
+        table(f"Experiments {at} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
+        table("Studies (dvc repro study@NAME)", ("name", ""), studies),
+        table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
+        table("Samplers (params.yaml)", ("name", ""), samplers),
+        datasets(),
+    )
+
+
+def datasets() -> Table:
+    from fedlib import data
+
+    found = [data.status(name) for name in data.KINDS]
+    rows = [(one["name"], one["state"], one["provenance"]) for one in found]
+    return table("Datasets (fedlib data prepare NAME)", ("name", "state", "provenance"), rows)
+
+
+def examine(settings: Experiments, scale: Scale) -> Group:
+    """The environment, the disk, the data, and what a scale still costs in time on this machine."""
+    import torch
+
+    free = shutil.disk_usage(ROOT).free / 1e9
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    rows = [
+        ("python", f"{platform.python_version()} at {sys.prefix}"),
+        ("machine", f"{platform.machine()}, {os.cpu_count()} cores, GPU: {gpu}"),
+        ("disk", f"{free:.1f} GB free" + (" - little: paper-scale results need some GB" if free < 5 else "")),
+        *((name, version(name)) for name in LIBRARIES),
+    ]
+    return Group(table("Environment", ("what", ""), rows), datasets(), costs(settings, scale))
+
+
+def costs(settings: Experiments, scale: Scale) -> Table:
+    """Training that a scale still needs, by experiment, in time on this machine."""
+    from fedlib import cost, data
+    from fedlib.parallel import Place, address, duration
+    from fedlib.store import Store
+
+    place = Place.from_environment()
+    store, seen = Store(place.runs), set()
+    rows, total = [], 0.0
+    for name in settings.names:
+        runs = [one.run for one in settings.runs(name, scale)]
+        absent = {run.dataset for run in runs if data.status(run.dataset)["state"] != "prepared"}
+        left = [run for run in runs if run.dataset in absent or not store.finished(address(run, place))]
+        new = {run.model_dump_json(): run for run in left}
+        seconds = sum(cost.seconds(run) for key, run in new.items() if key not in seen)
+        seen |= new.keys()
+        total += seconds
+        note = f"needs {', '.join(sorted(absent))}" if absent else ""
+        rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", duration(seconds), note))
+    rows.append(("all", "", duration(total), ""))
+    columns = ("experiment", "finished", "time left", "")
+    return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
