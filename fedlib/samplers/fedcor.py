@@ -29,6 +29,8 @@ leave-one-out sum over as many clients as there are samples, which is one).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -282,13 +284,29 @@ def train(
     values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
     optimizer = torch.optim.Adam([embedding], lr=0.01)
     objective = torch.tensor(torch.nan)
-    for _ in range(iterations):
-        optimizer.zero_grad()
-        process = prior(embedding, mu, sigma_n)
-        fit = (
-            log_likelihood(process, values) if likelihood == "mml" else log_leave_one_out(process, values, 1)
-        )
-        objective = -(w @ fit)
-        objective.backward()
-        optimizer.step()
+    with one_thread():
+        for _ in range(iterations):
+            optimizer.zero_grad()
+            process = prior(embedding, mu, sigma_n)
+            fit = (
+                log_likelihood(process, values)
+                if likelihood == "mml"
+                else log_leave_one_out(process, values, 1)
+            )
+            objective = -(w @ fit)
+            objective.backward()
+            optimizer.step()
     return embedding.detach().numpy(), objective.item()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrices of N = 100 are so small that two threads mostly wait for each other: ten times slower, measured."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
