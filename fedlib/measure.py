@@ -31,13 +31,17 @@ def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
 
     From divergence on, up to round `last`, it is the worst value there is.
     """
-    values = run.set_index("round")[column].astype(float).sort_index()
-    if run["diverged"].any():
-        gone = run.loc[run["diverged"], "round"].min()
-        after = np.arange(gone, max(last, gone) + 1)
-        worst = pd.Series(math.inf if "loss" in column else 0.0, after)
-        values = pd.concat([values[values.index < gone], worst])
-    return values.dropna()
+    rounds, values = run["round"].to_numpy(), run[column].to_numpy(dtype=float)
+    gone = run["diverged"].to_numpy(dtype=bool)
+    if gone.any():
+        end = rounds[gone].min()
+        after = np.arange(end, max(last, end) + 1)
+        worst = np.full(len(after), math.inf if "loss" in column else 0.0)
+        values = np.concatenate([values[rounds < end], worst])
+        rounds = np.concatenate([rounds[rounds < end], after])
+    order = np.argsort(rounds, kind="stable")
+    order = order[~np.isnan(values[order])]
+    return pd.Series(values[order], rounds[order])
 
 
 def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options: Any) -> pd.Series:
@@ -52,9 +56,12 @@ def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options:
 
 def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> float:
     """First round t >= 1 of `consecutive` measured rounds in a row at or above `target`; inf if none."""
-    after = curve[curve.index >= 1]
-    hits = (after >= target).astype(int)[::-1].rolling(consecutive).sum()[::-1] == consecutive
-    return float(hits.idxmax()) if hits.any() else math.inf
+    rounds, values = curve.index.to_numpy(), curve.to_numpy()
+    rounds, hits = rounds[rounds >= 1], values[rounds >= 1] >= target
+    if len(hits) < consecutive:
+        return math.inf
+    rows = np.lib.stride_tricks.sliding_window_view(hits, consecutive).all(axis=1)
+    return float(rounds[rows.argmax()]) if rows.any() else math.inf
 
 
 def rounds_below(curve: pd.Series, level: float) -> float:
@@ -219,13 +226,13 @@ def add_distinct(
 
 
 def cumulative_cost(results: pd.DataFrame) -> pd.DataFrame:
-    """The table with each run's totals so far: `megabytes`, of them `uplink_megabytes`, client-steps `work`."""
+    """The table with each run's totals so far: `rounds`, `megabytes`, `uplink_megabytes`, client-steps `work`."""
     up = BYTES * (results["parameters_up"] + results["scalars_up"]) / 1e6
     both = up + BYTES * results["parameters_down"] / 1e6
     spent = pd.DataFrame({"megabytes": both, "uplink_megabytes": up, "work": results["client_steps"]})
     order = results.sort_values("round", kind="stable").index
     keys = [results[k] for k in ["experiment", *RUN]]
-    return results.assign(**spent.loc[order].groupby(keys, sort=False).cumsum())
+    return results.assign(rounds=results["round"], **spent.loc[order].groupby(keys, sort=False).cumsum())
 
 
 def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series:
@@ -233,6 +240,20 @@ def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series
     arrived = per_run(results, "test_accuracy", rounds_to_target, target=target)
     spent = results.set_index([*RUN, "round"])[cost]
     return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in arrived.items()])
+
+
+def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:
+    """How many times less `cost` each method needs than `base` for the accuracy that `base` ends with.
+
+    -> a row a setting, a column a method: median cost of `base` over median cost of the method; 0 where the
+    median run never arrives. The accuracy is the median over seeds of `base`'s last 5 % of the rounds.
+    """
+    rows = {}
+    for setting, table in cumulative_cost(results).groupby("setting", sort=False):
+        ends = per_run(table[table["method"] == base], "test_accuracy", end_mean, share=0.05)
+        needed = cost_to_target(table, float(ends.median()), cost).groupby("method", sort=False).median()
+        rows[setting] = needed[base] / needed
+    return pd.DataFrame(rows).T.rename_axis("setting")
 
 
 def mean_ranks(scores: pd.DataFrame) -> pd.Series:

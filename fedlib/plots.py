@@ -123,6 +123,8 @@ def curves(
     styles: Mapping[str, Look] | None = None,
     target: Mapping[str, float] | float | None = None,
     first: int = 0,
+    width: float = 4.0,
+    height: float = 3.0,
 ) -> Figure:
     """A panel a setting, each with one line a method (`draw_curves`), and one legend.
 
@@ -133,7 +135,7 @@ def curves(
         panels = list(dict.fromkeys(results["setting"]))
     titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
     there = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
-    fig, axes = grid(len(there), columns)
+    fig, axes = grid(len(there), columns, width, height)
     for ax, (setting, title) in zip(axes, there.items(), strict=True):
         rows = results[results["setting"] == setting]
         draw_curves(ax, rows, y, x=x, methods=methods, smooth=smooth, band=band, styles=styles, first=first)
@@ -144,7 +146,7 @@ def curves(
         label_axes(ax, x, y)
         if x == "round":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    legend_below(fig, axes, columns=max(2, 2 * min(columns, len(there))))
+    legend_below(fig, axes, columns=max(2, int(width * min(columns, len(there)) / 2)))
     return fig
 
 
@@ -315,6 +317,25 @@ def scatter(
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     if legend:
         ax.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+
+
+def verdict_bars(totals: pd.DataFrame) -> Figure:
+    """How many claims of each paper held, in part, not, or were not run: `claims.totals`."""
+    shades = {"held": "#009E73", "held in part": "#E69F00", "not held": "#D55E00", "not run": "#BBBBBB"}
+    papers = [name for name in totals.index if name != "all papers"][::-1]
+    fig, ax = plt.subplots(figsize=(8, 0.5 * len(papers) + 1.2))
+    left = np.zeros(len(papers))
+    for status, shade in shades.items():
+        counts = totals.loc[papers, status].to_numpy()
+        ax.barh(papers, counts, left=left, color=shade, label=status)
+        for y, (start, count) in enumerate(zip(left, counts, strict=True)):
+            if count:
+                ax.text(start + count / 2, y, str(count), ha="center", va="center", fontsize="small")
+        left += counts
+    ax.set(xlabel="claims (count)")
+    ax.grid(visible=False, axis="y")
+    legend_below(fig, [ax])
+    return fig
 
 
 def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:

@@ -59,3 +59,29 @@ def speed_ups(
         table[c, "paper"] = [printed.get((c, m), "") for m in methods]
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table
+
+
+def cost_table(results: pd.DataFrame, target: float) -> pd.DataFrame:
+    """What each method of one setting reaches and costs, medians over seeds; one row a method.
+
+    Parameters and client-steps are those of the whole run, in millions and thousands.
+    """
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=target)
+    spent = measure.cumulative_cost(results)
+    final = measure.per_run(results, "test_accuracy", measure.end_mean, share=0.05)
+    totals = results.groupby(measure.RUN, sort=False)[
+        ["parameters_down", "parameters_up", "client_steps"]
+    ].sum()
+    goal = f"{100 * target:.0f} %"
+    runs = pd.DataFrame(
+        {
+            f"rounds to {goal}": rounds,
+            f"MB to {goal}": measure.cost_to_target(spent, target, "megabytes"),
+            "final accuracy (%)": 100 * final,
+            "parameters received (M)": totals["parameters_down"] / 1e6,
+            "parameters sent (M)": totals["parameters_up"] / 1e6,
+            "client-steps (thousands)": totals["client_steps"] / 1e3,
+            "server (ms a round)": 1e3 * results.groupby(measure.RUN, sort=False)["server_seconds"].mean(),
+        }
+    )
+    return runs.groupby("method", sort=False).median()

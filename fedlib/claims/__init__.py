@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -51,10 +51,14 @@ class Verdict:
 
 
 class Runs(Mapping[str, pd.DataFrame]):
-    """The results that a rule may look at, by experiment; asking for what is not there raises `Missing`."""
+    """The results that a rule may look at, by experiment; asking for what is not there raises `Missing`.
 
-    def __init__(self, results: Mapping[str, pd.DataFrame]) -> None:
+    What was looked up once is kept, so that the rules of a book share it.
+    """
+
+    def __init__(self, results: Mapping[str, pd.DataFrame], kept: dict[tuple, Any] | None = None) -> None:
         self.results = {name: table for name, table in results.items() if len(table)}
+        self.kept: dict[tuple, Any] = {} if kept is None else kept
 
     def __getitem__(self, experiment: str) -> pd.DataFrame:
         if experiment not in self.results:
@@ -64,11 +68,15 @@ class Runs(Mapping[str, pd.DataFrame]):
     def __contains__(self, experiment: object) -> bool:
         return experiment in self.results
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.results)
 
     def __len__(self) -> int:
         return len(self.results)
+
+    def only(self, experiments: Iterable[str]) -> Runs:
+        """The same results, without those of other experiments."""
+        return Runs({name: self.results[name] for name in experiments if name in self.results}, self.kept)
 
     def pick(self, experiment: str, setting: str | None = None, methods: Iterable[str] = ()) -> pd.DataFrame:
         """Rows of one setting (None: of all) with all `methods` present (none named: whatever is there).
@@ -76,17 +84,37 @@ class Runs(Mapping[str, pd.DataFrame]):
         Raises:
             Missing: the experiment, the setting or one of the methods has not been run.
         """
-        table = self[experiment]
+        table, methods = self[experiment], list(methods)
         if setting is not None:
-            table = table[table["setting"] == setting]
-            if table.empty:
+            if ("settings", experiment) not in self.kept:
+                self.kept["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
+            table = self.kept["settings", experiment].get(setting)
+            if table is None:
                 raise Missing(f"setting {setting!r} of {experiment} is not part of this scale")
-        methods = list(methods)
-        for method in methods:
-            if not (table["method"] == method).any():
-                where = f"{experiment} {setting}" if setting else experiment
-                raise Missing(f"{method} has not been run in {where}")
+        absent = set(methods) - set(table["method"].unique())
+        if absent:
+            where = f"{experiment} {setting}" if setting else experiment
+            raise Missing(f"{', '.join(sorted(absent))} has not been run in {where}")
         return table[table["method"].isin(methods)] if methods else table
+
+    def last(self, experiment: str, setting: str) -> int:
+        """T, the number of rounds of a setting."""
+        return int(self.pick(experiment, setting)["round"].max())
+
+    def curves(self, experiment: str, setting: str, method: str, column: str) -> dict[int, pd.Series]:
+        """seed -> curve (`measure.curve`) of a method in one setting.
+
+        Raises:
+            Missing: it has not been run, or the column has not been measured.
+        """
+        key = "curves", experiment, setting, method, column
+        if key not in self.kept:
+            table, last = self.pick(experiment, setting, [method]), self.last(experiment, setting)
+            found = {int(seed): measure.curve(run, column, last) for seed, run in table.groupby("seed")}
+            if any(curve.empty for curve in found.values()):
+                raise Missing(f"{column} has not been measured in {experiment}")
+            self.kept[key] = found
+        return self.kept[key]
 
     def statistic(
         self,
@@ -95,13 +123,15 @@ class Runs(Mapping[str, pd.DataFrame]):
         methods: Iterable[str],
         column: str,
         statistic: measure.Statistic,
-        **options: object,
+        **options: Any,
     ) -> pd.Series:
-        """`measure.per_run` of some methods in one setting -> Series by (method, seed)."""
-        table = self.pick(experiment, setting, methods)
-        if table.groupby(["method", "seed"])[column].count().eq(0).any():
-            raise Missing(f"{column} has not been measured in {experiment}")
-        return measure.per_run(table, column, statistic, **options).droplevel("setting")
+        """A statistic of the curves of some methods in one setting -> Series by (method, seed)."""
+        values = {
+            (method, seed): statistic(curve, **options)
+            for method in methods
+            for seed, curve in self.curves(experiment, setting, method, column).items()
+        }
+        return pd.Series(values, dtype=float).rename_axis(["method", "seed"])
 
 
 Rule = Callable[[Runs], Verdict]
@@ -125,11 +155,12 @@ class Claim:
 
     def judge(self, results: Mapping[str, pd.DataFrame]) -> Verdict:
         """The verdict over `results` (experiment -> tidy table)."""
+        runs = (results if isinstance(results, Runs) else Runs(results)).only(self.needs)
         try:
-            verdict = self.rule(Runs({name: t for name, t in results.items() if name in self.needs}))
+            verdict = self.rule(runs)
         except Missing as reason:
             return Verdict("not run", detail=f"{reason}.")
-        lost = diverged({name: results[name] for name in self.needs if name in results})
+        lost = diverged(runs)
         return replace(verdict, detail=" ".join(filter(None, [verdict.detail, lost])))
 
 
@@ -166,9 +197,9 @@ def claims_of(artifact: str) -> list[Claim]:
 
 def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """One row a claim: paper, id, artifact, claim, printed, replicated, interval, verdict, detail."""
-    rows = []
+    rows, runs = [], Runs(results)
     for claim in claims:
-        v = claim.judge(results)
+        v = claim.judge(runs)
         row = [claim.paper, claim.id, claim.artifact, claim.sentence, claim.printed]
         rows.append([*row, v.value, v.interval, v.status, v.detail])
     columns = ["paper", "id", "artifact", "claim", "printed", "replicated", "interval", "verdict", "detail"]

@@ -45,7 +45,7 @@ SIZES = np.repeat([100, 250, 500, 750, 1000], [10, 30, 30, 20, 10])  # the paper
 
 def window(runs: Runs) -> int:
     """Figure 1's rounds: 200, or as many as there are."""
-    return min(200, int(runs.pick(*FIRST)["round"].max()))
+    return min(200, runs.last(*FIRST))
 
 
 def of_figure_1(
@@ -410,8 +410,7 @@ def _(runs: Runs) -> Verdict:
     level = pd.concat(ends, axis=1, join="inner").max(axis=1)
     rounds = {}
     for setting in settings:
-        table = runs.pick("cs_work", setting, [ALG2])
-        curves = {seed: run.set_index("round")[LOSS].dropna() for seed, run in table.groupby("seed")}
+        curves = runs.curves("cs_work", setting, ALG2, LOSS)
         rounds[setting] = float(np.median([rounds_below(rolling(curves[s]), x) for s, x in level.items()]))
     value = ", ".join(f"{setting}: {number(r, 'rounds')}" for setting, r in rounds.items())
     less, standard, more = rounds.values()
@@ -439,7 +438,7 @@ def _(runs: Runs) -> Verdict:
 def _(runs: Runs) -> Verdict:
     """MD and Algorithm 2 are both faster the more clients are drawn."""
     settings = ("fewer clients", "standard", "more clients")
-    last = min(int(runs.pick("cs_work", s)["round"].max()) for s in settings)
+    last = min(runs.last("cs_work", s) for s in settings)
 
     def faster(method: str) -> Verdict:
         areas = [

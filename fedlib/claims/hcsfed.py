@@ -64,7 +64,7 @@ def in_print(table: dict[str, tuple], method: str, column: str) -> object:
 
 def rounds(runs: Runs, place: Place, method: str, target: float, column: str = "test_accuracy") -> np.ndarray:
     """(seeds,) r(method) of one setting, T + 1 where the target is never reached."""
-    cap = int(runs.pick(*place)["round"].max()) + 1
+    cap = runs.last(*place) + 1
     values = runs.statistic(*place, [method], column, rounds_to_target, target=target)
     return np.minimum(values.loc[method].to_numpy(), cap)
 
@@ -217,7 +217,7 @@ def _(runs: Runs) -> Verdict:
 
     def reaches(base: str) -> Verdict:
         places = [of("FMNIST", q) for q in FRACTIONS]
-        cap = int(runs.pick(*places[0])["round"].max())
+        cap = runs.last(*places[0])
         medians = [r(runs, place, base) for place in places]
         ok = medians[0] > cap and medians[1] > cap and medians[2] <= cap
         return decide(ok, ", ".join(f"{cap}+" if x > cap else number(x) for x in medians))
