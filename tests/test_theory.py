@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from fedlib import theory_gp, theory_hics
 from fedlib.samplers.fedcor import choose
@@ -56,11 +57,9 @@ def test_displacements_equal_their_formulas() -> None:
 
 def test_sgd_moves_the_bias_by_the_batches_gradients() -> None:
     """Equation 5 without its division by the number of batches."""
-    data = theory_hics.digits([1.0], per_group=4)
-    part = data.parts[0]
-    _, layer = theory_hics.trained(
-        theory_hics.network(0), data.x[part], data.y[part], lr=0.1, epochs=2, batch=10
-    )
+    rng = np.random.default_rng(0)
+    x, y = torch.tensor(rng.normal(size=(45, 64)), dtype=torch.float32), torch.tensor(rng.integers(0, 10, 45))
+    _, layer = theory_hics.trained(theory_hics.network(0), x, y, lr=0.1, epochs=2, batch=10)
     np.testing.assert_allclose(layer.bias, -0.1 * layer.gradients, atol=1e-6)
 
 
