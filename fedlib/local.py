@@ -136,7 +136,7 @@ class Batches:
     def of(self, rows: np.ndarray) -> Batches:
         """Those of some jobs, with the steps that these need."""
         last = self.steps[rows].max()
-        return Batches(self.index[:last, rows], self.count[:last, rows], self.steps[rows])
+        return Batches(self.index[:last].take(rows, 1), self.count[:last].take(rows, 1), self.steps[rows])
 
     def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
         """Job j's mean loss per sample over its last epoch (all its steps); loss: (S,) batches' mean losses."""
@@ -230,14 +230,10 @@ class Optimizer:
     from step to step as the shorter jobs of a stack end.
     """
 
-    def __init__(
-        self, local: Local, lr: float, w: Tensor, linear: Tensor | None = None, proximal: bool = True
-    ) -> None:
-        mu = local.mu if proximal else 0.0
-        self.local, self.lr, self.t = local, lr, 0
-        self.decay = local.weight_decay + mu
-        self.shift = linear if not mu else -mu * w if linear is None else linear - mu * w
+    def __init__(self, local: Local, lr: float, w: Tensor, linear: Tensor | None = None) -> None:
         adam = local.optimizer == "adam"
+        self.local, self.lr, self.linear, self.t = local, lr, linear, 0
+        self.start = w.clone() if local.mu else None
         self.momentum = torch.zeros_like(w) if adam or local.momentum else None
         self.square = torch.zeros_like(w) if adam else None
 
@@ -245,10 +241,12 @@ class Optimizer:
         """One step on w with the loss's gradient g, which is overwritten."""
         self.t += 1
         active = len(w)
-        if self.decay:
-            g.add_(w, alpha=self.decay)
-        if self.shift is not None:
-            g.add_(self.shift[:active])
+        if self.local.weight_decay:
+            g.add_(w, alpha=self.local.weight_decay)
+        if self.start is not None:  # not mu w - mu start: Adam would magnify what rounding leaves of it
+            g.add_(w - self.start[:active], alpha=self.local.mu)
+        if self.linear is not None:
+            g.add_(self.linear[:active])
         if self.square is not None:
             first, second = 0.9, 0.999
             m = self.momentum[:active].lerp_(g, 1 - first)

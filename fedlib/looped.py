@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedlib.config import Local
@@ -147,13 +147,9 @@ class Bench:
         )
         features = [None if previous is None else self._features(w, index) for w in (start, previous)]
         self.w.copy_(start[self.order])
-        optimizer = Optimizer(
-            local,
-            lr,
-            self.w[: self.n],
-            None if linear is None else linear[self.order[: self.n]],
-            proximal=previous is None,
-        )
+        own = local if previous is None else local.model_copy(update={"mu": 0.0})
+        shift = None if linear is None else linear[self.order[: self.n]]
+        optimizer = Optimizer(own, lr, self.w[: self.n], shift)
         self.net.train()
         losses = np.empty(steps)
         for s in range(steps):

@@ -69,13 +69,13 @@ class Chain(nn.Sequential):
 
 def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
     """Batch normalisation in training mode over the kept samples alone; x: (B, C, h, w), keep: (B,) 0 or 1."""
-    weight = keep[:, None, None, None] / (keep.sum() * x[0, 0].numel())
+    n = keep.sum() * x[0, 0].numel()
+    weight = keep[:, None, None, None] / n
     mean = (x * weight).sum((0, 2, 3))
     centred = x - mean[:, None, None]
     variance = (centred.square() * weight).sum((0, 2, 3))
-    n = keep.sum() * x[0, 0].numel()
-    layer.running_mean.lerp_(mean.detach(), layer.momentum)
-    layer.running_var.lerp_(variance.detach() * (n / (n - 1)), layer.momentum)
+    layer.running_mean.mul_(1 - layer.momentum).add_(layer.momentum * mean.detach())
+    layer.running_var.mul_(1 - layer.momentum).add_(layer.momentum * variance.detach() * n / (n - 1))
     scale = layer.weight * torch.rsqrt(variance + layer.eps)
     return centred * scale[:, None, None] + layer.bias[:, None, None]
 

@@ -1,0 +1,268 @@
+"""Models side by side: G of them in tensors with a leading axis, and what is done with their gradients.
+
+`DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes autograd costs more than the
+arithmetic. `ModuleStack` takes any model through torch.func. Both hand each gradient to a `Rule`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fedlib.config import Local
+from fedlib.local import Optimizer, contrast, dropout_masks
+from fedlib.models import Chain, Layout
+
+WIDTH = 16  # hidden layers are filled up with idle units to a multiple of what a vector register holds
+
+
+class Rule(Protocol):
+    """What happens to a gradient as soon as it is known."""
+
+    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        """Tensor k of the stack, now w, has the gradient left @ right / B."""
+
+    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
+        """Tensor k of the stack, now b, has the gradient g / B."""
+
+
+class DenseStack:
+    """G models of linear layers, ReLU and dropout, side by side.
+
+    Hidden layers keep their weight as (G, in, out) and their activations as (G, B, out); the output layer keeps
+    (G, K, L) and its logits as (G, K, B). In these orders all long products run along rows in both passes, and the
+    softmax runs over an axis that is not the innermost: other orders cost up to a factor 3. Idle units have zero
+    weights, so they stay zero and idle whatever the optimiser.
+    """
+
+    def __init__(self, net: Chain, layout: Layout, w: Tensor) -> None:
+        self.layout = layout
+        self.dropouts = [(1 / (1 - p), round(p * 2**16) - 2**15, units) for p, (units,) in net.dropouts]
+        linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+        widths = [linear[0].in_features] + [-(-layer.out_features // WIDTH) * WIDTH for layer in linear[:-1]]
+        self.shapes = [shape for i, o in zip(widths, widths[1:], strict=False) for shape in ((i, o), (1, o))]
+        self.shapes += [(linear[-1].out_features, widths[-1]), (linear[-1].out_features, 1)]
+        self.hidden = range(0, len(self.shapes) - 2, 2)
+        self.tensors = self.unflatten(w)
+        self.shrink(len(w))
+
+    def unflatten(self, flat: Tensor) -> list[Tensor]:
+        """(G, d) -> weight, bias, weight, bias, ... as this stack keeps them."""
+        tensors = [flat.new_zeros(len(flat), *shape) for shape in self.shapes]
+        for t, view in zip(tensors, self._views(flat), strict=True):
+            t[:, : view.shape[1], : view.shape[2]] = view
+        return tensors
+
+    def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The inverse of `unflatten`."""
+        flat = tensors[0].new_empty(len(tensors[0]), self.layout.d)
+        for t, view in zip(tensors, self._views(flat), strict=True):
+            view.copy_(t[:, : view.shape[1], : view.shape[2]])
+        return flat
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        *hidden, weight, bias = self.layout.views(flat).values()
+        return [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden] + [
+            weight,
+            bias.unsqueeze(2),
+        ]
+
+    def shrink(self, active: int) -> None:
+        """Go on with the first `active` models alone."""
+        self.now = [t[:active] for t in self.tensors]
+
+    def step(
+        self, x: Tensor, y: Tensor, rule: Rule, weight: Tensor | None, bits: Tensor | None, loss: Tensor
+    ) -> None:
+        """Forward and backward pass of one batch a model; `rule` is handed every gradient as soon as w may change.
+
+        x: (G, B, D). y: (G, 1, B). weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the dropout masks.
+        loss: (G, 1, B) receives minus the samples' losses.
+        """
+        now, h, used = self.now, [x], 0
+        for k in self.hidden:
+            z = torch.baddbmm(now[k + 1], h[-1], now[k])
+            if bits is not None:
+                scale, threshold, units = self.dropouts[k // 2]
+                mask = bits[:, used : used + z.shape[1] * units].view(len(z), -1, units) >= threshold
+                z[..., :units].mul_(mask).mul_(scale)
+                used += z.shape[1] * units
+            h.append(z.relu_())
+        g = torch.log_softmax(torch.baddbmm(now[-1], now[-2], h[-1].transpose(1, 2)), 1)
+        torch.gather(g, 1, y, out=loss)
+        g.exp_().scatter_add_(1, y, g.new_full((), -1.0).expand(y.shape))
+        if weight is not None:
+            g.mul_(weight)
+        back = torch.bmm(g.transpose(1, 2), now[-2]) if self.hidden else None
+        rule.matrix(-2, now[-2], g, h[-1])
+        rule.vector(-1, now[-1], g.sum(2, keepdim=True))
+        for k in reversed(self.hidden):
+            g = torch.ops.aten.threshold_backward(back, h[k // 2 + 1], 0)
+            if bits is not None:
+                g.mul_(self.dropouts[k // 2][0])
+            back = torch.bmm(g, now[k].transpose(1, 2)) if k else None
+            rule.matrix(k, now[k], h[k // 2].transpose(1, 2), g)
+            rule.vector(k + 1, now[k + 1], g.sum(1, keepdim=True))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(G, K, n) logits of every model, without dropout; x: (n, D) or (G, n, D)."""
+        *hidden, weight, bias = self.tensors
+        h = x.expand(len(weight), *x.shape[-2:])
+        for w, b in zip(hidden[::2], hidden[1::2], strict=True):
+            h = torch.baddbmm(b, h, w).relu_()
+        return torch.baddbmm(bias, weight, h.transpose(1, 2))
+
+
+class ModuleStack:
+    """G models of any kind, side by side, differentiated by torch.func: what a GPU wants, and Moon's objective.
+
+    x is (G, B, D) as for `DenseStack`; `shape` is what a sample looks like to the model. previous: (G, d), for Moon,
+    whose contrastive term is weighed by mu.
+    """
+
+    def __init__(
+        self,
+        net: Chain,
+        layout: Layout,
+        w: Tensor,
+        shape: torch.Size,
+        previous: Tensor | None = None,
+        mu: float = 0.0,
+    ) -> None:
+        self.net, self.layout, self.shape, self.mu = net, layout, shape, mu
+        self._own = copy.deepcopy(net)  # functional_call swaps a module's tensors: one module a thread
+        self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net)
+        self.fixed = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
+        self.tensors = self.unflatten(w)
+        self.shrink(len(w))
+
+    def unflatten(self, flat: Tensor) -> list[Tensor]:
+        """(G, d) -> what is trained and what is not: (G, n_trainable), (G, d - n_trainable)."""
+        return [
+            t.clone()
+            for t in flat.split([self.layout.n_trainable, self.layout.d - self.layout.n_trainable], 1)
+        ]
+
+    def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The inverse of `unflatten`."""
+        return torch.cat(list(tensors), 1)
+
+    def shrink(self, active: int) -> None:
+        """Go on with the first `active` models alone."""
+        self.now = [t[:active] for t in self.tensors]
+
+    def step(
+        self, x: Tensor, y: Tensor, rule: Rule, weight: Tensor | None, bits: Tensor | None, loss: Tensor
+    ) -> None:
+        """As `DenseStack.step`."""
+        G, B = x.shape[:2]
+        x = x.view(G, B, *self.shape)
+        weight = x.new_ones(G, B) if weight is None else weight[:, 0]
+        keep = (weight > 0).to(x.dtype) if self.normalised else None
+        masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
+        anchors = [vmap(self._call)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.fixed]
+        gradient = vmap(grad(self._loss, has_aux=True), (0, 0, 0, 0, 0, None if keep is None else 0, 0, 0))
+        parameters, buffers = self._state(self.now)
+        gradients, losses = gradient(parameters, buffers, x, y[:, 0], weight, keep, masks, anchors)
+        loss[:, 0] = -losses
+        rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients.values()], 1))
+
+    def _loss(self, parameters, buffers, x, y, weight, keep, masks, anchors) -> tuple[Tensor, Tensor]:
+        """Weighted sum of one model's losses on its batch; and each sample's own."""
+        logits, z = functional_call(self._own, (parameters, buffers), (x, masks, keep))
+        losses = cross_entropy(logits, y, reduction="none")
+        total = losses if not anchors else losses + self.mu * contrast(z, *anchors)
+        return (total * weight).sum(), losses
+
+    def _call(self, state: tuple[dict[str, Tensor], dict[str, Tensor]], x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(copy.deepcopy(self.net).eval(), state, (x,))
+
+    def _state(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Parameters and buffers by name, as views."""
+        trained, fixed = tensors
+        n, state = self.layout.n_trainable, ({}, {})
+        for (name, where), shape in zip(self.layout.slices.items(), self.layout.shapes, strict=True):
+            own = trained[:, where] if where.stop <= n else fixed[:, where.start - n : where.stop - n]
+            state[where.start >= n][name] = own.view(-1, *shape)
+        return state
+
+    def logits(self, x: Tensor) -> Tensor:
+        """As `DenseStack.logits`."""
+        x = x.view(*x.shape[:-1], *self.shape)
+        in_dims = (0, 0 if x.dim() > 1 + len(self.shape) else None)
+        return vmap(self._call, in_dims)(self._state(self.tensors), x)[0].transpose(1, 2)
+
+
+Stack = DenseStack | ModuleStack
+
+
+def descent(stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> Rule:
+    """The rule of a client's optimiser; linear: what is added to every gradient, as the stack keeps its tensors."""
+    if local.optimizer == "sgd" and not local.momentum:
+        return Descent(stack, local, lr, linear)
+    return Optimised(stack, local, lr, linear)
+
+
+class Descent:
+    """SGD without momentum: w <- (1 - lr (weight_decay + mu)) w + shift - lr g; the product itself adds its result."""
+
+    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
+        self.alpha = -lr / local.batch
+        self.beta = 1 - lr * (local.weight_decay + local.mu)
+        self.shift = None if linear is None else [t * -lr for t in linear]
+        if local.mu:
+            pull = [t * (lr * local.mu) for t in stack.tensors]
+            self.shift = (
+                pull if linear is None else [a.add_(b) for a, b in zip(self.shift, pull, strict=True)]
+            )
+
+    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        w.baddbmm_(left, right, beta=self.beta, alpha=self.alpha)
+        if self.shift is not None:
+            w.add_(self.shift[k][: len(w)])
+
+    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
+        if self.beta != 1:
+            b.mul_(self.beta)
+        b.add_(g, alpha=self.alpha)
+        if self.shift is not None:
+            b.add_(self.shift[k][: len(b)])
+
+
+class Collect:
+    """Keeps the gradients of a step and leaves the weights alone."""
+
+    def __init__(self, stack: Stack, batch: int) -> None:
+        self.batch = batch
+        self.gradients = [torch.zeros_like(t) for t in stack.tensors]
+
+    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        torch.bmm(left, right, out=self.gradients[k][: len(w)]).div_(self.batch)
+
+    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
+        torch.div(g, self.batch, out=self.gradients[k][: len(b)])
+
+
+class Optimised(Collect):
+    """Any optimiser, on one tensor after the other."""
+
+    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
+        super().__init__(stack, local.batch)
+        shifts = linear or [None] * len(stack.tensors)
+        self.optimizers = [
+            Optimizer(local, lr, w, shift) for w, shift in zip(stack.tensors, shifts, strict=True)
+        ]
+
+    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        super().matrix(k, w, left, right)
+        self.optimizers[k].step(w, self.gradients[k][: len(w)])
+
+    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
+        super().vector(k, b, g)
+        self.optimizers[k].step(b, self.gradients[k][: len(b)])
