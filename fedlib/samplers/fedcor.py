@@ -279,23 +279,33 @@ def train(
     step.
     """
     import torch
+    from torch.optim.adam import adam  # the function: the class imports torch's compiler, which takes seconds
 
-    embedding = torch.nn.Parameter(torch.tensor(X, dtype=torch.float64))
+    embedding = torch.tensor(X, dtype=torch.float64, requires_grad=True)
     values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
-    optimizer = torch.optim.Adam([embedding], lr=0.01)
+    moments, squares, step = torch.zeros_like(embedding), torch.zeros_like(embedding), torch.zeros(())
+    settings = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False}
     objective = torch.tensor(torch.nan)
     with one_thread():
         for _ in range(iterations):
-            optimizer.zero_grad()
             process = prior(embedding, mu, sigma_n)
-            fit = (
-                log_likelihood(process, values)
-                if likelihood == "mml"
-                else log_leave_one_out(process, values, 1)
-            )
-            objective = -(w @ fit)
-            objective.backward()
-            optimizer.step()
+            if likelihood == "mml":
+                objective = -(w @ log_likelihood(process, values))
+            else:
+                objective = -(w @ log_leave_one_out(process, values, clients=1))
+            (gradient,) = torch.autograd.grad(objective, embedding)
+            with torch.no_grad():
+                adam(
+                    [embedding],
+                    [gradient],
+                    [moments],
+                    [squares],
+                    [],
+                    [step],
+                    lr=0.01,
+                    maximize=False,
+                    **settings,
+                )
     return embedding.detach().numpy(), objective.item()
 
 
