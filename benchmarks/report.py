@@ -145,9 +145,9 @@ def page(results: dict[str, Any]) -> str:
     parts = [
         "# The engine beside a plain loop and other simulators\n",
         "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; all "
-        f"take turns, {results['repeats']} times, in one run. Training alone is timed. Candidates other than this "
-        "engine draw their batches with replacement, which is the cheaper way. Absolute figures belong to the machine; "
-        "ratios carry over better.\n",
+        f"take turns, {results['repeats']} times, in one run. Training alone is timed. The plain loop, Flower, "
+        "pfl-research and pure JAX draw their batches with replacement, the cheapest way. Absolute figures belong to "
+        "the machine; ratios carry over better.\n",
         table(
             ("", ""),
             [
