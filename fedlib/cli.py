@@ -221,7 +221,7 @@ def app() -> int:
         from papermill.exceptions import PapermillExecutionError
 
         from fedlib.config import ConfigError
-        from fedlib.engine import SamplerError
+        from fedlib.live import SamplerError
         from fedlib.sources import DataError
 
         if not isinstance(

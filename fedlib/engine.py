@@ -12,37 +12,23 @@ import inspect
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms import ALGORITHMS, aggregation_weights
+from fedlib.algorithms import aggregation_weights
 from fedlib.config import Run
 from fedlib.evaluation import evaluate, segment_means
-from fedlib.local import Executor, Job, Trained
+from fedlib.live import Answer, Live, SamplerError, check, plain
+from fedlib.local import Executor, Trained
 from fedlib.partition import Partition
-from fedlib.samplers import (
-    SAMPLERS,
-    Federation,
-    Gradients,
-    Losses,
-    Report,
-    Round,
-    Selection,
-    TrialLosses,
-    Updates,
-)
-from fedlib.streams import stream
+from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates
+from fedlib.streams import Purpose
 
 NUMERICS = 1  # part of every run's address: raise it when a change alters any number that a run produces
-
-
-class SamplerError(ValueError):
-    """A sampler broke its contract; the message names it and says how."""
 
 
 def shape_of(run: Run) -> str:
@@ -50,107 +36,6 @@ def shape_of(run: Run) -> str:
     shared = {"dataset", "scaling", "model", "local"}
     algorithm = run.method.algorithm, run.method.algorithm_params
     return json.dumps([run.model_dump(mode="json", include=shared), algorithm], sort_keys=True)
-
-
-@dataclass
-class Costs:
-    """What one run's round cost, all clients together."""
-
-    parameters_down: int = 0
-    parameters_up: int = 0
-    scalars_up: int = 0
-    client_steps: int = 0
-    samples_evaluated: int = 0
-    server_seconds: float = 0.0
-
-
-@dataclass
-class Answer:
-    """What one client's local training gave."""
-
-    update: Tensor
-    loss: float
-    steps: int
-
-
-@dataclass
-class Live:
-    """One run in progress."""
-
-    run: Run
-    partition: Partition
-    executor: Executor
-    t: int = 0
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    diverged: bool = False
-
-    def __post_init__(self) -> None:
-        run, layout = self.run, self.executor.layout
-        self.name = f"{run.method.sampler} (seed {run.seed})"
-        self.fed = Federation(
-            sizes=self.partition.sizes,
-            label_counts=self.partition.labels,
-            m=run.m,
-            T=run.T,
-            d=layout.d,
-            output_weight=layout.output_weight,
-            output_bias=layout.output_bias,
-        )
-        self.sampler = SAMPLERS[run.method.sampler](**run.method.params)
-        self.sampler.setup(self.fed, stream(run.seed, "setup"))
-        self.rule = run.method.aggregation or self.sampler.aggregation
-        self.algorithm = ALGORITHMS[run.method.algorithm](**run.method.algorithm_params)
-        self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
-        self.models = torch.stack(
-            [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]
-        )
-        self.begin_round()
-
-    def begin_round(self) -> None:
-        self.costs = Costs()
-        self.holds_model: set[int] = set()  # clients that were sent this round's model
-        self.uploaded: set[int] = set()  # clients whose full update has arrived
-        self.asked: dict[int, Answer] = {}  # what each client's first training of this round gave
-        self.assigned: dict[int, int] = {}  # which of several models a client starts from
-
-    @property
-    def done(self) -> bool:
-        return self.diverged or self.t >= self.run.T
-
-    @property
-    def due(self) -> bool:
-        """Whether the model is measured after this round."""
-        return self.t % self.run.evaluate.every == 0 or self.t == self.run.T
-
-    def round(self, purpose: str) -> Round:
-        return Round(self.t, stream(self.run.seed, purpose, self.t))
-
-    def send_model(self, clients: Iterable[int], copies: int) -> None:
-        new = set(map(int, clients)) - self.holds_model
-        self.costs.parameters_down += len(new) * self.fed.d * copies
-        self.holds_model |= new
-
-    def job(self, row: int, client: int, draw: int = 0, purpose: str = "local") -> Job:
-        """Training of a client from row `row` of the stacked models, with its own stream."""
-        rng = stream(self.run.seed, purpose, self.t, int(client), draw)
-        return Job(run=row, samples=self.partition.train[client], rng=rng)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "t": self.t,
-            "models": self.models.cpu(),
-            "algorithm": {k: v.cpu() for k, v in self.algorithm.state_dict().items()},
-            "sampler": self.sampler.state_dict(),
-            "rows": self.rows,
-            "diverged": self.diverged,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        device = self.executor.device
-        self.t, self.rows, self.diverged = state["t"], state["rows"], state["diverged"]
-        self.models = state["models"].to(device)
-        self.algorithm.load_state_dict({k: v.to(device) for k, v in state["algorithm"].items()})
-        self.sampler.load_state_dict(state["sampler"])
 
 
 class Lockstep:
@@ -363,7 +248,7 @@ class Lockstep:
         back = np.argsort(order)
         return Report(clients, updates.cpu().numpy()[back], np.array([a.loss for a in answers]))
 
-    def train(self, wanted: list[tuple[Live, int, int]], purpose: str = "local") -> Trained:
+    def train(self, wanted: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order wanted."""
         lives = list({id(live): live for live, _, _ in wanted}.values())
         first = dict(
@@ -447,35 +332,3 @@ def gather(
     return stacked[torch.as_tensor(np.argsort(np.concatenate([places for _, places in parts])))]
 
 
-def check(live: Live, selection: Any) -> Selection:
-    """The selection, if it keeps the sampler's contract.
-
-    Raises:
-        SamplerError: it is no Selection, or names unknown or repeated clients, no client, or unusable weights.
-    """
-
-    def refuse(what: str) -> SamplerError:
-        return SamplerError(f"{live.name}, round {live.t}: {what}.")
-
-    if not isinstance(selection, Selection):
-        raise refuse(f"select must return a Selection, not {type(selection).__name__}")
-    clients = np.asarray(selection.clients)
-    if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
-        raise refuse("the clients must be a list of whole numbers")
-    if len(clients) == 0 and live.sampler.draws != "random":
-        raise refuse("no client was chosen")
-    if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
-        raise refuse(
-            f"there is no client {clients[(clients < 0) | (clients >= live.fed.N)][0]} (N = {live.fed.N})"
-        )
-    if live.sampler.draws != "repeated" and len(np.unique(clients)) < len(clients):
-        raise refuse("a client was chosen twice; a sampler that means it says draws = 'repeated'")
-    for what, values in (("weights", selection.weights), ("expected", selection.expected)):
-        if values is not None and (np.shape(values) != clients.shape or not np.isfinite(values).all()):
-            raise refuse(f"its {what} must be one finite number a draw")
-    return selection
-
-
-def plain(value: Any) -> Any:
-    """Numpy values as JSON."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

@@ -11,7 +11,7 @@ import torch
 from fedlib.local import Executor
 
 if TYPE_CHECKING:
-    from fedlib.engine import Live
+    from fedlib.live import Live
 
 
 def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fedlib.partition import Partition
 
 from fedlib.config import Run
-from fedlib.engine import Lockstep, SamplerError
+from fedlib.engine import Lockstep
+from fedlib.live import SamplerError
 from fedlib.local import Job, make_executor
+from fedlib.partition import Partition
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.store import pack, unpack
 from fedlib.streams import stream

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from fedlib.config import ConfigError, Experiments, Scale, merge
-from fedlib.engine import Live
+from fedlib.live import Live
 from fedlib.parallel import Place
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of

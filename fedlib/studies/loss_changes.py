@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 
 from fedlib.config import Experiments, Scale
-from fedlib.engine import Live, Lockstep
+from fedlib.engine import Lockstep
+from fedlib.live import Live
 from fedlib.parallel import Place
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of

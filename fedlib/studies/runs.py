@@ -9,7 +9,8 @@ import numpy as np
 
 from fedlib import data, partition
 from fedlib.config import Run
-from fedlib.engine import Live, Lockstep
+from fedlib.engine import Lockstep
+from fedlib.live import Live
 from fedlib.local import Executor, make_executor
 from fedlib.parallel import Place
 
