@@ -34,13 +34,13 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "test_accuracy": ("test accuracy (%)", 100),
     "test_loss": ("test loss (nats)", 1),
     "train_loss": ("training loss (nats)", 1),
-    "train_loss_std": ("std of training loss across clients (nats)", 1),
-    "client_accuracy": ("mean accuracy on clients' test parts (%)", 100),
-    "client_accuracy_std": ("std of accuracy across clients (%)", 100),
+    "train_loss_std": ("loss std across clients (nats)", 1),
+    "client_accuracy": ("clients' test accuracy (%)", 100),
+    "client_accuracy_std": ("accuracy std across clients (%)", 100),
     "local_loss": ("local training loss (nats)", 1),
     "local_loss_std": ("std of local training loss (nats)", 1),
-    "distinct_classes": ("distinct classes drawn (count)", 1),
-    "distinct_clients": ("distinct clients drawn (count)", 1),
+    "distinct_classes": ("distinct classes (count)", 1),
+    "distinct_clients": ("distinct clients (count)", 1),
     "megabytes": ("sent and received so far (MB)", 1),
     "uplink_megabytes": ("sent by clients so far (MB)", 1),
     "work": ("local steps so far (client-steps)", 1),
@@ -260,16 +260,18 @@ def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure
         shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
         order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
         edges = np.concatenate([np.zeros((N, 1)), shares[order].cumsum(axis=1)], axis=1)
+        edges = np.concatenate([edges, edges[-1:]])
         for k in range(K):
-            left.bar(
-                np.arange(N), shares[order, k], bottom=edges[:, k], color=colours[k], width=1.0, label=str(k)
-            )
+            low, high = edges[:, k], edges[:, k + 1]
+            left.fill_between(np.arange(N + 1), low, high, step="post", color=colours[k], lw=0, label=str(k))
         left.set(
             title=f"{title}: label shares", xlabel="client (ordered by label)", ylabel="share of samples"
         )
-        left.set(xlim=(-0.5, N - 0.5), ylim=(0, 1))
+        left.set(xlim=(0, N), ylim=(0, 1))
+        left.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.bar(np.arange(K), table.sum(axis=0), color=colours)
         right.set(title=f"{title}: all clients together", xlabel="class", ylabel="samples (count)")
+        right.set_xticks(range(K) if K <= 10 else range(0, K, 10))
         for ax in (left, right):
             ax.grid(visible=False, axis="x")
     if K <= 10:

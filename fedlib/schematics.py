@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
 from scipy.cluster.hierarchy import dendrogram
 
 from fedlib.samplers import Federation, Round, Sampler, Selection
@@ -55,16 +55,20 @@ def sampling_cells(ax: Axes, r: np.ndarray, colours: list[Any], order: np.ndarra
     its top. A client's id is written where it fits.
     """
     for k, row in enumerate(r):
-        bottom = 0.0
-        for i in order[row[order] > 0]:
-            ax.bar(k + 1, row[i], bottom=bottom, color=colours[i], ec="white", lw=0.6, width=0.86)
-            if row[i] > 0.045:
-                ax.text(
-                    k + 1, bottom + row[i] / 2, str(i), ha="center", va="center", fontsize=6.5, color="black"
-                )
-            bottom += row[i]
+        inside = order[row[order] > 0]
+        heights = row[inside]
+        bottoms = np.cumsum(heights) - heights
+        fills = [colours[i] for i in inside]
+        ax.bar(
+            np.full(len(inside), k + 1), heights, bottom=bottoms, color=fills, ec="white", lw=0.6, width=0.86
+        )
+        for i, bottom, height in zip(inside, bottoms, heights, strict=True):
+            if height > 0.045:
+                dark = rgb_to_hsv(to_rgb(colours[i]))[2] < 0.8
+                place = {"ha": "center", "va": "center", "fontsize": 7, "color": "white" if dark else "black"}
+                ax.text(k + 1, bottom + height / 2, str(i), **place)
     ax.set(xlabel="distribution $W_k$", ylabel="probability of a client in it", ylim=(0, 1), title=title)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xticks(range(1, len(r) + 1))
     ax.grid(visible=False)
 
 
@@ -81,7 +85,7 @@ def cut_dendrogram(
         tree,
         ax=ax,
         leaf_font_size=7,
-        link_color_func=lambda node: "#999999" if home[node] is None else colours[home[node]],
+        link_color_func=lambda node: "#999999" if home[node] is None else to_hex(colours[home[node]]),
     )
     for tick, leaf in zip(ax.get_xticklabels(), drawn["leaves"], strict=True):
         tick.set_color(colours[home[leaf]])
