@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,63 +23,70 @@ from fedlib.files import write_whole
 
 SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")
 ALL_TRAIN = ("uniform", "hcsfed", "importance", "divfl:gradients=previous")
-EVALUATING = ["--every", "5"]
 
 
 def tell(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
-def compare(name: str, peers: list[str], repeats: int, quick: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Plan:
+    """How often the candidates of a workload take turns, and what they are told."""
+
+    repeats: int
+    options: tuple[str, ...]
+
+
+FULL = {
+    "W1": Plan(2, ("--seconds", "1", "--stretches", "3")),
+    "W2": Plan(2, ("--seconds", "1", "--stretches", "3")),
+    "W3": Plan(3, ("--stretches", "1")),
+    "W4": Plan(2, ("--seconds", "1", "--stretches", "2")),
+}
+SHORT = Plan(1, ("--check", "3", "--seconds", "0.3", "--stretches", "3"))
+ONCE = "usual"  # much slower than all others: it has one turn
+
+
+def compare(name: str, peers: list[str], quick: bool) -> dict[str, Any]:
     """Candidate -> its measurements, one a process, or a sentence why there are none. They take turns."""
+    plan = SHORT if quick else FULL[name]
     measured: dict[str, Any] = {}
     turns = {
         who: candidate
         for who, candidate in CANDIDATES.items()
         if name in candidate.workloads and (candidate.peer is None or who in peers)
     }
-    options = {"W3": ["--seconds", "0", "--stretches", "1"], "W4": ["--stretches", "2"]}.get(name, [])
-    if quick:
-        options = ["--check", "5", "--seconds", "0.3", "--stretches", "3"]
     with tempfile.TemporaryDirectory() as folder:
         arrays.write(WORKLOADS[name], Path(folder))
-        for repeat in range(repeats):
+        for turn in range(plan.repeats):
             for who, candidate in turns.items():
+                if isinstance(measured.get(who, []), str) or (who == ONCE and (turn or quick)):
+                    continue
                 if not candidate.installed:
                     measured[who] = f"no environment; make it with `python -m benchmarks --install {who}`."
                     continue
-                if isinstance(measured.get(who, []), str):
-                    continue
-                variants = {who: options}
+                variants = {who: plan.options}
                 if (name, who) == ("W4", "engine"):
-                    variants["evaluating"] = [*options, *EVALUATING]
-                for variant, extra in variants.items():
-                    tell(f"{name}, {repeat + 1} of {repeats}: {report.TITLES[variant]}")
+                    variants["evaluating"] = (*plan.options, "--every", "5")
+                for variant, options in variants.items():
+                    tell(f"{name}, turn {turn + 1} of {plan.repeats}: {report.TITLES[variant]}")
                     try:
-                        result = candidate.measure(name, ["--arrays", folder, "--seed", str(repeat), *extra])
+                        result = candidate.measure(name, ["--arrays", folder, "--seed", str(turn), *options])
                         measured.setdefault(variant, []).append(result)
                     except Failed as error:
                         measured[variant] = f"failed: {error}"
     return measured
 
 
-def all_train(repeats: int) -> list[dict[str, Any]]:
+def all_train() -> list[dict[str, Any]]:
     """W5: each sampler's rounds/s and client-steps a round."""
-    results: dict[str, list[dict[str, Any]]] = {sampler: [] for sampler in ALL_TRAIN}
-    for repeat in range(repeats):
-        for sampler in ALL_TRAIN:
-            tell(f"W5, {repeat + 1} of {repeats}: {sampler}")
-            options = ["--sampler", sampler, "--check", "3", "--seconds", "1", "--stretches", "2"]
-            results[sampler].append(CANDIDATES["engine"].measure("W2", options))
-    return [
-        {
-            "sampler": sampler,
-            "rate": report.rate(some),
-            "client_steps": some[-1]["client_steps"],
-            "results": some,
-        }
-        for sampler, some in results.items()
-    ]
+    rows = []
+    for sampler in ALL_TRAIN:
+        tell(f"W5: {sampler}")
+        options = ["--sampler", sampler, "--check", "2", "--seconds", "1", "--stretches", "3"]
+        result = CANDIDATES["engine"].measure("W2", options)
+        rows.append({"sampler": sampler, "rate": report.rate([result]), **result})
+    return rows
 
 
 def server_work() -> list[dict[str, Any]]:
@@ -128,22 +136,20 @@ def main() -> None:
 
 
 def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:
-    repeats = 1 if quick else 3
     about = machine.describe()
     results: dict[str, Any] = {
         "commit": commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ"),
         "machine": about,
-        "repeats": repeats,
         "matrix_rate": machine.matrix_rate(about["cores"]),
-        "workloads": {name: compare(name, peers, repeats, quick) for name in sections if name in WORKLOADS},
+        "workloads": {name: compare(name, peers, quick) for name in sections if name in WORKLOADS},
     }
-    if "W5" in sections:
-        results["everybody"] = all_train(repeats)
-    if "samplers" in sections:
-        results["samplers"] = server_work()
-    if "growth" in sections:
-        results["growth"] = scaling.measure(tell)
+    others = {"W5": all_train, "samplers": server_work, "growth": lambda: scaling.measure(tell)}
+    for name in [name for name in others if name in sections]:
+        try:
+            results[name] = others[name]()
+        except (Failed, subprocess.CalledProcessError) as error:
+            tell(f"{name} gave no result: {error}")
     measured = [
         r
         for who in results["workloads"].values()
@@ -151,7 +157,7 @@ def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:
         if not isinstance(some, str)
         for r in some
     ]
-    measured += [r for row in results.get("everybody", []) for r in row["results"]]
+    measured += results.get("W5", [])
     results["versions"] = {name: v for r in measured for name, v in r["versions"].items()}
     results["others"] = max((max(r["others"]) for r in measured), default=0.0)
     return results

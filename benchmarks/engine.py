@@ -81,6 +81,7 @@ def main() -> None:
     work = changed(options.workload, given)
     samplers = given.sampler or (FIVE if work.R > 1 else FIVE[:1])
     together = lockstep(work, samplers, options.threads, options.seed, given.every, given.device)
+    together.record(together.live)  # the initial models' measures, which no other candidate takes
     first = together.live[0]
 
     def evaluate() -> tuple[float, float]:

@@ -144,8 +144,8 @@ def page(results: dict[str, Any]) -> str:
     versions = dict(sorted(results["versions"].items()))
     parts = [
         "# The engine beside a plain loop and other simulators\n",
-        "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; all "
-        f"take turns, {results['repeats']} times, in one run. Training alone is timed. The plain loop, Flower, "
+        "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; they "
+        "take turns in one run. Training alone is timed. The plain loop, Flower, "
         "pfl-research and pure JAX draw their batches with replacement, the cheapest way. Absolute figures belong to "
         "the machine; ratios carry over better.\n",
         table(
@@ -168,7 +168,7 @@ def page(results: dict[str, Any]) -> str:
     parts += [
         workload(name, measured, results["matrix_rate"]) for name, measured in results["workloads"].items()
     ]
-    for key, write in (("everybody", everybody), ("samplers", server_work), ("growth", growth)):
+    for key, write in (("W5", everybody), ("samplers", server_work), ("growth", growth)):
         if key in results:
             parts.append(write(results[key]))
     return "\n".join(parts)
