@@ -60,7 +60,7 @@ def compare(name: str, peers: list[str], quick: bool) -> dict[str, Any]:
         arrays.write(WORKLOADS[name], Path(folder))
         for turn in range(plan.repeats):
             for who, candidate in turns.items():
-                if isinstance(measured.get(who, []), str) or (who == ONCE and (turn or quick)):
+                if who == ONCE and (turn or quick):
                     continue
                 if not candidate.installed:
                     measured[who] = f"no environment; make it with `python -m benchmarks --install {who}`."
@@ -69,6 +69,8 @@ def compare(name: str, peers: list[str], quick: bool) -> dict[str, Any]:
                 if (name, who) == ("W4", "engine"):
                     variants["evaluating"] = (*plan.options, "--every", "5")
                 for variant, options in variants.items():
+                    if isinstance(measured.get(variant), str):
+                        continue  # it failed in an earlier turn
                     tell(f"{name}, turn {turn + 1} of {plan.repeats}: {report.TITLES[variant]}")
                     try:
                         result = candidate.measure(name, ["--arrays", folder, "--seed", str(turn), *options])
