@@ -54,7 +54,7 @@ def read(path: Path) -> NotebookNode:
         return nbformat.read(path, as_version=4)
     except FileNotFoundError:
         raise ConfigError(f"there is no notebook {path}.") from None
-    except (nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
+    except (nbformat.reader.NotJSONError, nbformat.ValidationError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is no valid notebook: {str(error).splitlines()[0]}.") from None
 
 

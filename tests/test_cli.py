@@ -1,0 +1,105 @@
+"""The command line: what it offers, and that what a person can mend is said in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedlib import cli, config, pipeline
+
+COMMANDS = ["list", "run", "scale", "report", "repro", "pipeline", "doctor", "data", "notebook"]
+
+
+@pytest.fixture
+def fedlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call `fedlib <arguments>` -> (exit status, what it wrote)."""
+
+    def call(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["fedlib", *arguments])
+        try:
+            status = cli.app()
+        except SystemExit as end:
+            status = end.code
+        written = capsys.readouterr()
+        return status, written.out + written.err
+
+    return call
+
+
+def test_help_names_every_command() -> None:
+    shown = CliRunner().invoke(cli.commands, ["--help"])
+    assert shown.exit_code == 0
+    for command in COMMANDS:
+        assert f" {command} " in shown.output
+
+
+@pytest.mark.parametrize("command", [*([c] for c in COMMANDS), ["data", "prepare"], ["notebook", "run"]])
+def test_every_command_explains_itself(command: list[str]) -> None:
+    shown = CliRunner().invoke(cli.commands, [*command, "--help"])
+    assert shown.exit_code == 0
+    assert len(shown.output.splitlines()) > 5
+
+
+def test_asking_for_help_imports_nothing_heavy() -> None:
+    code = "import sys, fedlib.cli; print({'torch', 'pandas', 'matplotlib', 'papermill'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "set()\n"
+
+
+def test_list_names_what_the_other_commands_take(fedlib) -> None:
+    status, shown = fedlib("list")
+    assert status == 0
+    for name in ("cs_mnist", "fedcor-table_1", "cs_partitions", "clustered_size", "cifar10"):
+        assert name in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "cs_mnits"], "no experiment 'cs_mnits'"),
+        (["run", "cs_mnist", "--methods", "MDD"], "no method 'MDD'"),
+        (["run", "cs_mnist", "--seeds", "99"], "no run with seeds [99]"),
+        (["data", "prepare", "mnits"], "unknown dataset 'mnits'"),
+        (["data", "verify", "mnits"], "unknown dataset 'mnits'"),
+        (["notebook", "run", "fedcor-table_9"], "there is no notebook"),
+        (["notebook", "run", "simulate"], "add --experiment NAME"),
+    ],
+)
+def test_errors_are_one_sentence(fedlib, arguments: list[str], message: str) -> None:
+    status, shown = fedlib(*arguments)
+    assert status == 1
+    assert message in shown
+    assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) == 1
+
+
+def test_usage_errors_name_the_option(fedlib) -> None:
+    status, shown = fedlib("run", "cs_mnist", "--scale", "huge")
+    assert status == 2
+    assert "--scale" in shown
+    status, shown = fedlib("run", "cs_mnist", "--seeds", "one")
+    assert status == 2
+    assert "no list of seeds" in shown
+
+
+@pytest.mark.parametrize(("text", "numbers"), [("0,3", [0, 3]), ("0-4", [0, 1, 2, 3, 4]), ("7", [7])])
+def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
+    assert cli._numbers(text) == numbers
+
+
+def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
+    params = tmp_path / "params.yaml"
+    old = config.PARAMS.read_text()
+    params.write_text(old)
+    pipeline.set_scale("paper", params)
+    changed = [
+        (a, b) for a, b in zip(old.splitlines(), params.read_text().splitlines(), strict=True) if a != b
+    ]
+    assert changed == [(f"scale: {config.load().scale}", "scale: paper")]
+    params.write_text("experiments: {}\n")
+    with pytest.raises(config.ConfigError, match="has no line `scale"):
+        pipeline.set_scale("paper", params)
