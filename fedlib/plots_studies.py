@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn.manifold import TSNE
 
-from fedlib.plots import draw_curves, grid, label_axes, legend_below, scatter
-from fedlib.style import Look, looks, sweep
+from fedlib.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
+from fedlib.style import Look, family, looks, sweep
 
 PICKS = {"Ind": ("#D55E00", "s"), "Cor": ("#0072B2", "D"), "Opt": ("#009E73", "^")}  # FedCor's Figure 1
 
@@ -97,7 +97,7 @@ def selections(
     for method, values in counts.items():
         look = {k: v for k, v in styles[method].items() if k != "marker"}
         ax.plot(np.arange(1, len(values) + 1), values, lw=1.6, label=method, **look)
-    ax.set(xlabel="clients, most selected first", ylabel="times selected (mean over seeds)", title=title)
+    ax.set(xlabel="clients, most selected first", ylabel="times selected", title=title)
     ax.set_ylim(bottom=0)
 
 
@@ -114,6 +114,21 @@ def curves_and_selections(
         left.set_title(data)
         selections(right, counts[data], styles, f"{data}: selections over the run")
         left.legend(fontsize="small", loc="lower right")
+    return fig
+
+
+def method_panels(
+    results: pd.DataFrame, y: str, panels: Mapping[str, Sequence[str]], smooth: Smoother
+) -> Figure:
+    """One setting's methods in several panels, title -> methods; a family's variants wear colours of their own."""
+    fig, axes = grid(len(panels), 2, width=5.2, height=3.6)
+    for ax, (title, methods) in zip(axes, panels.items(), strict=True):
+        alike = [m for m in methods if family(m) == family(methods[-1])]
+        styles = looks(methods) | (sweep(alike) if len(alike) > 2 else {})
+        draw_curves(ax, results, y, methods=methods, smooth=smooth, band=False, styles=styles)
+        label_axes(ax, "round", y)
+        ax.set_title(title)
+        ax.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
     return fig
 
 

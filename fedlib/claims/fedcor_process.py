@@ -51,6 +51,17 @@ def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     return float(gap), float((labels[nearest] == labels).mean())
 
 
+def all_embeddings(
+    results: Mapping[str, pd.DataFrame],
+) -> dict[str, dict[int, tuple[np.ndarray, np.ndarray]]]:
+    """`embeddings` of every data set that has been run, without those that have none."""
+    owners = results["fedcor_partitions"]
+    tables = {data: results[e] for data, e in EXPERIMENTS.items() if e in results} or {"": results[MAIN[0]]}
+    mine = {data: t[(t["setting"] == "1SPC") & (t["method"] == "FedCor")] for data, t in tables.items()}
+    found = {data: embeddings(table, owners, data) for data, table in mine.items()}
+    return {data: seeds for data, seeds in found.items() if seeds}
+
+
 def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
     """`separation` of every seed of `embeddings`, one row a (data set, seed)."""
     rows = [(d, seed, *separation(x, y)) for d, seeds in found.items() for seed, (x, y) in seeds.items()]

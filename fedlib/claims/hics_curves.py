@@ -216,6 +216,8 @@ def _(runs: Runs) -> Verdict:
         curves = spread(runs, panel, OURS)
         T = panel.until(runs)
         first = warm_up(rows[rows["seed"] == rows["seed"].min()])
+        if first >= 0.2 * T:
+            raise Missing("the warm-up takes a fifth of the run")
         late = {("late", s): float(c[c.index > 0.8 * T].mean()) for s, c in curves.items()}
         early = {
             ("early", s): float(c[(c.index > first) & (c.index <= 0.2 * T)].mean()) for s, c in curves.items()

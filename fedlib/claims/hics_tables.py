@@ -31,7 +31,7 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
     open_ended = np.isinf(values).groupby("method").any()
     rows = {}
     for method in mean.index:
-        ratio = number(mean["Random"] / mean[method]) if "Random" in mean else "-"
+        ratio = ratio_cell(mean["Random"] / mean[method], open_ended["Random"], open_ended[method])
         ours = f"{'> ' if open_ended[method] else ''}{mean[method]:.1f}"
         paper = {
             "rounds, paper": PRINTED[data].get(method, ""),
@@ -39,6 +39,13 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
         }
         rows[method] = {"rounds": ours, "speed-up": ratio, "seeds": len(values[method]), **paper}
     return pd.DataFrame(rows).T.rename_axis("method")
+
+
+def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
+    """A speed-up as text: a bound where one of the two never arrived, none where both did not."""
+    if base_open and own_open:
+        return "-"
+    return f"{'> ' if base_open else '< ' if own_open else ''}{number(ratio)}"
 
 
 def speed_tables(
@@ -62,7 +69,7 @@ def warm_up(table: pd.DataFrame) -> int:
 
 
 def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Means a round of setting (2) after HiCS-FL's warm-up, one row a (data set, method)."""
+    """Means a round of setting (2) after HiCS-FL's warm-up (server's time: medians), by data set and method."""
     columns = {
         "parameters_down": "sent down (MB)",
         "parameters_up": "sent up (MB)",
@@ -78,7 +85,8 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     ]:
         table = results[name].query("setting == '(2)'")
         first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
-        mean = table[table["round"] > warm_up(first)].groupby("method", sort=False)[list(columns)].mean()
+        mean = table[table["round"] > warm_up(first)].groupby("method", sort=False)
+        mean = mean[list(columns)].mean().assign(server_seconds=mean["server_seconds"].median())
         mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
         tables[data] = (
             mean.assign(server_seconds=1000 * mean["server_seconds"]).rename(columns=columns).round(3)

@@ -41,7 +41,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place) -> pd.DataFrame:
-    """One row a (when, client): entropy (nats, true), group, bias (K,), weight (K,)."""
+    """One row a (when, client): entropy (nats, true), group, bias (K,), weight (K,); T_s, the experiment's."""
     lockstep = start(unit["run"], place)
     live = lockstep.live[0]
     live.t = 1
@@ -54,7 +54,8 @@ def measure(unit: Unit, place: Place) -> pd.DataFrame:
         early[torch.as_tensor(block)] = updates
         live.models = live.models + updates.mean(0, keepdim=True)
         live.t += 1
-    return pd.concat([describe(live, "warm-up", early), describe(live, "common start", common)])
+    both = [describe(live, "warm-up", early), describe(live, "common start", common)]
+    return pd.concat(both).assign(T_s=live.run.method.params["T_s"])
 
 
 def describe(live: Live, when: str, updates: torch.Tensor) -> pd.DataFrame:
