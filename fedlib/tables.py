@@ -20,7 +20,7 @@ def mean_cell(rounds: np.ndarray) -> str:
     """A table cell as FedCor prints it: mean and standard deviation over seeds, N/A if one never arrives."""
     if np.isinf(rounds).any():
         return f"N/A ({np.isinf(rounds).sum()} of {len(rounds)})"
-    return f"{rounds.mean():.1f} ± {rounds.std(ddof=1) if len(rounds) > 1 else 0:.1f}"
+    return f"{rounds.mean():.1f} ± {rounds.std(ddof=1):.1f}" if len(rounds) > 1 else f"{rounds[0]:.1f}"
 
 
 def rounds_table(
