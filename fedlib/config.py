@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from fedlib import samplers
 from fedlib.samplers import Aggregation
@@ -25,7 +26,14 @@ PARAMS = ROOT / "params.yaml"
 Scale = Literal["demo", "cpu", "paper"]
 Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
 ModelName = Literal[
-    "logistic", "mlp", "fedcor_mlp", "cs_cnn", "fedcor_cnn", "hics_fmnist_cnn", "hics_cifar_cnn", "resnet18_head"
+    "logistic",
+    "mlp",
+    "fedcor_mlp",
+    "cs_cnn",
+    "fedcor_cnn",
+    "hics_fmnist_cnn",
+    "hics_cifar_cnn",
+    "resnet18_head",
 ]
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
@@ -55,7 +63,7 @@ class Shards(Settings):
 
 
 class OneClass(Settings):
-    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling's MNIST).
+    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling).
 
     permute: number the clients in a random order of the seed; False keeps the paper's order, sorted by label, in which
     client ids tell samplers that break ties by id which label a client has.
@@ -81,7 +89,7 @@ class DirichletClients(Settings):
 
 
 class DirichletPrior(Settings):
-    """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses every sample (FedCor)."""
+    """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses all data (FedCor)."""
 
     scheme: Literal["dirichlet_prior"]
     alpha: Positive
@@ -96,7 +104,8 @@ class DirichletClasses(Settings):
 
 
 Partition = Annotated[
-    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses, Field(discriminator="scheme")
+    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses,
+    Field(discriminator="scheme"),
 ]
 
 
@@ -157,14 +166,27 @@ class Method(Settings):
     @model_validator(mode="after")
     def _known_sampler(self) -> Method:
         if self.sampler not in samplers.SAMPLERS:
-            raise ValueError(f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(samplers.SAMPLERS))}")
-        known = samplers.SAMPLERS[self.sampler].__dataclass_fields__
+            raise ValueError(
+                f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(samplers.SAMPLERS))}"
+            )
+        cls = samplers.SAMPLERS[self.sampler]
+        known = cls.__dataclass_fields__
         for key in self.params:
             if key not in known:
                 raise ValueError(
                     f"sampler {self.sampler!r} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
                 )
+        try:
+            _adapter(cls).validate_python(self.params)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"sampler {self.sampler!r}, {first['loc'][0]}: {first['msg']}") from None
         return self
+
+
+@cache
+def _adapter(cls: type[samplers.Sampler]) -> TypeAdapter:
+    return TypeAdapter(cls)
 
 
 class Run(Settings):
@@ -192,7 +214,9 @@ class Run(Settings):
             if total != self.N:
                 raise ValueError(f"partition.sizes names {total} clients, N is {self.N}")
         if isinstance(self.partition, DirichletClasses) and self.N % len(self.partition.alphas):
-            raise ValueError(f"N = {self.N} clients cannot be shared by {len(self.partition.alphas)} alphas in equal parts")
+            raise ValueError(
+                f"N = {self.N} clients cannot be shared by {len(self.partition.alphas)} alphas in equal parts"
+            )
         return self
 
     def address(self, numerics: int, dataset_digest: str) -> str:
@@ -240,10 +264,14 @@ class Experiments:
     def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
         """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
         if experiment not in self.names:
-            raise ConfigError(f"{self.source}: no experiment {experiment!r}; there are {', '.join(self.names)}.")
-        base = dict(self.raw["experiments"][experiment])
-        scales = base.pop("scales", {})
-        return merge(base, scales.get(scale or self.scale, {}))
+            raise ConfigError(
+                f"{self.source}: no experiment {experiment!r}; there are {', '.join(self.names)}."
+            )
+        where = f"{self.source}: experiments.{experiment}"
+        base = dict(mapping(self.raw["experiments"][experiment], where))
+        scales = mapping(base.pop("scales", None), f"{where}.scales")
+        scale = scale or self.scale
+        return merge(base, mapping(scales.get(scale), f"{where}.scales.{scale}"))
 
     @property
     def studies(self) -> list[str]:
@@ -263,26 +291,43 @@ class Experiments:
         """
         spec = self.describe(experiment, scale)
         where = f"{self.source}: experiments.{experiment}"
-        methods = spec.get("methods") or {}
+        methods = mapping(spec.get("methods"), f"{where}.methods")
         if not methods:
             raise ConfigError(f"{where}.methods is missing; name at least one method.")
-        seeds = spec.get("seeds", 5)
-        seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
         base = {k: v for k, v in spec.items() if k not in RESERVED}
         out = []
-        for setting, changes in (spec.get("grid") or {"": {}}).items():
-            changes = dict(changes or {})
-            for label, method in merge(methods, changes.pop("methods", {})).items():
-                raw = merge(merge(base, changes), split_method(method))
-                for seed in seeds:
-                    place = ".".join(filter(None, [where, setting, label]))
-                    out.append(
-                        Labelled(experiment=experiment, setting=setting, method=label, run=build(raw, seed, place))
-                    )
+        for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
+            place = f"{where}.{setting}" if setting else where
+            changes = dict(mapping(changes, place))
+            for label, method in merge(
+                methods, mapping(changes.pop("methods", None), f"{place}.methods")
+            ).items():
+                raw = merge(merge(base, changes), split_method(mapping(method, f"{place}.{label}")))
+                for seed in seeds_of(spec, where):
+                    run = build(raw, seed, f"{place}.{label}")
+                    out.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
         return out
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
+
+
+def mapping(value: Any, place: str) -> dict[str, Any]:
+    """`value` if it is a mapping with text as keys; None, which YAML makes of nothing, is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{place} must hold a mapping of settings (given: {value!r}).")
+    return value
+
+
+def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
+    """`seeds: 5` is 0 to 4; a list is taken as it is."""
+    seeds = spec.get("seeds", 5)
+    listed = list(range(seeds)) if type(seeds) is int else seeds
+    if not isinstance(listed, list) or not listed or not all(type(seed) is int for seed in listed):
+        raise ConfigError(f"{where}.seeds must be a number of seeds or a list of them (given: {seeds!r}).")
+    return listed
 
 
 def split_method(method: dict[str, Any]) -> dict[str, Any]:
