@@ -38,10 +38,9 @@ def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, 
     keeps its centre. Only groups beside a centre that moved are looked at again: few, after the first passes.
     """
     n, d = values.shape
-    sums = np.zeros((n, d + 1))
-    np.cumsum(values, axis=1, dtype=float, out=sums[:, 1:])
-    sums = sums.ravel()
-    centres = values[:, ((np.arange(k) + 0.5) * d / k).astype(int)].astype(float).ravel()
+    values = values.astype(float)
+    sums = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1).ravel()
+    centres = values[:, ((np.arange(k) + 0.5) * d / k).astype(int)].ravel()
     borders = np.full(n * k + 1, -1)
     borders[::k] = np.arange(n + 1) * d
     moved = np.arange(n * k)
@@ -49,8 +48,9 @@ def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, 
         near = _union(moved, moved + 1, len(borders))
         near = near[near % k > 0]
         middle = (centres[near - 1] + centres[near]) / 2
-        of_row = np.split(middle, np.searchsorted(near, np.arange(1, n) * k))
-        new = np.concatenate([values[i].searchsorted(of_row[i], "right") + i * d for i in range(n)])
+        rows, begin = np.unique(near // k, return_index=True)
+        parts = zip(rows, np.split(middle, begin[1:]), strict=True)
+        new = np.concatenate([values[i].searchsorted(part, "right") + i * d for i, part in parts])
         shifted = near[new != borders[near]]
         borders[near] = new
         moved = _union(shifted - 1, shifted, len(borders))
