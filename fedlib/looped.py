@@ -87,7 +87,7 @@ class ClientLoop:
         def work(block: tuple[int, int]) -> None:
             r, first = block
             part = slice(first, min(first + BLOCK, sizes[r]))
-            where = part if rows is None else torch.as_tensor(rows[r][part])
+            where = part if rows is None else torch.from_numpy(np.ascontiguousarray(rows[r][part]))
             losses[r][part], correct[r][part] = self._bench.evaluate(weights[r], split, where)
 
         self._deal(work, [(r, first) for r, size in enumerate(sizes) for first in range(0, size, BLOCK)])
@@ -112,7 +112,7 @@ class Bench:
     """
 
     def __init__(self, net: Chain, data: Tensors) -> None:
-        self.net, self.data = copy.deepcopy(net).to_empty(device="cpu"), data
+        self.net, self.data = copy.deepcopy(net), data
         layout = Layout.of(net)
         self.n = layout.n_trainable
         self.w, self.g = torch.zeros(layout.d), torch.zeros(self.n)

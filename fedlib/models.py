@@ -1,7 +1,7 @@
 """The papers' models as plain modules, and how a model is written as one flat vector.
 
 A model is a `Chain`: standard torch layers in a row, the last one linear. Nothing here draws from a global generator:
-models are built without values and filled by `initialise`.
+models are filled by `initialise`.
 
 Sources: Clustered Sampling's and FedCor's code, HiCS-FL's code (its models.py, which matches the paper's layer counts;
 hidden size 256 of its CIFAR network is a choice, the camera-ready text says 64 for CIFAR-10). Max-pooling stands
@@ -128,30 +128,34 @@ class Layout:
 
 
 def build(model: ModelName, shape: tuple[int, ...], classes: int) -> Chain:
-    """A model for inputs of `shape` (without the batch), on the meta device: shapes without values.
+    """A model for inputs of `shape` (without the batch); its values are for `initialise` to set.
 
     Raises:
         ConfigError: the images are too small for the model's convolutions, or no images at all.
     """
-    with torch.device("meta"):
-        try:
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.no_grad(),
+        ):  # torch's constructors draw from the global generator
             net = _MODELS[model](shape, classes)
-            x = torch.empty(2, *shape)
+            x = torch.zeros(2, *shape)
             for layer in net:
                 if isinstance(layer, nn.Dropout):
                     net.dropouts.append((layer.p, tuple(x.shape[1:])))
-                x = layer(x)
-        except RuntimeError:
-            raise ConfigError(
-                f"model {model!r} cannot take inputs of shape {' x '.join(map(str, shape))}: its convolutions need "
-                "larger images; use mlp or logistic with this dataset."
-            ) from None
+                else:
+                    x = layer(x)
+    except RuntimeError:
+        raise ConfigError(
+            f"model {model!r} cannot take inputs of shape {' x '.join(map(str, shape))}: its convolutions need "
+            "larger images; use mlp or logistic with this dataset."
+        ) from None
     return net
 
 
 def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
     """(d,) a fresh model, float32 on the CPU, drawn as its specification says."""
-    fresh = copy.deepcopy(net).to_empty(device="cpu")
+    fresh = copy.deepcopy(net)
     generator = torch_generator(rng)
     for layer in fresh:
         if isinstance(layer, nn.BatchNorm2d | nn.PReLU):
@@ -264,7 +268,7 @@ _MODELS: dict[str, Callable[[tuple[int, ...], int], Chain]] = {
 
 
 def _flat_size(layers: Sequence[nn.Module], shape: tuple[int, ...]) -> int:
-    return nn.Sequential(*layers)(torch.empty(2, *shape, device="meta")).shape[1]
+    return nn.Sequential(*layers)(torch.zeros(2, *shape)).shape[1]
 
 
 def resnet18_features(x: Tensor, weights: Path | None = None) -> Tensor:
@@ -275,8 +279,6 @@ def resnet18_features(x: Tensor, weights: Path | None = None) -> Tensor:
     Raises:
         ConfigError: the file is missing or is not torchvision's.
     """
-    from torchvision.models import resnet18
-
     path = weights or Path(torch.hub.get_dir()) / "checkpoints" / RESNET18
     if not path.is_file():
         raise ConfigError(
@@ -287,6 +289,8 @@ def resnet18_features(x: Tensor, weights: Path | None = None) -> Tensor:
         raise ConfigError(
             f"{path} is not torchvision's {RESNET18} (its SHA-256 is {digest[:8]}...); replace it."
         )
+    from torchvision.models import resnet18  # slow to import, and rarely needed
+
     net = resnet18(weights=None)
     net.load_state_dict(torch.load(path, weights_only=True))
     net.fc = nn.Identity()

@@ -108,9 +108,9 @@ class StackedExecutor:
     def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
         """All steps of a chunk of jobs; returns each step's mean loss, (S, G)."""
         x_train = self.x["train"]
-        index = torch.from_numpy(batches.index).to(self.device)
+        index = self._there(batches.index)
         y = self.y["train"][index].unsqueeze(2)
-        count = torch.from_numpy(batches.count).to(self.device)
+        count = self._there(batches.count)
         keep = (torch.arange(B, device=self.device) < count[:, :, None]).float()
         weight = (keep * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2)
         partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
@@ -137,13 +137,16 @@ class StackedExecutor:
             )
         return ((loss.squeeze(2) * keep).sum(2) / -count.clamp(min=1)).cpu().numpy()
 
+    def _there(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
     def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor | None:
         """(S, G, n) what the chunk's dropout masks are made of."""
         dropouts = self.net.dropouts
         if not dropouts:
             return None
         bits = np.stack([dropout_bits(job.rng, dropouts, batch, steps) for job in jobs], 1)
-        return torch.from_numpy(bits).to(self.device)
+        return self._there(bits)
 
     @torch.no_grad()
     def evaluate(
@@ -157,7 +160,11 @@ class StackedExecutor:
         @torch.no_grad()
         def work(stack: Stack, runs: range, first: int) -> None:
             part = slice(first, first + ROWS)
-            samples = part if rows is None else torch.as_tensor(rows[runs.start][part], device=self.device)
+            samples = (
+                part
+                if rows is None
+                else torch.from_numpy(np.ascontiguousarray(rows[runs.start][part])).to(self.device)
+            )
             logits = stack.logits(x[samples])
             truth = y[samples].expand(len(runs), 1, -1)
             loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]

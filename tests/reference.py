@@ -24,7 +24,7 @@ class Reference:
     """The plain trainer of a model; takes and gives flat vectors."""
 
     def __init__(self, net: Chain, data: Tensors) -> None:
-        self.net = copy.deepcopy(net).to_empty(device="cpu").double()
+        self.net = copy.deepcopy(net).double()
         self.layout = Layout.of(self.net)
         self.x, self.y = data.x_train.double(), data.y_train
         self.x_test, self.y_test = data.x_test.double(), data.y_test
@@ -109,25 +109,15 @@ class Reference:
         dropouts = self.net.dropouts
         if not dropouts:
             return []
-        bits = iter(dropout_bits(job.rng, dropouts, batch, 1)[0].view(np.uint16).tolist())
+        numbers = dropout_bits(job.rng, dropouts, batch, 1)[0].astype(int) + 2**15  # 0 to 65535
         masks = []
         for p, (channels, *size) in dropouts:
-            positions = math.prod(size)
-            mask = torch.zeros(batch, channels, positions, dtype=torch.float64)
-            for b in range(batch):
-                for i in range(positions):
-                    for c in range(channels):
-                        mask[b, c, i] = (next_bit(bits) >= round(p * 65536)) / (1 - p)
-            masks.append(mask.view(batch, channels, *size))
+            own, numbers = np.split(numbers, [batch * channels * math.prod(size)])
+            kept = own.reshape(batch, *size, channels) >= round(p * 65536)
+            masks.append(torch.tensor(np.moveaxis(kept, -1, 1) / (1 - p)))
         return masks
-
-
-def next_bit(bits: Iterator[int]) -> int:
-    """A 16-bit number whose sign bit was flipped when it was read as a signed one."""
-    return next(bits) ^ 0x8000
 
 
 def relative_error(mine: Tensor, true: Tensor) -> float:
     """||mine - true|| / ||true||."""
     return float((mine.double() - true).norm() / true.norm())
-

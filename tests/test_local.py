@@ -1,0 +1,257 @@
+"""Local training: what jobs draw, and both executors beside the plain reference."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedlib import stacked
+from fedlib.config import Local
+from fedlib.data import Tensors
+from fedlib.local import Job, draw_batches, dropout_bits, dropout_masks, make_executor
+from fedlib.looped import ClientLoop
+from fedlib.models import build
+from fedlib.stacked import StackedExecutor
+from fedlib.streams import stream
+from tests.reference import Reference, relative_error
+
+CPU = torch.device("cpu")
+SHAPES = {
+    "logistic": (1, 8, 8),
+    "mlp": (1, 8, 8),
+    "fedcor_mlp": (1, 8, 8),
+    "cs_cnn": (3, 18, 18),
+    "fedcor_cnn": (1, 18, 18),
+    "hics_cifar_cnn": (1, 18, 18),
+    "hics_fmnist_cnn": (1, 16, 16),
+}
+DENSE = ["logistic", "mlp", "fedcor_mlp"]
+CNNS = [model for model in SHAPES if model not in DENSE]
+WORK = {
+    "steps": Local(lr=0.05, batch=8, steps=4),
+    "epochs": Local(lr=0.05, batch=8, epochs=2),
+    "decay-prox": Local(lr=0.05, batch=8, epochs=2, weight_decay=0.02, mu=0.3),
+    "momentum": Local(lr=0.05, batch=8, epochs=2, momentum=0.9, weight_decay=0.02, mu=0.3),
+    "adam": Local(lr=0.001, batch=8, epochs=2, optimizer="adam", weight_decay=0.02, mu=0.3),
+    "adam-steps": Local(lr=0.001, batch=8, steps=3, optimizer="adam"),
+}
+SIZES = (20, 7, 33)  # a partial batch in each epoch; a client smaller than a batch; several steps more
+
+
+def dataset(shape: tuple[int, ...], n: int = 60) -> Tensors:
+    """Ten noisy prototypes."""
+    rng = np.random.default_rng(7)
+    y = np.arange(n) % 10
+    x = 0.5 * (rng.normal(size=(10, *shape))[y] + rng.normal(size=(n, *shape)))
+    x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    return Tensors(x, y, x[:23] + 0.1, y[:23])
+
+
+def jobs_of(sizes: tuple[int, ...], n: int = 60) -> list[Job]:
+    """Two runs in turn."""
+    own = [np.random.default_rng(j).integers(n, size=size) for j, size in enumerate(sizes)]
+    return [Job(j % 2, samples, stream(0, "local", 1, j)) for j, samples in enumerate(own)]
+
+
+def start_of(executor, runs: int = 2, noise: float = 0.01, seed: int = 0) -> torch.Tensor:
+    """Fresh models, moved a little so that nothing is zero."""
+    w = torch.stack([executor.initial(stream(r, "init")) for r in range(runs)])
+    w = w + noise * torch.randn(w.shape, generator=torch.Generator().manual_seed(seed))
+    w[:, executor.layout.n_trainable :].abs_()  # variances
+    return w
+
+
+def check(executor, reference: Reference, local: Local, shifted: bool = False, moon: bool = False) -> None:
+    start = start_of(executor)
+    linear = (
+        0.1 * torch.randn(3, executor.layout.d, generator=torch.Generator().manual_seed(1))
+        if shifted
+        else None
+    )
+    previous = start_of(executor, noise=0.05, seed=2)[[0, 1, 0]] if moon else None
+    trained = executor.train(jobs_of(SIZES), start, local, local.lr, linear, previous)
+    tolerance = 1e-3 if local.optimizer == "adam" else 5e-5  # Adam magnifies the rounding of gradients near 0
+    for j, job in enumerate(jobs_of(SIZES)):
+        rows = [None if t is None else t[j] for t in (linear, previous)]
+        update, loss, steps = reference.train(job, start[job.run], local, local.lr, *rows)
+        assert relative_error(trained.updates[j], update) < tolerance
+        assert trained.losses[j] == pytest.approx(loss, rel=1e-4)
+        assert trained.steps[j] == steps
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("model", DENSE)
+def test_dense_stack_trains_as_the_reference(model, work):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    executor = StackedExecutor(net, data, CPU, 2)
+    check(executor, Reference(net, data), WORK[work])
+    check(executor, Reference(net, data), WORK[work], shifted=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "work"),
+    [
+        *itertools.product(CNNS, ["steps", "momentum", "adam"]),
+        *itertools.product(["mlp", "fedcor_mlp"], WORK),
+    ],
+)
+def test_loop_trains_as_the_reference(model, work):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    check(ClientLoop(net, data, CPU, 2), Reference(net, data), WORK[work], shifted=work == "momentum")
+
+
+@pytest.mark.parametrize(
+    ("model", "work"),
+    [*itertools.product(CNNS, ["epochs", "adam"]), ("cs_cnn", "steps"), ("cs_cnn", "momentum")],
+)
+def test_stack_of_modules_trains_as_the_reference(model, work):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    check(StackedExecutor(net, data, CPU, 2), Reference(net, data), WORK[work], shifted=work == "momentum")
+
+
+@pytest.mark.parametrize("kind", [ClientLoop, StackedExecutor])
+@pytest.mark.parametrize("model", ["fedcor_mlp", "cs_cnn", "hics_fmnist_cnn"])
+def test_moon(model, kind):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    check(kind(net, data, CPU, 2), Reference(net, data), Local(lr=0.05, batch=8, epochs=2, mu=1.0), moon=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [*itertools.product(SHAPES, [StackedExecutor]), *itertools.product(CNNS, [ClientLoop])]
+)
+def test_gradients_and_evaluation(model, kind):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    executor, reference = kind(net, data, CPU, 2), Reference(net, data)
+    start = start_of(executor)
+    gradients = executor.gradients(jobs_of(SIZES), start, 8)
+    for mine, job in zip(gradients, jobs_of(SIZES), strict=True):
+        assert relative_error(mine, reference.gradient(job, start[job.run], 8)) < 1e-5
+    for split, rows in (
+        ("test", None),
+        ("train", None),
+        ("train", [np.array([4, 4, 0]), np.arange(50)[::-1]]),
+    ):
+        losses, correct = executor.evaluate(start, split, rows)
+        for r in range(2):
+            loss, hit = reference.evaluate(start[r], split, None if rows is None else rows[r].copy())
+            assert losses[r].dtype == np.float32
+            assert losses[r] == pytest.approx(loss, rel=1e-4, abs=1e-5)
+            assert correct[r].tolist() == hit.tolist()
+
+
+@pytest.mark.parametrize("model", ["logistic", "mlp", "fedcor_mlp", "cs_cnn"])
+@pytest.mark.parametrize("work", ["steps", "decay-prox"])
+def test_a_job_does_not_depend_on_its_company(model, work, monkeypatch):
+    """Bit for bit: other jobs, their order, chunks and threads leave no trace."""
+    data, local = dataset(SHAPES[model]), WORK[work]
+    sizes = (20, 7, 33, 20, 8, 50, 20, 20, 41, 3)
+    runs = {}
+    for threads, chunk, subset in (
+        (2, 8, range(10)),
+        (1, 3, range(9, -1, -1)),
+        (3, 1, [5, 2, 9]),
+        (1, 16, [4]),
+    ):
+        monkeypatch.setattr(stacked, "CHUNK", chunk)
+        executor = make_executor(model, data, threads=threads)
+        jobs = jobs_of(sizes)
+        trained = executor.train([jobs[j] for j in subset], start_of(executor), local, local.lr)
+        for j, update, loss in zip(subset, trained.updates, trained.losses, strict=True):
+            runs.setdefault(j, (update, loss))
+            assert torch.equal(update, runs[j][0])
+            assert loss == runs[j][1]
+
+
+def test_workers_leave_the_callers_threads_alone():
+    before = torch.get_num_threads()
+    executor = make_executor("mlp", dataset((1, 8, 8)), threads=3)
+    executor.train(jobs_of(SIZES), start_of(executor), WORK["steps"], 0.05)
+    assert torch.get_num_threads() == before
+
+
+def test_divergence_is_a_result():
+    executor = make_executor("mlp", dataset((1, 8, 8)), threads=1)
+    trained = executor.train(jobs_of(SIZES), start_of(executor), Local(lr=1e30, batch=8, steps=9), 1e30)
+    assert not torch.isfinite(trained.updates).all()
+
+
+# What a job draws
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    batch=st.integers(1, 25),
+    steps=st.integers(1, 5),
+)
+def test_steps_draw_distinct_samples(sizes, batch, steps):
+    jobs = [Job(0, 1000 * j + np.arange(n), stream(0, "local", j)) for j, n in enumerate(sizes)]
+    drawn = draw_batches(jobs, batch, steps=steps)
+    assert drawn.index.shape == (steps, len(jobs), batch)
+    assert drawn.steps.tolist() == [steps] * len(jobs)
+    for j, n in enumerate(sizes):
+        for s in range(steps):
+            own = drawn.index[s, j, : drawn.count[s, j]]
+            assert len(own) == min(batch, n)
+            assert len(set(own)) == len(own)
+            assert set(drawn.index[s, j]) <= set(jobs[j].samples)  # what fills up is the client's too
+    alone = draw_batches([Job(0, jobs[-1].samples, stream(0, "local", len(sizes) - 1))], batch, steps=steps)
+    assert (alone.index[:, 0] == drawn.index[:, -1]).all()
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    batch=st.integers(1, 25),
+    epochs=st.integers(1, 3),
+)
+def test_epochs_pass_over_every_sample(sizes, batch, epochs):
+    jobs = [Job(0, 1000 * j + np.arange(n), stream(0, "local", j)) for j, n in enumerate(sizes)]
+    drawn = draw_batches(jobs, batch, epochs=epochs)
+    for j, n in enumerate(sizes):
+        length = -(-n // batch)
+        assert drawn.steps[j] == epochs * length
+        assert not drawn.count[drawn.steps[j] :, j].any()
+        for e in range(epochs):
+            own = range(e * length, (e + 1) * length)
+            seen = np.concatenate([drawn.index[s, j, : drawn.count[s, j]] for s in own])
+            assert sorted(seen) == jobs[j].samples.tolist()
+            assert drawn.count[own, j].tolist()[:-1] == [batch] * (length - 1)
+
+
+def test_batches_are_uniform_over_subsets():
+    """All 10 pairs of 5 samples, each in a tenth of 4000 batches: chi-square with 9 degrees of freedom."""
+    drawn = draw_batches([Job(0, np.arange(5), stream(0, "local"))], 2, steps=4000)
+    pairs, counts = np.unique(np.sort(drawn.index[:, 0], axis=1), axis=0, return_counts=True)
+    assert len(pairs) == 10
+    assert ((counts - 400) ** 2 / 400).sum() < 27.9  # exceeded once in a thousand
+
+
+def test_mean_loss_is_over_the_last_epoch():
+    drawn = draw_batches([Job(0, np.arange(5), stream(0, "local"))], 3, epochs=2)
+    loss = np.array([9.0, 9.0, 1.0, 2.0])  # two epochs of batches of 3 and 2
+    assert drawn.mean_loss(0, loss, 2) == pytest.approx((3 * 1 + 2 * 2) / 5)
+    assert drawn.mean_loss(0, loss, None) == pytest.approx((3 * 9 + 2 * 9 + 3 * 1 + 2 * 2) / 10)
+
+
+def test_dropout_masks_keep_what_they_should():
+    dropouts = [(0.2, (16, 9, 9)), (0.5, (50,))]
+    bits = torch.from_numpy(dropout_bits(stream(0, "local"), dropouts, 8, 3))
+    maps, units = dropout_masks(bits, dropouts, 8)
+    assert maps.shape == (3, 8, 16, 9, 9)
+    assert units.shape == (3, 8, 50)
+    assert set(maps.unique().tolist()) == {0.0, 1.25}
+    assert set(units.unique().tolist()) == {0.0, 2.0}
+    assert float(maps.mean()) == pytest.approx(1, abs=0.01)  # 31 104 draws: standard error 0.003
+    assert float(units.mean()) == pytest.approx(1, abs=0.1)  # 1 200 draws: standard error 0.03
+    one_by_one = stream(0, "local")
+    again = np.concatenate([dropout_bits(one_by_one, dropouts, 8, 1) for _ in range(3)])
+    assert (again == bits.numpy()).all()
