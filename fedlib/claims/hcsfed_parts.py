@@ -1,0 +1,218 @@
+"""HCSFed's claims on its settings H and R (Figures 4 to 6) and on what each part adds (Figure 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, span
+from fedlib.claims.hcsfed_readings import ABLATION, GCS, book, each, hcsfed, r, within
+from fedlib.measure import at_start, best, end_mean, interval, paired, rounds_to_best
+
+# -- Figures 4 to 6
+
+RATES = ("5 %", "10 %", "20 %", "40 %", "100 %")
+
+
+def sweep(gc: str, letter: str) -> dict[str, str]:
+    """Value of H or R -> method, of one reading (R = 100 % is the same in both)."""
+    if letter == "H":
+        return {str(H): f"{gc}, H = {H}" for H in range(5, 11)}
+    return {R: "R = 100 %" if R == "100 %" else f"{gc}, R = {R}" for R in RATES}
+
+
+def read(runs: Runs, experiment: str, methods: dict[str, str], statistic: Callable, **options) -> pd.Series:
+    """Median over seeds of a statistic of the test accuracy, by value of H or R."""
+    place = experiment, "alpha = 0.01"
+    values = runs.statistic(*place, list(methods.values()), "test_accuracy", statistic, **options)
+    medians = values.groupby("method").median()
+    return pd.Series({value: medians[method] for value, method in methods.items()})
+
+
+def stable_accuracy(runs: Runs, experiment: str, gc: str, points: float) -> Verdict:
+    accuracy = 100 * read(runs, experiment, sweep(gc, "H"), best)
+    spread = float(accuracy.max() - accuracy.min())
+    return decide(spread <= points, number(spread, "points"))
+
+
+def stable_rounds(runs: Runs, experiment: str, gc: str) -> Verdict:
+    needed = read(runs, experiment, sweep(gc, "H"), rounds_to_best)
+    early = read(runs, experiment, sweep(gc, "H"), rounds_to_best, share=0.95)
+    value = (
+        f"{number(needed.max() / needed.min())} (to 95 % of the best: {number(early.max() / early.min())})"
+    )
+    return decide(needed.max() / needed.min() <= 1.5, value)
+
+
+def raw_is_worse(runs: Runs, experiment: str, gc: str, quantity: str) -> Verdict:
+    accuracy = read(runs, experiment, sweep(gc, "R"), best)
+    peer = str(accuracy[["10 %", "20 %", "40 %"]].idxmax())
+    if quantity == "accuracy":
+        gain = 100 * float(accuracy[peer] - accuracy["100 %"])
+        return decide(gain > 0, f"{number(gain, 'points')} better at R = {peer}")
+    early = read(runs, experiment, sweep(gc, "R"), rounds_to_best, share=0.95)
+    value = f"{number(early['100 %'])} rounds at 100 %, {number(early[peer])} at {peer}"
+    return decide(early["100 %"] > early[peer], value)
+
+
+def interior(runs: Runs, experiment: str, gc: str) -> Verdict:
+    needed = read(runs, experiment, sweep(gc, "R"), rounds_to_best)
+    early = read(runs, experiment, sweep(gc, "R"), rounds_to_best, share=0.95)
+    value = f"fewest to the best at {needed.idxmin()}, to 95 % of it at {early.idxmin()}"
+    return decide(needed.idxmin() not in ("5 %", "100 %"), value)
+
+
+MNIST = "hcsfed_sweep_mnist"
+
+
+@book.claim("hcsfed.F4a.a", "figure_4", [MNIST], "stable in H")
+def _(runs: Runs) -> Verdict:
+    """On MNIST the best accuracy varies by at most 1.5 points over H = 5 ... 10."""
+    return each([(gc,) for gc in GCS], lambda gc: stable_accuracy(runs, MNIST, gc, 1.5))
+
+
+@book.claim("hcsfed.F4a.b", "figure_4", [MNIST], "stable in H")
+def _(runs: Runs) -> Verdict:
+    """On MNIST the rounds to the best accuracy vary by at most a factor 1.5 over H = 5 ... 10."""
+    return each([(gc,) for gc in GCS], lambda gc: stable_rounds(runs, MNIST, gc))
+
+
+@book.claim("hcsfed.F4b.a", "figure_4", [MNIST], "R = 100 % unsatisfactory in both")
+def _(runs: Runs) -> Verdict:
+    """On MNIST, without compression the best accuracy is lower and 95 % of it is reached later."""
+    parts = [(gc, quantity) for gc in GCS for quantity in ("accuracy", "rounds")]
+    return each(parts, lambda gc, quantity: raw_is_worse(runs, MNIST, gc, quantity))
+
+
+@book.claim("hcsfed.F4b.b", "figure_4", [MNIST], "both extremes worse")
+def _(runs: Runs) -> Verdict:
+    """On MNIST the compression rate with the fewest rounds is neither 5 % nor 100 %."""
+    return each([(gc,) for gc in GCS], lambda gc: interior(runs, MNIST, gc))
+
+
+def other_data(figure: str, data: str, experiment: str) -> None:
+    """Figures 5 and 6 repeat Figure 4's claims on another data set, with 3 points of room."""
+
+    def of_H(runs: Runs) -> Verdict:
+        parts = {f"{gc}, accuracy": (lambda gc=gc: stable_accuracy(runs, experiment, gc, 3)) for gc in GCS}
+        parts |= {f"{gc}, rounds": (lambda gc=gc: stable_rounds(runs, experiment, gc)) for gc in GCS}
+        return combine(parts)
+
+    def of_R(runs: Runs) -> Verdict:
+        parts = {
+            f"{gc}, raw, {q}": (lambda gc=gc, q=q: raw_is_worse(runs, experiment, gc, q))
+            for gc in GCS
+            for q in ("accuracy", "rounds")
+        }
+        parts |= {f"{gc}, interior": (lambda gc=gc: interior(runs, experiment, gc)) for gc in GCS}
+        return combine(parts)
+
+    sentence = (
+        f"On {data} best accuracy and rounds to it are stable over H = 5 ... 10 (3 points, factor 1.5)."
+    )
+    book.claim(f"hcsfed.F{figure}.a", f"figure_{figure}", [experiment], "stable in H", sentence)(of_H)
+    sentence = f"On {data} both no compression and the strongest are worse than a rate between them."
+    book.claim(f"hcsfed.F{figure}.b", f"figure_{figure}", [experiment], "extremes worse", sentence)(of_R)
+
+
+other_data("5", "CIFAR-10", "hcsfed_sweep_cifar10")
+other_data("6", "CIFAR-100", "hcsfed_sweep_cifar100")
+
+
+# -- Figure 7
+
+FEDAVGS = ("FedAvg", "FedAvg, attrition")
+NEEDS = ["hcsfed_ablation"]
+
+
+def final(runs: Runs, method: str) -> np.ndarray:
+    """(seeds,) mean test accuracy of the last 5 % of the rounds, in per cent."""
+    values = runs.statistic(*ABLATION, [method], "test_accuracy", end_mean, share=0.05)
+    return 100 * values.loc[method].to_numpy()
+
+
+def near(values: np.ndarray, middle: float, allowed: float) -> Verdict:
+    mine = float(np.median(values))
+    return decide(abs(mine - middle) <= allowed, number(mine, "%"), span(interval(values)))
+
+
+@book.claim("hcsfed.F7a.a", "figure_7", NEEDS, "10 points")
+def _(runs: Runs) -> Verdict:
+    """HCSFed's final accuracy is at least 5 points above FedAvg's."""
+
+    def ahead(gc: str, base: str) -> Verdict:
+        values = runs.statistic(*ABLATION, [base, hcsfed(gc)], "test_accuracy", end_mean, share=0.05)
+        points = 100 * paired(values, hcsfed(gc), base)
+        if len(points) == 0:
+            raise Missing(f"no seed has both {hcsfed(gc)} and {base}")
+        return decide(
+            np.median(points) >= 5, number(float(np.median(points)), "points"), span(interval(points))
+        )
+
+    return each([(gc, base) for gc in GCS for base in FEDAVGS], ahead)
+
+
+@book.claim("hcsfed.F7a.b", "figure_7", NEEDS, "91 % and 81 %")
+def _(runs: Runs) -> Verdict:
+    """HCSFed ends at 91 % (within 2 points) and FedAvg at 81 % (within 3)."""
+    parts = {hcsfed(gc): (lambda gc=gc: near(final(runs, hcsfed(gc)), 91, 2)) for gc in GCS}
+    parts |= {base: (lambda base=base: near(final(runs, base), 81, 3)) for base in FEDAVGS}
+    return combine(parts)
+
+
+@book.claim("hcsfed.F7a.c", "figure_7", NEEDS, "10 %")
+def _(runs: Runs) -> Verdict:
+    """HCSFed and FedAvg both start at 10 % (within 3 points)."""
+
+    def start(method: str) -> Verdict:
+        values = runs.statistic(*ABLATION, [method], "test_accuracy", at_start).loc[method]
+        return near(100 * values.to_numpy(), 10, 3)
+
+    return each([("FedAvg",), (hcsfed("GC-A"),), (hcsfed("GC-B"),)], start)
+
+
+@book.claim("hcsfed.F7b.a", "figure_7", NEEDS, "2.6 and 2.1")
+def _(runs: Runs) -> Verdict:
+    """The speed-up of cluster selection is in [1.8, 3.4], that of importance selection in [1.5, 2.8]."""
+    bounds = {"+cluster (GC-A)": (1.8, 3.4), "+cluster (GC-B)": (1.8, 3.4), "+importance": (1.5, 2.8)}
+    parts = [(method, base) for method in bounds for base in FEDAVGS]
+    return each(parts, lambda method, base: within(runs, ABLATION, base, method, *bounds[method]))
+
+
+@book.claim("hcsfed.F7b.b", "figure_7", NEEDS, "2.6 and 2.1 times faster than FedAvg")
+def _(runs: Runs) -> Verdict:
+    """Cluster selection needs fewer rounds than importance selection."""
+
+    def less(gc: str) -> Verdict:
+        cluster, importance = r(runs, ABLATION, f"+cluster ({gc})"), r(runs, ABLATION, "+importance")
+        return decide(cluster < importance, f"{number(cluster)} and {number(importance)} rounds")
+
+    return each([(gc,) for gc in GCS], less)
+
+
+@book.claim("hcsfed.F7b.c", "figure_7", NEEDS, "more components, fewer rounds")
+def _(runs: Runs) -> Verdict:
+    """Each component added to cluster selection, and both together, need no more rounds than without."""
+
+    def chain(gc: str, component: str) -> Verdict:
+        arms = (hcsfed(gc), f"+cluster+{component} ({gc})", f"+cluster ({gc})")
+        needed = [r(runs, ABLATION, arm) for arm in arms]
+        return decide(needed == sorted(needed), " <= ".join(number(x) for x in needed))
+
+    return each([(gc, component) for gc in GCS for component in ("re-allocation", "importance")], chain)
+
+
+@book.claim("hcsfed.F7b.d", "figure_7", NEEDS, "fewer rounds, no less accurate")
+def _(runs: Runs) -> Verdict:
+    """HCSFed needs fewer rounds than SCAFFOLD and ends no less accurate."""
+
+    def beats(gc: str, quantity: str) -> Verdict:
+        if quantity == "rounds":
+            mine, other = r(runs, ABLATION, hcsfed(gc)), r(runs, ABLATION, "SCAFFOLD")
+            return decide(mine < other, f"{number(mine)} and {number(other)}")
+        mine, other = (float(np.median(final(runs, m))) for m in (hcsfed(gc), "SCAFFOLD"))
+        return decide(mine >= other, f"{number(mine, '%')} and {number(other, '%')}")
+
+    return each([(gc, quantity) for gc in GCS for quantity in ("rounds", "accuracy")], beats)

@@ -1,0 +1,113 @@
+"""What HCSFed's rules read off the runs, and what its Table 1 prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from fedlib.claims import Book, Runs, Verdict, combine, decide, number, span
+from fedlib.measure import interval, rounds_to_target
+
+book = Book("hcsfed")
+RANDOMS = ("Random", "Random, attrition")
+GCS = ("GC-A", "GC-B")
+FRACTIONS = ("10 %", "30 %", "50 %")
+TABLE_1 = "hcsfed_table_1"
+COLUMNS = [f"{data}, q = {q}" for data in ("MNIST", "FMNIST") for q in FRACTIONS]
+PRINTED = {  # Table 1: rounds to 80 %, in the order of COLUMNS; 201 stands for "200+"
+    "Random": (96, 42, 28, 201, 201, 158),
+    "SCAFFOLD": (74, 36, 21, 180, 144, 115),
+    "Importance": (35, 24, 22, 180, 116, 100),
+    "Cluster": (31, 16, 8, 145, 104, 75),
+    "HCSFed": (9, 8, 8, 81, 80, 75),
+}
+SPEED_UPS = {  # Table 1, as printed
+    "Random": ("1.0", "1.0", "1.0", "1.0", "1.0", "1.0"),
+    "SCAFFOLD": ("1.3", "1.2", "1.3", ">1.1", ">1.4", "1.4"),
+    "Importance": ("2.7", "1.8", "1.3", ">1.1", ">1.7", "1.6"),
+    "Cluster": ("3.1", "2.6", "3.5", ">1.4", ">1.9", "2.1"),
+    "HCSFed": ("10.7", "5.2", "3.5", ">2.5", ">2.5", "2.1"),
+}
+FIGURE_3 = [("hcsfed_rounds", f"MNIST, alpha = {alpha}") for alpha in ("0.01", "0.001")]
+FIGURE_3 += [
+    ("hcsfed_rounds_cnn", f"{data}, alpha = {alpha}")
+    for data in ("FMNIST", "CIFAR-10")
+    for alpha in ("0.01", "0.001")
+]
+ABLATION = ("hcsfed_ablation", "alpha = 0.01")
+
+Place = tuple[str, str]
+
+
+def hcsfed(gc: str) -> str:
+    return f"HCSFed-R ({gc})"
+
+
+def in_print(table: dict[str, tuple], method: str, column: str) -> object:
+    """What PRINTED or SPEED_UPS has for one of our methods; None where the paper has nothing of the kind."""
+    name = "HCSFed" if method.startswith("HCSFed-R") else method.split(", attrition")[0]
+    return table[name][COLUMNS.index(column)] if name in table else None
+
+
+def rounds(runs: Runs, place: Place, method: str, target: float, column: str = "test_accuracy") -> np.ndarray:
+    """(seeds,) r(method) of one setting, T + 1 where the target is never reached."""
+    cap = runs.last(*place) + 1
+    values = runs.statistic(*place, [method], column, rounds_to_target, target=target)
+    return np.minimum(values.loc[method].to_numpy(), cap)
+
+
+def r(runs: Runs, place: Place, method: str, target: float = 0.8) -> float:
+    return float(np.median(rounds(runs, place, method, target)))
+
+
+def speed_up(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> Verdict:
+    """The speed-up with its interval over seeds, as the value of a verdict that is still to be decided."""
+    a, b = rounds(runs, place, base, target), rounds(runs, place, method, target)
+    if len(a) == len(b):
+        picks = np.random.default_rng(0).integers(len(a), size=(2000, len(a)))
+        ratios = np.sort(np.median(a[picks], axis=1) / np.median(b[picks], axis=1))
+        bounds = span((float(ratios[50]), float(ratios[-51]))) if len(a) > 1 else ""
+    else:
+        bounds = ""
+    return Verdict("not held", number(float(np.median(a) / np.median(b))), bounds)
+
+
+def ratio(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> float:
+    return r(runs, place, base, target) / r(runs, place, method, target)
+
+
+def within(
+    runs: Runs, place: Place, base: str, method: str, low: float, high: float = np.inf, target: float = 0.8
+) -> Verdict:
+    """A speed-up between two values."""
+    shown = speed_up(runs, place, base, method, target)
+    ok = low <= ratio(runs, place, base, method, target) <= high
+    return decide(ok, shown.value, shown.interval)
+
+
+def of(data: str, q: str) -> Place:
+    return TABLE_1, f"{data}, q = {q}"
+
+
+def each(parts: Iterable, rule: Callable[..., Verdict]) -> Verdict:
+    """`rule` of every part (a tuple), put together."""
+    return combine({", ".join(map(str, part)): (lambda part=part: rule(*part)) for part in parts})
+
+
+DATA = ("MNIST", "FMNIST")
+
+
+def fewest(
+    runs: Runs, place: Place, method: str, others: Iterable[str], target: float, strictly: bool
+) -> Verdict:
+    """Whether `method` needs the fewest rounds."""
+    mine = rounds(runs, place, method, target)
+    rest = {other: r(runs, place, other, target) for other in others}
+    next_best = min(rest, key=rest.get)
+    middle = float(np.median(mine))
+    ok = middle < rest[next_best] if strictly else middle <= rest[next_best]
+    return decide(ok, f"{number(middle)} rounds, {next_best} {number(rest[next_best])}", span(interval(mine)))
+
+
+BASELINES = ("Random", "SCAFFOLD", "Importance", "Cluster")
