@@ -20,9 +20,10 @@ The text leaves much open (its appendices are not public), and the choices decid
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedlib.samplers.base import Aggregation, Asking, Round, Sampler, Selection, Updates, register
 from fedlib.samplers.importance import draw_by_norm, norms
@@ -171,17 +172,11 @@ class HCSFed(Sampler):
     """
 
     gc: GC = "A"
-    R: float = 0.1
-    H: int = 10
+    R: Annotated[float, Field(gt=0, le=1)] = 0.1
+    H: Annotated[int, Field(ge=1)] = 10
     variant: Variant = "R"
     reallocation: bool = True
     importance: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.R <= 1:
-            raise ValueError(f"sampler 'hcsfed': R = {self.R} must be a share of the parameters, 0 < R <= 1.")
-        if self.H < 1:
-            raise ValueError(f"sampler 'hcsfed': H = {self.H} must be a number of clusters, 1 or more.")
 
     @property
     def aggregation(self) -> Aggregation:

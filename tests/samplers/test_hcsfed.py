@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
+from fedlib.config import Method
 from fedlib.samplers import Round, Sampler
 from fedlib.samplers.hcsfed import (
     HCSFed,
@@ -68,12 +70,10 @@ def test_what_a_client_uploads(options: dict, sent: int) -> None:
     assert (question.parameters, len(question.clients)) == (sent, 12)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), [({"R": 10}, "R = 10 must be a share"), ({"H": 0}, "H = 0 must be")]
-)
-def test_says_what_is_wrong(options: dict, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        HCSFed(**options)
+@pytest.mark.parametrize("params", [{"R": 10}, {"R": 0}, {"H": 0}, {"gc": "C"}, {"variant": "Q"}])
+def test_impossible_settings_are_named(params: dict) -> None:
+    with pytest.raises(ValidationError, match=f"sampler 'hcsfed', {next(iter(params))}: Input should be"):
+        Method(sampler="hcsfed", params=params)
 
 
 def test_notes_who_diverged() -> None:
