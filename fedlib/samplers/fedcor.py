@@ -10,13 +10,13 @@ Where the paper leaves a choice or the authors' code differs (e is the 0-based r
    of 2022 adds it to the denominators of the selection only; the choices agree unless sigma_k is as small as
    sigma_n.
 2. Rounds 0..warmup choose uniformly: one more than the paper states, as in the code.
-3. schedule "2022" (the code nearest to publication, and the paper's mu = 0): the first sample of loss changes
-   at round 10 (at the end of a shorter warm-up), training for 150 iterations in each warm-up round and for
-   100 at each update; the last M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples
-   weighed gamma^(dt age). schedule "head" (the README of 2023): samples from round 0, one training of 1000
-   iterations at the end of the warm-up, 100 at each update; the samples of the last `window` rounds weighed
-   gamma^(age in rounds); the prior mean is their weighted mean. The paper weighs gamma^(age in updates) and
-   states neither gamma nor M.
+3. The paper weighs an older sample gamma^(age in updates) and states neither gamma nor M. Two schedules:
+   "2022", the code nearest to publication, with the paper's mu = 0: first sample at round 10 (at the end of a
+   shorter warm-up), training for 150 iterations in each warm-up round and for 100 at each update; the last
+   M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples weighed gamma^(dt age).
+   "head", the README of 2023: samples from round 0, one training of 1000 iterations at the end of the warm-up,
+   100 at each update; the samples of the last `window` rounds weighed gamma^(age in rounds), and their weighted
+   mean as the prior mean.
 4. In an update round the code selects first, then resets alpha and trains; the paper updates first. One
    round's shift.
 5. mu and the scale of alpha never influence the choice (the theory notebook shows it), so neither is kept.
