@@ -4,18 +4,21 @@ UV     := uv==0.13.8
 BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: repro test report lab bench lint clean
+.PHONY: help repro report test lab bench lint clean
+
+help:                           ## say what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
 	$(if $(SCALE),fedlib scale $(SCALE))
-	dvc repro
+	fedlib repro
 
 report: $(BIN)/.ready           ## render the site from the results that exist, training nothing
 	$(if $(SCALE),fedlib scale $(SCALE))
 	fedlib report
 
 test: $(BIN)/.ready             ## run the tests
-	pytest
+	pytest -n auto --dist loadfile
 
 lab: $(BIN)/.ready              ## open JupyterLab on the interactive notebook
 	jupyter lab notebooks/explore.ipynb
@@ -23,12 +26,13 @@ lab: $(BIN)/.ready              ## open JupyterLab on the interactive notebook
 bench: $(BIN)/.ready            ## time the engine beside the plain loop and the peers
 	python -m benchmarks
 
-lint: $(BIN)/.ready
+lint: $(BIN)/.ready             ## check style
 	ruff check .
 	ruff format --check .
 
 clean:                          ## remove everything that was made here, except prepared datasets and the archive
-	rm -rf reports data/results data/runs data/notebooks .pytest_cache .ruff_cache
+	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site
+	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/.ready: requirements.lock pyproject.toml
 	python3 -m venv .venv

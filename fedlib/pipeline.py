@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +105,10 @@ def _stage(name: str, entry: dict[str, Any], root: Path) -> str:
 
 def modules(notebook: Path, root: Path = ROOT) -> set[str]:
     """Files of `fedlib` that a notebook imports, directly or not, as paths from the project's folder."""
-    from fedlib import notebooks
-
     if not notebook.exists():
         return set()
-    code = "\n".join(cell.source for cell in notebooks.read(notebook).cells if cell.cell_type == "code")
+    cells = json.loads(notebook.read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return closure(_imported(code, root), root)
 
 
@@ -123,6 +124,7 @@ def closure(files: Iterable[Path], root: Path) -> set[str]:
     return {file.relative_to(root).as_posix() for file in found}
 
 
+@cache
 def _imported(code: str, root: Path) -> list[Path]:
     """Files of `fedlib` that a piece of code imports when it is loaded (not within functions)."""
     names = []
@@ -165,5 +167,6 @@ def repro(arguments: list[str]) -> int:
     """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status."""
     from fedlib.warm import warm
 
-    with warm() as environment:
+    write_stages()
+    with warm(os.environ) as environment:
         return subprocess.run(["dvc", "repro", *arguments], cwd=ROOT, env=environment, check=False).returncode

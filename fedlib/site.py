@@ -25,11 +25,26 @@ from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
 
 PAPERS = {
-    "clustered_sampling": ("Clustered Sampling", "Fraboni, Vidal, Kameni, Lorenzi; ICML 2021"),
-    "hcsfed": ("HCSFed", "Song, Liang, et al.; accelerated by hybrid client selection"),
-    "fedcor": ("FedCor", "Tang, Ning, Wang, Sun, Wang, Li, Chen; CVPR 2022"),
-    "hics_fl": ("HiCS-FL", "Chen, Vikalo; heterogeneity-guided client sampling"),
-    "theory": ("Theory", "The papers' identities and inequalities, checked numerically"),
+    "clustered_sampling": (
+        "Clustered Sampling",
+        "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved Representativity for Clients "
+        "Selection in Federated Learning. ICML 2021.",
+    ),
+    "hcsfed": (
+        "HCSFed",
+        "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with Hybrid Client "
+        "Selection. UAI 2023.",
+    ),
+    "fedcor": (
+        "FedCor",
+        "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection Strategy for "
+        "Heterogeneous Federated Learning. CVPR 2022.",
+    ),
+    "hics_fl": (
+        "HiCS-FL",
+        "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling.",
+    ),
+    "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
 }
 SCALES = {
     "demo": "scikit-learn's digits in place of every dataset, few clients and rounds: it shows that everything runs",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
@@ -98,15 +98,15 @@ def serve(address: str) -> None:
 
 
 @contextmanager
-def warm() -> Iterator[dict[str, str]]:
-    """The environment in which `fedlib` commands are forked from a warm process, which lives as long as this."""
+def warm(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """`environment` as it makes `fedlib` commands fork from a warm process, which lives as long as this."""
     with tempfile.TemporaryDirectory(prefix="fedlib") as folder:
         address = str(Path(folder, "warm"))
-        process = subprocess.Popen([sys.executable, "-m", "fedlib.warm", address])
+        process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib.warm", address], env=environment)
         try:
             while not Path(address).exists() and process.poll() is None:
                 threading.Event().wait(0.01)
-            yield {**os.environ, VARIABLE: address}
+            yield {**environment, VARIABLE: address}
         finally:
             process.terminate()
             process.wait()

@@ -1,0 +1,197 @@
+"""The pipeline: in step with its settings, and a small one really run by DVC in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from fedlib import claims, config, notebooks, pipeline, warm
+from fedlib.config import ROOT
+
+SETTINGS = config.load(ROOT / "params.yaml")
+PARAMS = """\
+scale: demo
+experiments:
+  tiny:
+    title: A very small experiment
+    dataset: digits
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 2
+  elsewhere:
+    title: Data that is not here
+    dataset: mini_imagenet
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 1
+studies: {}
+artifacts:
+  theory-tiny: {experiments: [tiny]}
+  theory-elsewhere: {experiments: [elsewhere]}
+"""
+
+
+def test_dvc_yaml_is_in_step_with_params_and_notebooks() -> None:
+    text = (ROOT / "dvc.yaml").read_text()
+    written = text[text.index(pipeline.MARK) + len(pipeline.MARK) :]
+    assert written == pipeline.stages(SETTINGS), "run: fedlib pipeline"
+
+
+def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> None:
+    found = {path.relative_to(ROOT / "notebooks").with_suffix("").as_posix() for path in _notebooks()}
+    listed = {name.replace("-", "/", 1) for name in SETTINGS.artifacts}
+    assert found - {"simulate", "study", "explore"} == listed
+
+
+def test_every_artifact_takes_the_scale() -> None:
+    for path in _notebooks():
+        if path.stem != "explore":
+            assert "scale" in notebooks.parameters_of(notebooks.normalise(notebooks.read(path))), path
+
+
+def test_artifacts_name_experiments_that_exist() -> None:
+    known = {*SETTINGS.names, *SETTINGS.studies}
+    for name, entry in SETTINGS.artifacts.items():
+        assert set(entry.get("experiments", [])) <= known, name
+
+
+def test_an_artifact_opens_what_its_claims_need() -> None:
+    for paper in claims.PAPERS:
+        for claim in claims.claims(paper):
+            name = claim.artifact.replace("/", "-")
+            assert name in SETTINGS.artifacts, claim.id
+            assert set(claim.needs) <= set(SETTINGS.artifacts[name]["experiments"]), claim.id
+
+
+def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    dependencies = stages["simulate"]["do"]["deps"]
+    assert "fedlib/engine.py" in dependencies
+    assert not any("plots" in d or "claims" in d or d == "fedlib" for d in dependencies)
+    assert all((ROOT / d).exists() for d in dependencies if d.startswith("fedlib"))
+
+
+def test_imports_are_followed_to_the_files_that_matter(tmp_path: Path) -> None:
+    for name, code in {"a": "from fedlib import b", "b": "import fedlib.c", "c": "", "d": "x = 1"}.items():
+        path = tmp_path / "fedlib" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(code + "\n")
+    _write(tmp_path / "n.ipynb", "def f():\n    import fedlib.d\nfrom fedlib.a import x")
+    assert pipeline.modules(tmp_path / "n.ipynb", tmp_path) == {f"fedlib/{name}.py" for name in "abc"}
+
+
+def _notebooks() -> list[Path]:
+    return [p for p in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
+
+
+def _write(path: Path, *cells: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parameters = new_code_cell("scale = None", metadata={"tags": ["parameters"]})
+    made = [new_markdown_cell("# Tiny"), parameters, *map(new_code_cell, cells)]
+    nbformat.write(new_notebook(cells=made, metadata=notebooks.METADATA), path)
+
+
+class Project:
+    """A copy of the project with settings and artifacts of its own; `dvc` runs DVC there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("fedlib", "site", "dvc.yaml", ".dvcignore"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        (folder / "notebooks").mkdir()
+        for name in notebooks.LOGS:
+            shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
+        (folder / "params.yaml").write_text(PARAMS)
+        for name in ("tiny", "elsewhere"):
+            show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
+            opened = f"artifact = Artifact.open('theory-{name}', scale)"
+            cells = "from fedlib.artifact import Artifact", opened, show, "artifact.judge()"
+            _write(self.notebook(name), *cells)
+        pipeline.write_stages(folder / "dvc.yaml")
+        self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}
+        self.environment.pop("FEDLIB_MIRROR", None)
+        self.dvc("init", "--no-scm", "--quiet")
+
+    def notebook(self, name: str) -> Path:
+        return self.folder / "notebooks" / "theory" / f"{name}.ipynb"
+
+    def dvc(self, *arguments: str) -> str:
+        command = ["dvc", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def ran(self, *arguments: str) -> set[str]:
+        """The stages that `dvc repro` ran."""
+        return {
+            line.split("'")[1] for line in self.dvc("repro", *arguments).splitlines() if "Running" in line
+        }
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    project = Project(tmp_path_factory.mktemp("project"))
+    with warm.warm(project.environment) as environment:
+        project.environment = environment
+        yield project
+
+
+def test_dvc_repro_makes_what_is_stale_and_nothing_else(project: Project) -> None:
+    made = {"data", "notebooks", "simulate@tiny", "theory-tiny"}
+    assert project.ran("theory-tiny") == made
+    folder = project.folder / "data" / "artifacts" / "demo" / "theory-tiny"
+    assert {p.name for p in folder.iterdir()} == {"notebook.ipynb", "table.csv", "verdicts.json"}
+    first = (folder / "notebook.ipynb").read_bytes()
+
+    assert project.ran("theory-tiny") == set()
+
+    opened = nbformat.read(project.notebook("tiny"), as_version=4)
+    opened.cells[2].execution_count, opened.cells[2].id = 7, "another"
+    nbformat.write(opened, project.notebook("tiny"))
+    assert project.ran("theory-tiny") == {"notebooks"}
+
+    opened.cells[0].source = "# Another title"
+    nbformat.write(opened, project.notebook("tiny"))
+    assert project.ran("theory-tiny") == {"notebooks", "theory-tiny"}
+
+    opened.cells[0].source = "# Tiny"
+    nbformat.write(opened, project.notebook("tiny"))
+    project.ran("--force", "--single-item", "notebooks")
+    assert project.ran("--force", "--single-item", "theory-tiny") == {"theory-tiny"}
+    assert (folder / "notebook.ipynb").read_bytes() == first
+
+
+def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Project) -> None:
+    assert "theory-elsewhere" in project.ran("theory-elsewhere")
+    info = json.loads((project.folder / "data/results/demo/elsewhere.json").read_text())
+    assert info["runs"] == []
+    assert "mini_imagenet" in info["missing"][0]["reason"]
+    page = (project.folder / "data/artifacts/demo/theory-elsewhere/notebook.ipynb").read_text()
+    assert "fedlib run elsewhere --scale demo" in page
+    assert "Traceback" not in page
+
+
+def test_metrics_are_dvcs(project: Project) -> None:
+    project.dvc("repro", "theory-tiny")
+    shown = json.loads(project.dvc("metrics", "show", "--json"))
+    assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["held"] == 0
