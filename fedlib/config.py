@@ -180,7 +180,7 @@ class Method(Settings):
             _adapter(cls).validate_python(self.params)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(f"sampler {self.sampler!r}, {first['loc'][0]}: {first['msg']}") from None
+            raise ValueError(": ".join([f"sampler {self.sampler!r}", *map(str, first["loc"][:1]), first["msg"]])) from None
         return self
 
 

@@ -60,7 +60,7 @@ def test_good_settings_become_runs():
             "l1",
             "'clustered_similarity' has no parameter 'mesure'; it has .*measure",
         ),
-        ("methods.Algorithm 2.measure", "l3", r"sampler 'clustered_similarity', measure: .*'arccos'"),
+        ("methods.Algorithm 2.measure", "l3", r"sampler 'clustered_similarity': measure: .*'arccos'"),
         ("methods.MD", "md", r"experiments\.e\.MD must hold a mapping"),
         ("seeds", "five", r"seeds must be a number of seeds or a list of them \(given: 'five'\)"),
         ("seeds", 0, "seeds must be"),

@@ -1,4 +1,4 @@
-"""Samplers: one file a family. A new file in this folder that registers a class is a new sampler; nothing else to edit."""
+"""Samplers, one file a family: a new file here that registers a class is a new sampler, with nothing else to edit."""
 
 from typing import Any
 
