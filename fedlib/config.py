@@ -180,7 +180,8 @@ class Method(Settings):
             _adapter(cls).validate_python(self.params)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(": ".join([f"sampler {self.sampler!r}", *map(str, first["loc"][:1]), first["msg"]])) from None
+            where = [f"sampler {self.sampler!r}", *map(str, first["loc"][:1])]
+            raise ValueError(": ".join([*where, first["msg"]])) from None
         return self
 
 

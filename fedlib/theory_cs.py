@@ -73,8 +73,7 @@ def identities(scheme: Scheme) -> dict[str, float]:
     gaps = {
         "eq. 12: E w_i = p_i": clustered.mean(clustered.weights) - p,
         "eq. 14: Var_MD w_i = p_i (1 - p_i) / m": md.variance - p * (1 - p) / m,
-        "eq. 16: Var_C w_i = sum_k r (1 - r) / m^2": clustered.variance
-        - (r * (1 - r)).sum(axis=0) / m**2,
+        "eq. 16: Var_C w_i = sum_k r (1 - r) / m^2": clustered.variance - (r * (1 - r)).sum(axis=0) / m**2,
         "eq. 49: Var_MD - Var_C = (sum_k r^2 - m p_i^2) / m^2": md.variance
         - clustered.variance
         - ((r**2).sum(axis=0) - m * p**2) / m**2,

@@ -23,9 +23,10 @@ Where this differs from the printed algorithms:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import cdist, pdist, squareform
 
@@ -224,7 +225,8 @@ class ClusteredSimilarity(Sampler):
     """Algorithm 2: draws stratified by the similarity of the clients' latest updates, at no extra communication.
 
     measure, linkage, filling: see the module. order: clients enter the tree in a random order (one permutation a run)
-    or by index; zero updates tie, so that an order by label would tell the labels in the first rounds.
+    or by index; zero updates tie, so that an order by label would tell the labels in the first rounds. warmup: rounds
+    of MD sampling before (10 in HiCS-FL's code of this baseline).
     """
 
     draws = "repeated"
@@ -232,6 +234,7 @@ class ClusteredSimilarity(Sampler):
     linkage: Linkage = "rows"
     filling: Filling = "authors"
     order: Literal["random", "index"] = "random"
+    warmup: Annotated[int, Field(ge=0)] = 0
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -240,6 +243,9 @@ class ClusteredSimilarity(Sampler):
         self.rho = np.zeros((fed.N, fed.N))
 
     def select(self, round: Round) -> Selection:
+        if round.t <= self.warmup:
+            clients = round.rng.choice(self.fed.N, self.fed.m, p=self.fed.p)
+            return Selection(clients, expected=self.fed.m * self.fed.p[clients])
         places = self.places
         tree = ward_tree(self.rho[np.ix_(places, places)], self.linkage)
         r, groups = similarity_distributions(

@@ -48,6 +48,17 @@ class TestClusteredSimilarity(SamplerContract):
         assert last.notes["group_sizes"] == [4, 4, 4]
         assert sorted(last.clients % 3) == [0, 1, 2]
 
+    def test_warm_up_draws_as_md_does(self) -> None:
+        world = World(federation(m=3, sizes=np.full(12, 20)))
+        sampler = ClusteredSimilarity(warmup=2)
+        sampler.setup(world.fed, np.random.default_rng(0))
+        assert ["group_sizes" in selection.notes for selection in world.play(sampler, 4)] == [
+            False,
+            False,
+            True,
+            True,
+        ]
+
 
 @pytest.mark.parametrize("measure", ["l1", "l2"])
 @pytest.mark.parametrize("linkage", ["rows", "condensed"])
