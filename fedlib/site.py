@@ -42,7 +42,8 @@ PAPERS = {
     ),
     "hics_fl": (
         "HiCS-FL",
-        "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling.",
+        "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling. NeurIPS "
+        "2024.",
     ),
     "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
 }
@@ -300,7 +301,9 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
     new = reports.with_name(f".{reports.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(
-        work / "html", new, ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv")
+        work / "html",
+        new,
+        ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv", "webpack-macros.html"),
     )
     shutil.rmtree(reports, ignore_errors=True)
     new.rename(reports)

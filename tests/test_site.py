@@ -1,0 +1,266 @@
+"""The site: rendered from what exists; every page opened in a browser, from the file system, offline.
+
+The browser's tests look at a small site made here, or at the one that FEDLIB_SITE names (`FEDLIB_SITE=reports`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from fedlib import notebooks, site
+from fedlib.artifact import Artifact, drawn_lines, svg, verdict_table
+from fedlib.config import ROOT, ConfigError
+
+PARAMS = """\
+scale: demo
+experiments:
+  tiny: {title: A very small experiment, paper: fedcor}
+  untouched: {title: Never run, paper: fedcor}
+studies: {}
+artifacts:
+  fedcor-table_1: {experiments: [tiny]}
+  fedcor-figure_1: {experiments: [untouched]}
+  scoreboard: {experiments: []}
+"""
+RUN = {
+    "data": {"name": "digits", "provenance": "scikit-learn's digits", "digest": "0" * 64},
+    "device": "a cpu",
+    "versions": {"torch": "2.0"},
+    "date": "2026-01-02T03:04:05+00:00",
+}
+
+
+def figure() -> Figure:
+    made = Figure(figsize=(4, 3))
+    made.add_subplot(title="left").plot([1, 2], [3, 4], label="MD")
+    return made
+
+
+def small_project(folder: Path) -> Path:
+    """One experiment that was run, one that was not; an artifact of each."""
+    shutil.copytree(ROOT / "site", folder / "site")
+    (folder / "params.yaml").write_text(PARAMS)
+    results, made = (
+        folder / "data" / "results" / "demo",
+        folder / "data" / "artifacts" / "demo" / "fedcor-table_1",
+    )
+    for place in (results, made):
+        place.mkdir(parents=True)
+    (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
+    picture = svg(figure(), "tiny")
+    shown = [
+        new_output("display_data", data={"image/svg+xml": picture.decode()}),
+        new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
+    ]
+    cells = [
+        new_markdown_cell("# FedCor, Table 1: a test"),
+        new_markdown_cell("It holds that $\\bar x = \\frac{1}{n} \\sum_k x_k$."),
+        new_code_cell("show_it()", outputs=shown),
+    ]
+    notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
+    nbformat.write(notebook, made / "notebook.ipynb")
+    nbformat.write(notebook, results / "tiny.ipynb")
+    (made / "figure.svg").write_bytes(picture)
+    figure().savefig(made / "figure.png")
+    (made / "figure.csv").write_text("x\n1.5\n")
+    (made / "verdicts.json").write_text(json.dumps([{"verdict": "held"}, {"verdict": "not held"}]))
+    return folder
+
+
+def text(page: Path) -> str:
+    """What a page says, without its markup."""
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text()))
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = small_project(tmp_path_factory.mktemp("project"))
+    return site.render("demo", folder / "reports", folder).parent
+
+
+def test_pages_are_those_of_the_settings(rendered: Path) -> None:
+    pages = {path.relative_to(rendered).as_posix() for path in rendered.rglob("*.html")}
+    assert {"index.html", "fedcor/table_1.html", "fedcor/figure_1.html", "scoreboard.html"} <= pages
+    assert {"logs/tiny.html", "logs/untouched.html", "samplers.html", "search.html"} <= pages
+
+
+def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None:
+    page = rendered / "fedcor" / "table_1.html"
+    for part in ("show_it()", "1 held", "1 not held", "dvc repro fedcor-table_1"):
+        assert part in text(page)
+    for part in ("logs/tiny.html", "<math"):
+        assert part in page.read_text()
+    assert len(list(rendered.rglob("figure.csv"))) == 1
+
+
+def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
+    page = text(rendered / "fedcor" / "figure_1.html")
+    assert "Not made at scale demo" in page
+    assert "dvc repro fedcor-figure_1" in page
+    assert "dvc repro simulate@untouched" in text(rendered / "logs" / "untouched.html")
+
+
+def test_the_index_says_what_made_it(rendered: Path) -> None:
+    page = (rendered / "index.html").read_text()
+    for part in (
+        "Scale demo",
+        "scikit-learn’s digits",
+        "a cpu",
+        "torch 2.0",
+        "2026-01-02",
+        "Table 1: a test",
+    ):
+        assert part in page
+
+
+def test_nothing_is_asked_of_the_net(rendered: Path) -> None:
+    for page in rendered.rglob("*.html"):
+        for attribute in ('src="http', "src='http", '<link rel="stylesheet" href="http', "url(http"):
+            assert attribute not in page.read_text(), page
+
+
+def test_rendering_again_replaces_the_site_whole(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    old = folder / "reports" / "old.html"
+    old.parent.mkdir()
+    old.write_text("old")
+    (folder / "site" / "conf.py").write_text("raise SystemExit(3)\n")
+    with pytest.raises(ConfigError, match="could not be built"):
+        site.render("demo", folder / "reports", folder)
+    assert old.read_text() == "old"
+
+
+def test_a_figure_is_the_same_bytes_every_time() -> None:
+    assert svg(figure(), "a") == svg(figure(), "a")
+    assert drawn_lines(figure()).to_dict("records") == [
+        {"panel": "left", "line": "MD", "x": 1, "y": 3},
+        {"panel": "left", "line": "MD", "x": 2, "y": 4},
+    ]
+
+
+def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
+    row = dict.fromkeys(["id", "claim", "printed", "replicated", "interval", "verdict", "detail"], "")
+    shown = verdict_table(pd.DataFrame([{**row, "claim": "a < b & c", "verdict": "not held"}]))
+    assert "a &lt; b &amp; c" in shown
+    assert '<span class="verdict not-held">not held</span>' in shown
+
+
+def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    artifact = Artifact.open("fedcor-figure_1", root=folder)
+    assert artifact.missing == ["untouched"]
+    assert "fedlib run untouched --scale demo" in artifact.describe()
+    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["held"] == 0
+    with pytest.raises(ConfigError, match="no artifact 'fedcor-figure_9'"):
+        Artifact.open("fedcor-figure_9", root=folder)
+
+
+# -- in a browser ------------------------------------------------------------------------------------------------------
+
+
+class Browser:
+    """Chromium with one page, which notes every request, every error and every message that is one."""
+
+    def __init__(self, chromium: object, root: Path) -> None:
+        self.root, self.chromium = root, chromium
+        self.requests: list[str] = []
+        self.problems: list[str] = []
+
+    def open(self, name: str, width: int = 1280, scheme: str = "light") -> object:
+        context = self.chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("requestfailed", lambda request: self.problems.append(f"{name}: failed {request.url}"))
+        page.on("pageerror", lambda error: self.problems.append(f"{name}: {error}"))
+        page.on("console", lambda m: m.type == "error" and self.problems.append(f"{name}: {m.text}"))
+        page.goto(f"{self.root.as_uri()}/{name}", wait_until="load")
+        return page
+
+
+@pytest.fixture(scope="module")
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    named = os.environ.get("FEDLIB_SITE")
+    root = Path(named).resolve() if named else request.getfixturevalue("rendered")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield Browser(chromium, root)
+        chromium.close()
+
+
+LINKS = "[...document.querySelectorAll('a[href], img[src]')].map(e => e.href || e.src)"
+BROKEN = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+
+
+@pytest.mark.browser
+def test_every_page_opens_and_leads_to_what_is_there(browser: Browser) -> None:
+    pages = sorted(path.relative_to(browser.root).as_posix() for path in browser.root.rglob("*.html"))
+    assert pages
+    context = browser.open(pages[0]).context
+    page = context.pages[0]
+    lost = []
+    for name in pages:
+        page.goto(f"{browser.root.as_uri()}/{name}", wait_until="load")
+        lost += [f"{name}: image {source}" for source in page.evaluate(BROKEN)]
+        for link in page.evaluate(LINKS):
+            target = urlsplit(link)
+            if target.scheme == "file" and not Path(unquote(target.path)).exists():
+                lost.append(f"{name}: {link}")
+    assert lost == []
+    assert browser.problems == []
+    assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
+    names = [path.relative_to(browser.root).as_posix() for path in browser.root.glob("fedcor/*.html")]
+    for name in ["index.html", *sorted(names)]:
+        page = browser.open(name, width=390, scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+        page.context.close()
+
+
+@pytest.mark.browser
+def test_search_finds_a_sampler_by_name(browser: Browser) -> None:
+    page = browser.open("search.html?q=clustered_similarity")
+    found = page.locator("#search-results li a").filter(has_text="clustered_similarity")
+    found.first.wait_for()
+    found.first.click()
+    page.wait_for_load_state()
+    assert "samplers.html" in page.url
+
+
+@pytest.mark.browser
+def test_code_is_folded_and_opens(browser: Browser) -> None:
+    page = browser.open("fedcor/table_1.html")
+    fold = page.locator("details.hide").last
+    assert not fold.locator("pre").first.is_visible()
+    fold.locator("summary").click()
+    assert fold.locator("pre").first.is_visible()
+
+
+@pytest.mark.browser
+def test_the_data_of_a_page_can_be_taken_along(browser: Browser) -> None:
+    page = browser.open("fedcor/table_1.html")
+    link = page.locator("a.download", has_text=".csv").first
+    path = Path(unquote(urlsplit(link.evaluate("e => e.href")).path))
+    assert len(pd.read_csv(path))
