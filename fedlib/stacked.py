@@ -107,46 +107,40 @@ class StackedExecutor:
     @torch.no_grad()
     def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
         """All steps of a chunk of jobs; returns each step's mean loss, (S, G)."""
-        x_train = self.x["train"]
-        index = self._there(batches.index)
-        y = self.y["train"][index].unsqueeze(2)
-        count = self._there(batches.count)
-        keep = (torch.arange(B, device=self.device) < count[:, :, None]).float()
-        weight = (keep * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2)
+        x_train, G = self.x["train"], len(jobs)
+        index, count = self._there(batches.index), self._there(batches.count)
+        filled = (torch.arange(B, device=self.device) < count[:, :, None]).float()
+        weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2)
         partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
-        loss = torch.zeros(len(index), len(jobs), 1, B, device=self.device)
-        bundle = max(
-            1, BITS // (len(jobs) * B * max(1, sum(math.prod(shape) for _, shape in self.net.dropouts)))
-        )
-        active = 0
-        for s, now in enumerate((batches.count > 0).sum(1).tolist()):
+        loss = torch.zeros(len(index), G, 1, B, device=self.device)
+        labels = self.y["train"][index]
+        steps = zip(*(t.unbind() for t in (index, weight, loss, *stack.targets(labels))), strict=True)
+        bundle = max(1, BITS // max(1, G * B * sum(math.prod(shape) for _, shape in self.net.dropouts)))
+        active, bits, masked = 0, None, None
+        for s, (now, step) in enumerate(zip((batches.count > 0).sum(1).tolist(), steps, strict=True)):
             if now != active:
                 active = now
-                stack.shrink(active)
-                x = torch.empty(active, B, x_train.shape[1], device=self.device)
-            if s % bundle == 0:
-                bits = self._bits(jobs[:active], B, min(bundle, len(index) - s))
-            torch.index_select(x_train, 0, index[s, :active].reshape(-1), out=x.view(active * B, -1))
-            stack.step(
-                x,
-                y[s, :active],
-                rule,
-                weight[s, :active] if partial[s] else None,
-                None if bits is None else bits[s % bundle, :active],
-                loss[s, :active],
-            )
-        return ((loss.squeeze(2) * keep).sum(2) / -count.clamp(min=1)).cpu().numpy()
+                stack.shrink(active, B)
+                x = torch.empty(active * B, x_train.shape[1], device=self.device)
+            if active < G:
+                step = [t[:active] for t in step]
+            own, share, minus_loss, *target = step
+            if self.net.dropouts:
+                if s % bundle == 0:
+                    bits = self._bits(jobs[:active], B, min(bundle, len(index) - s))
+                masked = bits[s % bundle, :active]
+            torch.index_select(x_train, 0, own.view(-1), out=x)
+            stack.step(x.view(active, B, -1), target, rule, share if partial[s] else None, masked, minus_loss)
+        return ((loss.squeeze(2) * filled).sum(2) / -count.clamp(min=1)).cpu().numpy()
 
     def _there(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor | None:
-        """(S, G, n) what the chunk's dropout masks are made of."""
-        dropouts = self.net.dropouts
-        if not dropouts:
-            return None
-        bits = np.stack([dropout_bits(job.rng, dropouts, batch, steps) for job in jobs], 1)
-        return self._there(bits)
+    def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
+        """(S, G, n) what the jobs' dropout masks are made of."""
+        return self._there(
+            np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs], 1)
+        )
 
     @torch.no_grad()
     def evaluate(
@@ -160,11 +154,7 @@ class StackedExecutor:
         @torch.no_grad()
         def work(stack: Stack, runs: range, first: int) -> None:
             part = slice(first, first + ROWS)
-            samples = (
-                part
-                if rows is None
-                else torch.from_numpy(np.ascontiguousarray(rows[runs.start][part])).to(self.device)
-            )
+            samples = part if rows is None else self._there(rows[runs.start][part])
             logits = stack.logits(x[samples])
             truth = y[samples].expand(len(runs), 1, -1)
             loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]

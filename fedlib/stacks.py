@@ -19,95 +19,105 @@ from fedlib.config import Local
 from fedlib.local import Optimizer, contrast, dropout_masks
 from fedlib.models import Chain, Layout
 
-WIDTH = 16  # hidden layers are filled up with idle units to a multiple of what a vector register holds
+threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
 
 
 class Rule(Protocol):
     """What happens to a gradient as soon as it is known."""
 
-    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
         """Tensor k of the stack, now w, has the gradient left @ right / B."""
 
-    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
-        """Tensor k of the stack, now b, has the gradient g / B."""
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        """Tensor k of the stack, now w, has the gradient g / B."""
 
 
 class DenseStack:
     """G models of linear layers, ReLU and dropout, side by side.
 
     Hidden layers keep their weight as (G, in, out) and their activations as (G, B, out); the output layer keeps
-    (G, K, L) and its logits as (G, K, B). In these orders all long products run along rows in both passes, and the
-    softmax runs over an axis that is not the innermost: other orders cost up to a factor 3. Idle units have zero
-    weights, so they stay zero and idle whatever the optimiser.
+    (G, K, L) and its logits as (G, K, B). In these orders no long product runs down the columns of both its matrices,
+    and the softmax runs over an axis that is not the innermost: other orders cost up to a factor 3.
     """
 
     def __init__(self, net: Chain, layout: Layout, w: Tensor) -> None:
         self.layout = layout
-        self.dropouts = [(1 / (1 - p), round(p * 2**16) - 2**15, units) for p, (units,) in net.dropouts]
-        linear = [layer for layer in net if isinstance(layer, nn.Linear)]
-        widths = [linear[0].in_features] + [-(-layer.out_features // WIDTH) * WIDTH for layer in linear[:-1]]
-        self.shapes = [shape for i, o in zip(widths, widths[1:], strict=False) for shape in ((i, o), (1, o))]
-        self.shapes += [(linear[-1].out_features, widths[-1]), (linear[-1].out_features, 1)]
-        self.hidden = range(0, len(self.shapes) - 2, 2)
+        self.dropouts = [(1 / (1 - p), round(p * 2**16) - 2**15) for p, _ in net.dropouts]
         self.tensors = self.unflatten(w)
-        self.shrink(len(w))
+        self.hidden = range(0, len(self.tensors) - 2, 2)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
         """(G, d) -> weight, bias, weight, bias, ... as this stack keeps them."""
-        tensors = [flat.new_zeros(len(flat), *shape) for shape in self.shapes]
-        for t, view in zip(tensors, self._views(flat), strict=True):
-            t[:, : view.shape[1], : view.shape[2]] = view
-        return tensors
+        return [t.clone(memory_format=torch.contiguous_format) for t in self._views(flat)]
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """The inverse of `unflatten`."""
         flat = tensors[0].new_empty(len(tensors[0]), self.layout.d)
-        for t, view in zip(tensors, self._views(flat), strict=True):
-            view.copy_(t[:, : view.shape[1], : view.shape[2]])
+        for view, t in zip(self._views(flat), tensors, strict=True):
+            view.copy_(t)
         return flat
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         *hidden, weight, bias = self.layout.views(flat).values()
-        return [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden] + [
-            weight,
-            bias.unsqueeze(2),
-        ]
+        own = [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden]
+        return [*own, weight, bias.unsqueeze(2)]
 
-    def shrink(self, active: int) -> None:
+    def targets(self, y: Tensor) -> tuple[Tensor, ...]:
+        """(S, G, B) labels of all steps -> what `step` wants of them: as an index, and one-hot (S, G, K, B)."""
+        index = y.unsqueeze(2)
+        one_hot = self.tensors[-1].new_zeros(*y.shape[:2], self.tensors[-1].shape[1], y.shape[2])
+        return index, one_hot.scatter_(2, index, 1.0)
+
+    def shrink(self, active: int, batch: int) -> None:
         """Go on with the first `active` models alone."""
         self.now = [t[:active] for t in self.tensors]
+        new = self.now[0].new_empty
+        self._hidden = [new(active, batch, self.now[k].shape[2]) for k in self.hidden]
+        self._back = [torch.empty_like(h) for h in self._hidden]
+        self._logits, self._g = new(2, active, self.now[-1].shape[1], batch)
 
     def step(
-        self, x: Tensor, y: Tensor, rule: Rule, weight: Tensor | None, bits: Tensor | None, loss: Tensor
+        self,
+        x: Tensor,
+        target: tuple[Tensor, ...],
+        rule: Rule,
+        weight: Tensor | None,
+        bits: Tensor | None,
+        loss: Tensor,
     ) -> None:
         """Forward and backward pass of one batch a model; `rule` is handed every gradient as soon as w may change.
 
-        x: (G, B, D). y: (G, 1, B). weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the dropout masks.
-        loss: (G, 1, B) receives minus the samples' losses.
+        x: (G, B, D). target: a step of `targets`. weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the
+        dropout masks. loss: (G, 1, B) receives minus the samples' losses.
         """
         now, h, used = self.now, [x], 0
-        for k in self.hidden:
-            z = torch.baddbmm(now[k + 1], h[-1], now[k])
+        for i, k in enumerate(self.hidden):
+            z = torch.baddbmm(now[k + 1], h[-1], now[k], out=self._hidden[i])
             if bits is not None:
-                scale, threshold, units = self.dropouts[k // 2]
-                mask = bits[:, used : used + z.shape[1] * units].view(len(z), -1, units) >= threshold
-                z[..., :units].mul_(mask).mul_(scale)
-                used += z.shape[1] * units
+                scale, threshold = self.dropouts[i]
+                mask = bits[:, used : used + z[0].numel()].view(z.shape) >= threshold
+                z.mul_(mask).mul_(scale)
+                used += z[0].numel()
             h.append(z.relu_())
-        g = torch.log_softmax(torch.baddbmm(now[-1], now[-2], h[-1].transpose(1, 2)), 1)
-        torch.gather(g, 1, y, out=loss)
-        g.exp_().scatter_add_(1, y, g.new_full((), -1.0).expand(y.shape))
+        index, one_hot = target
+        torch.baddbmm(now[-1], now[-2], h[-1].transpose(1, 2), out=self._logits)
+        g = torch.log_softmax(self._logits, 1, out=self._g)
+        torch.gather(g, 1, index, out=loss)
+        g.exp_().sub_(one_hot)
         if weight is not None:
             g.mul_(weight)
-        back = torch.bmm(g.transpose(1, 2), now[-2]) if self.hidden else None
-        rule.matrix(-2, now[-2], g, h[-1])
+        if self.hidden:
+            torch.bmm(g.transpose(1, 2), now[-2], out=self._back[-1])
+        rule.product(-2, now[-2], g, h[-1])
         rule.vector(-1, now[-1], g.sum(2, keepdim=True))
-        for k in reversed(self.hidden):
-            g = torch.ops.aten.threshold_backward(back, h[k // 2 + 1], 0)
+        for i, k in reversed(list(enumerate(self.hidden))):
+            g = self._back[i]
+            threshold_backward(g, h[i + 1], 0, grad_input=g)
             if bits is not None:
-                g.mul_(self.dropouts[k // 2][0])
-            back = torch.bmm(g, now[k].transpose(1, 2)) if k else None
-            rule.matrix(k, now[k], h[k // 2].transpose(1, 2), g)
+                g.mul_(self.dropouts[i][0])
+            if i:
+                torch.bmm(g, now[k].transpose(1, 2), out=self._back[i - 1])
+            rule.product(k, now[k], h[i].transpose(1, 2), g)
             rule.vector(k + 1, now[k + 1], g.sum(1, keepdim=True))
 
     def logits(self, x: Tensor) -> Tensor:
@@ -140,7 +150,6 @@ class ModuleStack:
         self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net)
         self.fixed = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
         self.tensors = self.unflatten(w)
-        self.shrink(len(w))
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
         """(G, d) -> what is trained and what is not: (G, n_trainable), (G, d - n_trainable)."""
@@ -153,12 +162,22 @@ class ModuleStack:
         """The inverse of `unflatten`."""
         return torch.cat(list(tensors), 1)
 
-    def shrink(self, active: int) -> None:
+    def targets(self, y: Tensor) -> tuple[Tensor, ...]:
+        """As `DenseStack.targets`: the labels themselves."""
+        return (y,)
+
+    def shrink(self, active: int, batch: int) -> None:
         """Go on with the first `active` models alone."""
         self.now = [t[:active] for t in self.tensors]
 
     def step(
-        self, x: Tensor, y: Tensor, rule: Rule, weight: Tensor | None, bits: Tensor | None, loss: Tensor
+        self,
+        x: Tensor,
+        target: tuple[Tensor, ...],
+        rule: Rule,
+        weight: Tensor | None,
+        bits: Tensor | None,
+        loss: Tensor,
     ) -> None:
         """As `DenseStack.step`."""
         G, B = x.shape[:2]
@@ -169,7 +188,7 @@ class ModuleStack:
         anchors = [vmap(self._call)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.fixed]
         gradient = vmap(grad(self._loss, has_aux=True), (0, 0, 0, 0, 0, None if keep is None else 0, 0, 0))
         parameters, buffers = self._state(self.now)
-        gradients, losses = gradient(parameters, buffers, x, y[:, 0], weight, keep, masks, anchors)
+        gradients, losses = gradient(parameters, buffers, x, *target, weight, keep, masks, anchors)
         loss[:, 0] = -losses
         rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients.values()], 1))
 
@@ -222,17 +241,17 @@ class Descent:
                 pull if linear is None else [a.add_(b) for a, b in zip(self.shift, pull, strict=True)]
             )
 
-    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
         w.baddbmm_(left, right, beta=self.beta, alpha=self.alpha)
         if self.shift is not None:
             w.add_(self.shift[k][: len(w)])
 
-    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
         if self.beta != 1:
-            b.mul_(self.beta)
-        b.add_(g, alpha=self.alpha)
+            w.mul_(self.beta)
+        w.add_(g, alpha=self.alpha)
         if self.shift is not None:
-            b.add_(self.shift[k][: len(b)])
+            w.add_(self.shift[k][: len(w)])
 
 
 class Collect:
@@ -242,11 +261,11 @@ class Collect:
         self.batch = batch
         self.gradients = [torch.zeros_like(t) for t in stack.tensors]
 
-    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
         torch.bmm(left, right, out=self.gradients[k][: len(w)]).div_(self.batch)
 
-    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
-        torch.div(g, self.batch, out=self.gradients[k][: len(b)])
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        torch.div(g, self.batch, out=self.gradients[k][: len(w)])
 
 
 class Optimised(Collect):
@@ -259,10 +278,10 @@ class Optimised(Collect):
             Optimizer(local, lr, w, shift) for w, shift in zip(stack.tensors, shifts, strict=True)
         ]
 
-    def matrix(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        super().matrix(k, w, left, right)
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        super().product(k, w, left, right)
         self.optimizers[k].step(w, self.gradients[k][: len(w)])
 
-    def vector(self, k: int, b: Tensor, g: Tensor) -> None:
-        super().vector(k, b, g)
-        self.optimizers[k].step(b, self.gradients[k][: len(b)])
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        super().vector(k, w, g)
+        self.optimizers[k].step(w, self.gradients[k][: len(w)])
