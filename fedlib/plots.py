@@ -155,6 +155,7 @@ def panels(
     cells: Sequence[Sequence[tuple[str, str, str, Smoother | None]]],
     *,
     methods: Sequence[str] | None = None,
+    band: bool = True,
     width: float = 4.6,
     height: float = 2.7,
 ) -> Figure:
@@ -164,7 +165,9 @@ def panels(
     for ax, (setting, column, title, smooth) in zip(
         axes.flat, [c for row in cells for c in row], strict=True
     ):
-        draw_curves(ax, results[results["setting"] == setting], column, methods=methods, smooth=smooth)
+        draw_curves(
+            ax, results[results["setting"] == setting], column, methods=methods, smooth=smooth, band=band
+        )
         ax.set_title(title)
         label_axes(ax, "round", column)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
@@ -230,22 +233,35 @@ def bars(
                 ec="white",
             )
             jitter = np.linspace(-0.15, 0.15, len(seeds)) if len(seeds) > 1 else [0.0]
-            ax.plot(i + np.asarray(jitter), np.minimum(seeds, ceiling), "o", ms=3, color="black", alpha=0.6)
-            text = number(middle) if middle <= ceiling else "not\nreached"
-            top = max(height, np.minimum(seeds, ceiling).max())
-            ax.annotate(text, (i, top), (0, 4), textcoords="offset points", ha="center", fontsize="small")
+            ax.plot(
+                i + np.asarray(jitter),
+                np.minimum(seeds, ceiling),
+                "o",
+                ms=3,
+                color="black",
+                alpha=0.6,
+                zorder=5,
+            )
+            if middle > ceiling:
+                ax.text(i, 0.06 * ceiling, "not reached", rotation=90, ha="center", va="bottom", fontsize="small",
+                        bbox={"color": "white", "alpha": 0.8, "pad": 1})  # fmt: skip
+            else:
+                top = max(height, np.minimum(seeds, ceiling).max())
+                ax.annotate(
+                    f"{middle:.3g}",
+                    (i, top),
+                    (0, 4),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize="small",
+                )
             if printed and (setting, method) in printed:
                 ax.plot([i - 0.4, i + 0.4], [printed[setting, method]] * 2, color="black", lw=2)
         ax.set_xticks(range(len(methods)), methods, rotation=40, ha="right", rotation_mode="anchor")
         ax.set(ylabel=ylabel, title=(panels or {}).get(setting, setting))
         ax.grid(axis="x", visible=False)
-        ax.margins(y=0.15)
+        ax.set_ylim(0, 1.15 * max(ceiling, 1))
     return fig
-
-
-def number(value: float) -> str:
-    """A number above a bar: whole where it is large or whole, else two digits."""
-    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
 
 
 def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure:

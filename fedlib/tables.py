@@ -13,7 +13,7 @@ from fedlib import measure
 
 def median_cell(cap: int) -> Callable[[np.ndarray], str]:
     """A table cell as HCSFed prints it: the median over seeds, "200+" where it is beyond the cap."""
-    return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):.0f}"
+    return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):g}"
 
 
 def mean_cell(rounds: np.ndarray) -> str:
@@ -37,10 +37,16 @@ def rounds_table(
     for s in settings:
         there = {m: runs[s, m] for m in methods if (s, m) in runs}
         table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
-        table[s, "seeds"] = pd.Series({m: f"{seeds[0]:.0f} to {seeds[-1]:.0f}" for m, seeds in there.items()})
+        table[s, "seeds"] = pd.Series({m: reach(seeds) for m, seeds in there.items()})
         table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table.fillna("not run").replace("inf", "never", regex=True)
+    return table.fillna("not run")
+
+
+def reach(rounds: np.ndarray) -> str:
+    """The lowest and the highest of sorted rounds; "never" where the target is not reached."""
+    ends = ["never" if np.isinf(end) else f"{end:.0f}" for end in (rounds[0], rounds[-1])]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def speed_ups(
@@ -50,11 +56,12 @@ def speed_ups(
 
     rounds: by (setting, method, seed), inf where never; printed: the paper's by (setting, method).
     """
-    there = [c for c in columns if c in rounds.index.get_level_values("setting")]
+    runs = {key: group.to_numpy() for key, group in rounds.groupby(level=[0, 1])}
+    there = [c for c in columns if (c, base) in runs]
     methods = list(dict.fromkeys(rounds.index.get_level_values("method")))
     table = pd.DataFrame(index=pd.Index(methods, name="method"))
     for c in there:
-        ratios = {m: measure.speed_up(rounds[c, base], rounds[c, m], cap) for m in methods}
+        ratios = {m: measure.speed_up(runs[c, base], runs[c, m], cap) for m in methods}
         table[c, "ours"] = ["-" if math.isnan(x) else f"{'>' * bound}{x:.1f}" for x, bound in ratios.values()]
         table[c, "paper"] = [printed.get((c, m), "") for m in methods]
     table.columns = pd.MultiIndex.from_tuples(table.columns)
