@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.cluster.hierarchy import cut_tree
 from scipy.special import entr, log_softmax, softmax
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
@@ -146,7 +145,10 @@ def distances(updates: np.ndarray, H: np.ndarray, lam: float) -> np.ndarray:
 def cut(tree: np.ndarray, M: int) -> np.ndarray:
     """Labels 0 .. M - 1 of the clients when the tree (N - 1, 4) is cut into M clusters (N, if M is more) -> (N,)."""
     N = len(tree) + 1
-    return cut_tree(tree, min(M, N)).ravel() if N > 1 else np.zeros(1, dtype=int)
+    node = np.arange(N)  # of the tree, to which each client belongs after the first N - M merges
+    for i, (a, b) in enumerate(tree[: max(N - M, 0), :2].astype(int)):
+        node[(node == a) | (node == b)] = N + i
+    return np.unique(node, return_inverse=True)[1]
 
 
 def annealed(t: int, T: int) -> float:

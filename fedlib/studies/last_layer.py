@@ -38,26 +38,16 @@ def measure(unit: Unit, place: Place) -> pd.DataFrame:
     image, label = tensors.x_test[:1], int(tensors.y_test[0])
     net = build(run.model, tuple(image.shape[1:]), live.fed.K).eval()
     flat = live.models[0].cpu()
-    z, q = forward(net, lockstep.executor.layout.views(flat), image)
+    with torch.inference_mode():
+        q, z = functional_call(net, lockstep.executor.layout.views(flat), (image,))
+    gradient = q[0].softmax(0) - torch.eye(live.fed.K)[label]
     return pd.DataFrame(
         {
             "label": [label],
-            "z": [z.tolist()],
+            "z": [z[0].tolist()],
             "W": [flat[live.fed.output_weight].tolist()],
             "b": [flat[live.fed.output_bias].tolist()],
-            "q": [q.tolist()],
-            "gradient": [(q.softmax(0) - torch.eye(live.fed.K)[label]).tolist()],
+            "q": [q[0].tolist()],
+            "gradient": [gradient.tolist()],
         }
     )
-
-
-def forward(
-    net: torch.nn.Module, tensors: dict[str, torch.Tensor], image: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features z (L,) and logits q (K,) of one image under a model's tensors."""
-    seen: list[torch.Tensor] = []
-    hook = net[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    with torch.inference_mode():
-        q = functional_call(net, tensors, (image,))
-    hook.remove()
-    return seen[0][0], q[0]
