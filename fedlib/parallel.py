@@ -30,6 +30,7 @@ from fedlib.store import RUNS, Store
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 1.0
 LARGEST_GROUP = 25
+FEW_ROUNDS = 3_000  # of all runs together: fewer than these are done before worker processes have started
 TIMING = ["seconds", "server_seconds"]
 
 
@@ -37,8 +38,8 @@ TIMING = ["seconds", "server_seconds"]
 class Place:
     """Where and how runs are trained.
 
-    workers: processes side by side (0: as many as there are cores). device: "cpu" or "cuda". scheduler: address of a
-    Dask scheduler; its workers then take the place of local processes.
+    workers: processes side by side (0: as many as the cores and the work suggest). device: "cpu" or "cuda".
+    scheduler: address of a Dask scheduler; its workers then take the place of local processes.
     """
 
     runs: Path = RUNS
@@ -62,9 +63,11 @@ class Place:
             scheduler=os.environ.get("FEDLIB_SCHEDULER"),
         )
 
-    @property
-    def processes(self) -> int:
-        return self.workers or (1 if self.device != "cpu" else os.cpu_count() or 1)
+    def processes(self, rounds: int) -> int:
+        """How many processes share that many rounds of all runs together."""
+        if self.workers:
+            return self.workers
+        return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else os.cpu_count() or 1
 
 
 def address(run: Run, place: Place) -> str:
@@ -93,10 +96,11 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
     wanted = {address(run, place): run for run in runs}
     attempts = 0
     while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
-        groups = groups_of(list(missing.values()), place.processes)
-        progress = Progress(place.runs, sum(run.T for run in missing.values()), tell, what)
-        with progress:
-            attempts = attempts + 1 if _train_groups(groups, place, progress.folder, tell) else 0
+        rounds = sum(run.T for run in missing.values())
+        groups = groups_of(list(missing.values()), place.processes(rounds))
+        with Progress(place.runs, rounds, tell, what) as progress:
+            killed = _train_groups(groups, place.processes(rounds), place, progress.folder, tell)
+        attempts = attempts + 1 if killed else 0
         if attempts == 3:
             raise StoreError(
                 f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
@@ -106,16 +110,17 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
 
 
 def _train_groups(
-    groups: list[list[Run]], place: Place, heartbeats: Path, tell: Callable[[str], None]
+    groups: list[list[Run]], processes: int, place: Place, heartbeats: Path, tell: Callable[[str], None]
 ) -> bool:
     """Train all groups once; True if a worker was killed meanwhile."""
     import joblib
+    from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     if place.scheduler:
         train_on_cluster(groups, place, tell)
         return False
-    processes = min(place.processes, len(groups))
+    processes = min(processes, len(groups))
     threads = max(1, (os.cpu_count() or 1) // processes)
     if processes == 1:
         for group in groups:
@@ -129,6 +134,8 @@ def _train_groups(
     except TerminatedWorkerError:
         tell("a worker process was killed; its runs continue from their last checkpoints")
         return True
+    finally:
+        get_reusable_executor().shutdown()  # its idle processes would keep their memory for minutes
     return False
 
 
