@@ -99,7 +99,7 @@ def repro(context: typer.Context) -> None:
 
 @commands.command("pipeline")
 def pipeline_() -> None:
-    """Bring the artifacts' stages in dvc.yaml up to date with params.yaml and the notebooks' imports."""
+    """Bring the artifacts' stages in dvc.yaml up to date with params.yaml."""
     from fedlib import pipeline
 
     changed = pipeline.write_stages()

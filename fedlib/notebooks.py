@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
+from fedlib.uses import digests
 
 SOURCES = ROOT / "notebooks"
 NORMALISED = ROOT / "data" / "notebooks"
@@ -58,12 +59,18 @@ def read(path: Path) -> NotebookNode:
         raise ConfigError(f"{path} is no valid notebook: {str(error).splitlines()[0]}.") from None
 
 
-def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED) -> list[Path]:
-    """Write the normalised copy of every notebook below `sources` to `target`, and drop what has no source."""
+def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path = ROOT) -> list[Path]:
+    """Write the normalised copy of every notebook below `sources` to `target`, and drop what has no source.
+
+    A copy's metadata hold the digests of the code that it uses: it changes when that code does.
+    """
     wanted = {}
     for source in sorted(sources.rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in source.parts:
-            wanted[target / source.relative_to(sources)] = nbformat.writes(normalise(read(source))).encode()
+            notebook, place = normalise(read(source)), source.relative_to(sources)
+            uses = digests(place.with_suffix("").as_posix(), notebook, root)
+            notebook.metadata = NotebookNode({**METADATA, "uses": uses})
+            wanted[target / place] = nbformat.writes(notebook).encode()
     for old in set(target.rglob("*.ipynb")) - set(wanted):
         old.unlink()
     for path, content in wanted.items():

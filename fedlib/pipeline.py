@@ -1,18 +1,18 @@
 """What `dvc.yaml` asks for beyond single notebooks: inputs, the artifacts' stages, everything at once.
 
-DVC can loop over the experiments of `params.yaml`, but not over lists of dependencies. So the artifacts' stages are
-written out by `fedlib pipeline`, from `params.yaml` and from what each notebook imports.
+DVC reads and writes its whole lock file at every stage, so stages depend on few files that say much: a notebook's
+normalised copy holds the digests of the code that it uses (`uses.py`), an experiment's input all its settings. DVC can
+loop over the experiments of `params.yaml`, but not over lists of dependencies: the artifacts' stages are written out
+by `fedlib pipeline`.
 """
 
 from __future__ import annotations
 
-import ast
+import hashlib
 import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fedlib.files import write_whole
 
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
-MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml and from what the notebooks import.\n"
+MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 WHOLE_SCALE = {"scoreboard", "arena", "discrepancies"}  # artifacts that read every experiment
 
 
@@ -39,22 +39,45 @@ def set_scale(scale: Scale, params: Path = config.PARAMS) -> None:
 def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str, str]:
     """Prepare every dataset that the experiments need at a scale; returns dataset -> what stops it, if anything.
 
-    `<root>/<scale>/<experiment>.json` then says which data the experiment will see (provenance, digest), or why it
-    cannot be run: that is what its simulation depends on.
+    `<root>/<scale>/<name>.json` then holds all that an experiment or study is made of: its settings, resolved for the
+    scale, and its data (provenance, digest) or why that is not here. It is what the simulation depends on.
     """
     from fedlib import data
 
     settings = config.load()
     scale = scale or settings.scale
-    known: dict[str, dict[str, str]] = {}
-    for experiment in settings.names:
-        used = sorted({one.run.dataset for one in settings.runs(experiment, scale)})
-        for name in used:
-            if name not in known:
-                known[name] = _prepared(data, name)
-        content = json.dumps({name: known[name] for name in used}, indent=1, sort_keys=True)
-        write_whole(root / scale / f"{experiment}.json", content.encode() + b"\n")
+    runs = {
+        name: [one.model_dump(mode="json") for one in settings.runs(name, scale)] for name in settings.names
+    }
+    studies = {name: settings.study(name, scale) for name in settings.studies}
+    used = {name: sorted({run["run"]["dataset"] for run in of}) for name, of in runs.items()}
+    known = {
+        name: _prepared(data, name) for name in sorted({d for datasets in used.values() for d in datasets})
+    }
+    inputs = {name: {"runs": of, "data": {d: known[d] for d in used[name]}} for name, of in runs.items()}
+    for name, study in studies.items():
+        followed = sorted(experiment for experiment in runs if experiment in _words(study))
+        inputs[name] = {"study": study, "experiments": {e: _digest(inputs[e]) for e in followed}}
+    for name, content in inputs.items():
+        write_whole(root / scale / f"{name}.json", _text(content))
     return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(_text(content)).hexdigest()
+
+
+def _words(nested: Any) -> set[str]:
+    """Every string in nested settings."""
+    if isinstance(nested, dict):
+        nested = list(nested.values())
+    if isinstance(nested, list):
+        return set().union(*map(_words, nested))
+    return {nested} if isinstance(nested, str) else set()
 
 
 def _prepared(data: Any, name: str) -> dict[str, str]:
@@ -69,31 +92,26 @@ def _prepared(data: Any, name: str) -> dict[str, str]:
 def forget_missing(dataset: str, root: Path = INPUTS) -> None:
     """Drop what `prepare_inputs` noted of a dataset's absence, so that the next `dvc repro` looks again."""
     for path in root.rglob("*.json"):
-        if "missing" in json.loads(path.read_text()).get(dataset, {}):
+        if "missing" in json.loads(path.read_text()).get("data", {}).get(dataset, {}):
             path.unlink()
 
 
-def stages(settings: Experiments, root: Path = ROOT) -> str:
+def stages(settings: Experiments) -> str:
     """The artifacts' stages, as text of `dvc.yaml`."""
-    return "".join(_stage(name, entry or {}, root) for name, entry in settings.artifacts.items())
+    return "".join(
+        _stage(name, (entry or {}).get("experiments", [])) for name, entry in settings.artifacts.items()
+    )
 
 
-def _stage(name: str, entry: dict[str, Any], root: Path) -> str:
-    place = name.replace("-", "/", 1)
-    results = [f"data/results/${{scale}}/{e}.parquet" for e in entry.get("experiments", [])]
+def _stage(name: str, experiments: list[str]) -> str:
+    results = [f"data/results/${{scale}}/{experiment}.parquet" for experiment in experiments]
     if name in WHOLE_SCALE:
         results = ["data/results/${scale}"]
-    claims = root / "fedlib" / "claims" / f"{place.split('/')[0]}.py"
-    used = modules(root / "notebooks" / f"{place}.ipynb", root)
-    if claims.exists() or name in WHOLE_SCALE:
-        books = [claims] if claims.exists() else sorted((root / "fedlib" / "claims").glob("*.py"))
-        used |= closure(books, root)
     lines = [
         f"  {name}:",
         f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
         "    deps:",
-        f"      - data/notebooks/{place}.ipynb",
-        *(f"      - {dependency}" for dependency in [*results, *sorted(used)]),
+        *(f"      - {dependency}" for dependency in [f"data/notebooks/{place(name)}.ipynb", *results]),
         "    outs:",
         f"      - data/artifacts/${{scale}}/{name}",
         "    metrics:",
@@ -103,50 +121,9 @@ def _stage(name: str, entry: dict[str, Any], root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def modules(notebook: Path, root: Path = ROOT) -> set[str]:
-    """Files of `fedlib` that a notebook imports, directly or not, as paths from the project's folder."""
-    if not notebook.exists():
-        return set()
-    cells = json.loads(notebook.read_text())["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    return closure(_imported(code, root), root)
-
-
-def closure(files: Iterable[Path], root: Path) -> set[str]:
-    """The files and all of `fedlib` that they import in turn, as paths from the project's folder."""
-    found: set[Path] = set()
-    waiting = list(files)
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting += _imported(file.read_text(), root)
-    return {file.relative_to(root).as_posix() for file in found}
-
-
-@cache
-def _imported(code: str, root: Path) -> list[Path]:
-    """Files of `fedlib` that a piece of code imports when it is loaded (not within functions)."""
-    names = []
-    for node in _loaded(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    bases = [root / name.replace(".", "/") for name in names if name.split(".")[0] == "fedlib"]
-    candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
-    return [path for path in candidates if path.exists() and path.stat().st_size]
-
-
-def _loaded(tree: ast.Module) -> Iterable[ast.stmt]:
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            waiting += node.body + node.orelse
-        elif isinstance(node, ast.Try | ast.With):
-            waiting += node.body
+def place(artifact: str) -> str:
+    """Where an artifact's notebook is: "fedcor-table_1" -> "fedcor/table_1"."""
+    return artifact.replace("-", "/", 1)
 
 
 def write_stages(path: Path = PIPELINE) -> bool:
@@ -156,7 +133,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
         raise ConfigError(
             f"{path.name} has lost the line {MARK.strip()!r}; put it back before the artifacts."
         )
-    new = text[: text.index(MARK)] + MARK + stages(config.load(path.parent / "params.yaml"), path.parent)
+    new = text[: text.index(MARK)] + MARK + stages(config.load(path.parent / config.PARAMS.name))
     if new == text:
         return False
     write_whole(path, new.encode())

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib import claims, config, notebooks, pipeline, warm
+from fedlib import claims, config, notebooks, pipeline, uses, warm
 from fedlib.config import ROOT
 
 SETTINGS = config.load(ROOT / "params.yaml")
@@ -50,7 +49,7 @@ artifacts:
 """
 
 
-def test_dvc_yaml_is_in_step_with_params_and_notebooks() -> None:
+def test_dvc_yaml_is_in_step_with_params() -> None:
     text = (ROOT / "dvc.yaml").read_text()
     written = text[text.index(pipeline.MARK) + len(pipeline.MARK) :]
     assert written == pipeline.stages(SETTINGS), "run: fedlib pipeline"
@@ -83,20 +82,32 @@ def test_an_artifact_opens_what_its_claims_need() -> None:
 
 
 def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    dependencies = stages["simulate"]["do"]["deps"]
-    assert "fedlib/engine.py" in dependencies
-    assert not any("plots" in d or "claims" in d or d == "fedlib" for d in dependencies)
-    assert all((ROOT / d).exists() for d in dependencies if d.startswith("fedlib"))
+    used = uses.digests("simulate", notebooks.read(ROOT / "notebooks" / "simulate.ipynb"), ROOT)
+    assert {"fedlib/engine.py", "fedlib/samplers/base.py", "fedlib/stacked.py"} <= set(used)
+    assert not any("plots" in file or "claims" in file or "site" in file for file in used)
+    for patterns in uses.GIVEN.values():
+        assert all(list((ROOT / "fedlib").glob(pattern)) for pattern in patterns)
 
 
-def test_imports_are_followed_to_the_files_that_matter(tmp_path: Path) -> None:
-    for name, code in {"a": "from fedlib import b", "b": "import fedlib.c", "c": "", "d": "x = 1"}.items():
+def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Path) -> None:
+    code = {
+        "a": "from fedlib import b",
+        "b": "import fedlib.c",
+        "c": "x = 0",
+        "d": "x = 1",
+        "claims/p": "",
+        "claims/q": "",
+    }
+    for name, text in {**code, "claims/p": "", "claims/q": ""}.items():
         path = tmp_path / "fedlib" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(code + "\n")
-    _write(tmp_path / "n.ipynb", "def f():\n    import fedlib.d\nfrom fedlib.a import x")
-    assert pipeline.modules(tmp_path / "n.ipynb", tmp_path) == {f"fedlib/{name}.py" for name in "abc"}
+        path.write_text(text + "\n")
+    notebook = new_notebook(cells=[new_code_cell("def f():\n    import fedlib.d\nfrom fedlib.a import x")])
+    found = uses.digests("p/figure_1", notebook, tmp_path)
+    assert set(found) == {f"fedlib/{name}.py" for name in ("a", "b", "c", "claims/p")}
+    (tmp_path / "fedlib" / "c.py").write_text("x = 2\n")
+    changed = uses.digests("p/figure_1", notebook, tmp_path)
+    assert {file for file in found if found[file] != changed[file]} == {"fedlib/c.py"}
 
 
 def _notebooks() -> list[Path]:
