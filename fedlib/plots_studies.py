@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.manifold import TSNE
 
 from fedlib.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
-from fedlib.style import Look, family, looks, sweep
+from fedlib.style import DASHES, Look, family, looks, sweep
 
 PICKS = {"Ind": ("#D55E00", "s"), "Cor": ("#0072B2", "D"), "Opt": ("#009E73", "^")}  # FedCor's Figure 1
 
@@ -123,8 +123,10 @@ def method_panels(
     """One setting's methods in several panels, title -> methods; a family's variants wear colours of their own."""
     fig, axes = grid(len(panels), 2, width=5.2, height=3.6)
     for ax, (title, methods) in zip(axes, panels.items(), strict=True):
-        alike = [m for m in methods if family(m) == family(methods[-1])]
-        styles = looks(methods) | (sweep(alike) if len(alike) > 2 else {})
+        alike = [m for m in methods if family(m) == family(methods[-1]) != m]
+        ramp = zip(alike, sns.color_palette("flare", len(alike)), strict=True)
+        own = {m: {"color": colour, "linestyle": DASHES[1 + i % 4]} for i, (m, colour) in enumerate(ramp)}
+        styles = looks(methods) | own
         draw_curves(ax, results, y, methods=methods, smooth=smooth, band=False, styles=styles)
         label_axes(ax, "round", y)
         ax.set_title(title)
