@@ -1,0 +1,125 @@
+"""One method, one colour; tables and titles say what they should; what is drawn is what was measured."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import config, measure, plots, plots_summary, schematics, tables
+from fedlib.samplers.hcsfed import HCSFed
+from fedlib.style import FAMILIES, family, looks
+
+mpl.use("agg")
+
+
+@pytest.fixture
+def results() -> pd.DataFrame:
+    """Two methods, two seeds, eleven rounds; the second one's second seed diverges in round 4."""
+    rows = [
+        {
+            "setting": s,
+            "method": m,
+            "seed": seed,
+            "round": t,
+            "test_accuracy": slope * t + seed,
+            "diverged": False,
+        }
+        for s in ("x", "y")
+        for m, slope in (("MD", 1.0), ("Algorithm 2", 2.0))
+        for seed in (0, 1)
+        for t in range(11)
+    ]
+    table = pd.DataFrame(rows)
+    gone = (table["method"] == "Algorithm 2") & (table["seed"] == 1)
+    table = table[~gone | (table["round"] <= 4)]
+    table.loc[gone & (table["round"] == 4), ["diverged", "test_accuracy"]] = [True, np.nan]
+    return table
+
+
+def test_a_method_wears_its_familys_colour_wherever_it_stands():
+    for company in (
+        ["MD"],
+        ["FedCor", "MD", "HCSFed-R (GC-B)"],
+        ["HCSFed-P (GC-A)", "HCSFed-R (GC-B)", "MD"],
+    ):
+        for method, look in looks(company).items():
+            assert look["color"] == FAMILIES[family(method)][0]
+    assert family("HCSFed-R (GC-A)") == "HCSFed"
+    assert family("+cluster+importance (GC-A)") == "+cluster+importance"
+    assert family("Algorithm 2 (L1)") == "Algorithm 2"
+    assert family("MDX") == "MDX"
+
+
+def test_methods_of_one_colour_differ_by_dashes_and_the_bare_label_keeps_its_own():
+    found = looks(["Algorithm 2 (L1)", "Algorithm 2", "Algorithm 2 (squared L2)", "Cluster", "MD"])
+    green = [look["linestyle"] for look in found.values() if look["color"] == FAMILIES["Algorithm 2"][0]]
+    assert len(set(green)) == len(green) == 4
+    assert found["Algorithm 2"]["linestyle"] == FAMILIES["Algorithm 2"][2]
+
+
+def test_every_method_of_params_has_a_colour_of_its_own_or_its_papers_ramp():
+    settings = config.load()
+    swept = {"MNIST", "FMNIST", "R = 100 %"}
+    for experiment in settings:
+        for method in settings.raw["experiments"][experiment]["methods"]:
+            assert family(method) in FAMILIES or method in swept, f"{experiment}: {method} has no colour"
+
+
+def test_curves_are_means_over_seeds_and_a_diverged_run_ends_with_a_cross(results):
+    figure = plots.curves(results, "test_accuracy", panels={"x": "X", "absent": "-"})
+    (ax,) = figure.axes
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert ax.get_title() == "X"
+    assert np.allclose(lines["MD"].get_ydata(), 100 * (np.arange(11) + 0.5))
+    assert [line.get_marker() for line in ax.get_lines()].count("x") == 1
+    assert ax.get_xlabel() == "round"
+    assert ax.get_ylabel() == "test accuracy (%)"
+
+
+def test_bars_are_medians_and_mark_what_was_not_reached(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=10)
+    figure = plots.bars(rounds, "rounds", cap=10, panels={"x": "X"})
+    words = {text.get_text() for text in figure.axes[0].texts}
+    assert words == {"9.5", "not reached"}  # MD 10 and 9; Algorithm 2: 5 and never
+
+
+def test_rounds_table_stands_beside_the_printed(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
+    table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))
+    assert table.loc["MD", ("x", "ours")] == "9.5"
+    assert table.loc["MD", ("x", "seeds")] == "9 to 10"
+    assert table.loc["MD", ("x", "paper")] == "96"
+    assert table.loc["Algorithm 2", ("x", "ours")] == "10+"
+    assert table.loc["Algorithm 2", ("x", "seeds")] == "5 to never"
+    speed = tables.speed_ups(rounds, ["x"], "MD", {("x", "MD"): "1.0"}, 10)
+    assert speed.loc["MD", ("x", "ours")] == "1.0"
+    assert speed.loc["Algorithm 2", ("x", "ours")] == "-"
+
+
+def test_titles_say_where_digits_stand_in():
+    run = {"N": 100, "m": 10, "T": 5, "local": {"steps": 50, "lr": 0.1}}
+    info = {"runs": [{"setting": "a", "data": {"name": name}, "run": run} for name in ("mnist",)]}
+    assert plots.titles(info) == {"a": "a"}
+    info["runs"][0]["data"]["name"] = "digits"
+    assert plots.titles(info, "{setting}: {steps} steps, m = {m}") == {"a": "a: 50 steps, m = 10 (on digits)"}
+
+
+def test_critical_difference_orders_methods_by_rank():
+    scores = pd.DataFrame(np.arange(12).reshape(4, 3), columns=["MD", "FedCor", "AFL"])
+    words = [text.get_text().strip() for text in plots_summary.critical_difference(scores).axes[0].texts]
+    assert {"AFL (1.00)", "FedCor (2.00)", "MD (3.00)"} <= set(words)
+
+
+def test_ratio_map_says_never():
+    table = pd.DataFrame({"s": {"MD": 2.0, "AFL": 0.0}, "t": {"MD": np.nan, "AFL": 0.5}})
+    words = [text.get_text() for text in plots_summary.ratio_map(table, "fewer rounds").axes[0].texts]
+    assert {"2", "never", "0.5"} <= set(words)
+
+
+def test_a_sampler_can_be_asked_outside_a_run():
+    G = np.concatenate([np.eye(2)[[0] * 6], np.eye(2)[[1] * 6]]) + 0.01 * np.arange(12)[:, None]
+    selection = schematics.ask(HCSFed(R=1.0, H=2), G, 4, np.random.default_rng(0))
+    assert len(set(selection.clients)) == 4
+    assert sum(selection.notes["places"]) == 4
