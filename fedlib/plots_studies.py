@@ -23,9 +23,10 @@ PICKS = {"Ind": ("#D55E00", "s"), "Cor": ("#0072B2", "D"), "Opt": ("#009E73", "^
 
 def toy(table: pd.DataFrame, draws: Sequence[int]) -> Figure:
     """FedCor's toy (study `toy`): the points, what Ind, Cor and Opt chose, and the decision line of each choice."""
+    first = table[table["setting"] == table["setting"].iloc[0]]
     fig, axes = grid(len(draws), len(draws), width=4.2, height=3.9)
     for ax, draw in zip(axes, draws, strict=True):
-        rows = table[table["draw"] == draw].set_index("method")
+        rows = first[first["draw"] == draw].set_index("method")
         x, y = rows.loc["start", "x"].reshape(-1, 2), rows.loc["start", "y"]
         for label, marker in ((1, "+"), (-1, "_")):
             ax.scatter(

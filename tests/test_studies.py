@@ -27,7 +27,7 @@ EXPERIMENT = {
     "grid": {"(1)": {}, "(2)": {"m": 3}},
 }
 STUDIES = {
-    "x_toy": {"draws": 3, "n": 5, "gap": 4.0, "lr": 1.0, "pairs": 50},
+    "x_toy": {"draws": 3, "n": 5, "pairs": 50, "cases": {"a": {"gap": 4.0, "lr": 1.0}}},
     "x_partitions": {"experiments": {"D": "e"}, "seeds": 2, "scales": {"cpu": {"seeds": 1}}},
     "x_loss_changes": {
         "experiments": {"D": "e"},
@@ -79,7 +79,7 @@ def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, pl
     first = measured("x_toy", settings, place, tmp_path)
     monkeypatch.setattr(toy, "measure", lambda unit, place: pytest.fail("measured again"))
     pd.testing.assert_frame_equal(measured("x_toy", settings, place, tmp_path), first)
-    settings.raw["studies"]["x_toy"]["lr"] = 2.0
+    settings.raw["studies"]["x_toy"]["cases"]["a"]["lr"] = 2.0
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         measured("x_toy", settings, place, tmp_path)
 

@@ -23,8 +23,10 @@ from fedlib.studies import Unit
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `draws` of the toy, `n` points a label, distance `gap` between the means, `lr`, `pairs`."""
-    yield {"labels": {"data": "toy"}, **{k: settings[k] for k in ("draws", "n", "gap", "lr", "pairs")}}
+    """settings: `draws` of the toy, `n` points a label, `pairs`; `cases`: name -> `gap` between the means and `lr`."""
+    own = {k: settings[k] for k in ("draws", "n", "pairs")}
+    for name, case in settings["cases"].items():
+        yield {"labels": {"data": "toy", "setting": name}, **own, "gap": case["gap"], "lr": case["lr"]}
 
 
 def measure(unit: Unit, place: Place) -> pd.DataFrame:
