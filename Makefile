@@ -20,8 +20,8 @@ report: $(BIN)/.ready           ## render the site from the results that exist, 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile
 
-lab: $(BIN)/.ready              ## open JupyterLab on the interactive notebook
-	jupyter lab notebooks/explore.ipynb
+lab: $(BIN)/.ready              ## open JupyterLab on the notebooks
+	jupyter lab notebooks
 
 bench: $(BIN)/.ready            ## time the engine beside the plain loop and the peers
 	python -m benchmarks

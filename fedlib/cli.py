@@ -56,7 +56,7 @@ def run(
     """Train what an experiment still lacks, and write its table; what is finished is never trained again.
 
     Killed or stopped, the same command continues from the last checkpoints. FEDLIB_WORKERS, FEDLIB_DEVICE and
-    FEDLIB_SCHEDULER say where it trains (docs/cluster.md).
+    FEDLIB_SCHEDULER say where it trains.
     """
     from fedlib.results import simulate
 
