@@ -104,11 +104,11 @@ def _source(dataset: str | None, place: Place) -> dict[str, str]:
 
     if dataset is None:
         return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
-    found = data.status(dataset, place.datasets)
+    digest = data.digest(dataset, place.datasets)  # prepares what is embedded
     return {
         "name": dataset,
-        "digest": data.digest(dataset, place.datasets),
-        "provenance": found["provenance"],
+        "digest": digest,
+        "provenance": data.status(dataset, place.datasets)["provenance"],
     }
 
 

@@ -72,7 +72,7 @@ def test_what_a_client_uploads(options: dict, sent: int) -> None:
 
 @pytest.mark.parametrize("params", [{"R": 10}, {"R": 0}, {"H": 0}, {"gc": "C"}, {"variant": "Q"}])
 def test_impossible_settings_are_named(params: dict) -> None:
-    with pytest.raises(ValidationError, match=f"sampler 'hcsfed', {next(iter(params))}: Input should be"):
+    with pytest.raises(ValidationError, match=f"sampler 'hcsfed': {next(iter(params))}: Input should be"):
         Method(sampler="hcsfed", params=params)
 
 
