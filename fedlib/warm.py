@@ -7,6 +7,7 @@ and exit status as if it had started by itself, some seconds sooner. Nothing dep
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -58,7 +59,9 @@ class Handler(BaseRequestHandler):
         os.chdir(request["folder"])
         os.setsid()
         threading.Thread(target=self._end_with_client, daemon=True).start()
-        self.request.sendall(str(run(request["arguments"])).encode())
+        status = run(request["arguments"])
+        atexit._run_exitfuncs()  # as at a process's own end: a forked one skips them, and joblib cleans up there
+        self.request.sendall(str(status).encode())
 
     def _end_with_client(self) -> None:
         """Whoever asked was killed or interrupted: so is what was asked for, and all that it started."""
@@ -81,8 +84,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class Server(ForkingMixIn, UnixStreamServer):
-    max_children = 8
-    parent = os.getppid()
+    def __init__(self, address: str) -> None:
+        super().__init__(address, Handler)
+        self.parent = os.getppid()
 
     def service_actions(self) -> None:
         super().service_actions()
@@ -91,7 +95,7 @@ class Server(ForkingMixIn, UnixStreamServer):
 
 
 def serve(address: str) -> None:
-    with Server(address, Handler) as server:
+    with Server(address) as server:
         for module in PRELOADED:
             importlib.import_module(module)
         server.serve_forever()

@@ -160,6 +160,9 @@ class Claim:
             verdict = self.rule(runs)
         except Missing as reason:
             return Verdict("not run", detail=f"{reason}.")
+        except Exception as error:
+            error.add_note(f"while deciding claim {self.id}")
+            raise
         lost = diverged(runs)
         return replace(verdict, detail=" ".join(filter(None, [verdict.detail, lost])))
 
@@ -227,11 +230,11 @@ def diverged(results: Mapping[str, pd.DataFrame]) -> str:
 
 
 def number(value: float, unit: str = "", digits: int = 3) -> str:
-    """A value as text: three significant digits; "never" for infinity, "-" for nan."""
+    """A value as text: three significant digits; "-" for nan; infinitely many rounds are "never"."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):
-        return "never" if value > 0 else "-infinity"
+        return "never" if unit == "rounds" else "infinite" if value > 0 else "-infinite"
     text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
     return f"{text} {unit}".strip()
 

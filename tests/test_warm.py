@@ -1,0 +1,84 @@
+"""The warm process: a command that it runs for another is that command, to its exit status and its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fedlib import warm
+from fedlib.config import ROOT
+
+FEDLIB = [sys.executable, "-m", "fedlib"]
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    with warm.warm(os.environ) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "arguments", [["scale"], ["run", "nothing"], ["run", "--methods"], ["data", "prepare", "nowhere"]]
+)
+def test_a_command_says_and_returns_the_same(environment: dict[str, str], arguments: list[str]) -> None:
+    outcomes = []
+    for variables in (os.environ, environment):
+        command = [*FEDLIB, *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+        outcomes.append((done.returncode, done.stdout, done.stderr))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    address = str(tmp_path / "warm")
+
+    def never_done(arguments: list[str]) -> int:
+        pid.write_text(f"{os.getpid()}.")
+        time.sleep(600)
+        return 0
+
+    def serve() -> None:
+        with warm.Server(address) as server:
+            server.serve_forever()
+
+    monkeypatch.setattr(warm, "run", never_done)
+    monkeypatch.setenv(warm.VARIABLE, address)
+    server = FORK.Process(target=serve)
+    server.start()
+    try:
+        until(lambda: Path(address).exists())
+        asking = FORK.Process(target=warm.ask, args=([], address))
+        asking.start()
+        until(lambda: pid.exists() and pid.read_text().endswith("."))
+        asked = int(pid.read_text().rstrip("."))
+        assert running(asked)
+        asking.kill()
+        until(lambda: not running(asked))
+    finally:
+        server.kill()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what must come; whoever waits a minute waits in vain."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came")
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
