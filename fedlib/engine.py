@@ -28,7 +28,7 @@ from fedlib.partition import Partition
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates
 from fedlib.streams import Purpose
 
-NUMERICS = 1  # part of every run's address: raise it when a change alters any number that a run produces
+NUMERICS = 2  # part of every run's address: raise it when a change alters any number that a run produces
 
 
 def shape_of(run: Run) -> str:
@@ -330,5 +330,3 @@ def gather(
         return None
     stacked = torch.cat([part for part, _ in parts])
     return stacked[torch.as_tensor(np.argsort(np.concatenate([places for _, places in parts])))]
-
-

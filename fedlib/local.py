@@ -12,6 +12,7 @@ masks.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -118,7 +119,20 @@ def make_executor(
 
 def workers(threads: int) -> ThreadPoolExecutor:
     """Threads that each let torch use one core: the parts of the work do not depend on how many there are."""
+    _keep_freed_memory()
     return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep what a step frees for the next step, which needs the same.
+
+    Else it goes back to the system, which hands it out again page by page: thousands of faults a step of a CNN.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        trim_threshold, mmap_threshold = -1, -3
+        libc.mallopt(trim_threshold, 2**31 - 1)
+        libc.mallopt(mmap_threshold, 2**30)
 
 
 @dataclass(frozen=True)
@@ -155,48 +169,48 @@ def draw_batches(
     """
     sizes = np.array([len(job.samples) for job in jobs])
     place, count = _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs)
-    place += (np.cumsum(sizes) - sizes)[:, None]
-    index = np.concatenate([job.samples for job in jobs]).take(place)
+    place += (np.cumsum(sizes) - sizes)[:, None, None]
+    index = np.concatenate([job.samples for job in jobs]).take(place.transpose(1, 0, 2))
     return Batches(index, count, (count > 0).sum(0))
 
 
 def _distinct(
     jobs: Sequence[Job], sizes: np.ndarray, batch: int, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Floyd's sampling without replacement, for all steps of all jobs together -> (S, J, B) places, (S, J) counts.
+    """Subsets without replacement, for all steps of all jobs together -> (J, S, B) places, (S, J) counts.
 
-    The i-th of b samples is drawn from the first n - b + i + 1 places; where that one is taken, the last of these
-    places, which cannot be, is taken instead.
+    Drawn with replacement; then repetitions are drawn again until there are none, which favours no subset. A client
+    with few samples more than a batch draws permutations instead.
     """
     take = np.minimum(sizes, batch)
-    draws = np.zeros((batch, steps, len(jobs)), np.int64)
-    for j, job in enumerate(jobs):
-        draws[: take[j], :, j] = job.rng.integers(2**32, size=(take[j], steps), dtype=np.uint32)
-    nth = np.arange(batch)[:, None, None]
-    last = sizes - take + nth
-    first = (
-        np.cumsum(sizes) - sizes + np.arange(steps)[:, None] * sizes.sum()
-    )  # where a row starts in `taken`
-    spare = steps * sizes.sum()
-    place = np.where(nth < take, (draws * (last + 1) >> 32) + first, spare)
-    taken = np.zeros(spare + 1, bool)
-    for i in range(take.max()):
-        clash = taken[place[i]] & (place[i] < spare)
-        np.copyto(place[i], first + last[i], where=clash)
-        taken[place[i]] = True
-    place = np.where(nth < take, place - first, 0)
-    return place.transpose(1, 2, 0), np.broadcast_to(take, (steps, len(jobs)))
+    place = np.zeros((len(jobs), steps, batch), np.int64)
+    for own, job, n, b in zip(place, jobs, sizes, take, strict=True):
+        if n < 2 * batch:
+            own[:, :b] = job.rng.permuted(np.broadcast_to(np.arange(n), (steps, n)), axis=1)[:, :b]
+        else:
+            own[:] = job.rng.integers(n, size=(steps, batch))
+    batches = place.reshape(-1, batch)
+    unfinished = np.flatnonzero(np.repeat(sizes >= 2 * batch, steps))
+    while len(unfinished):
+        drawn = np.sort(batches[unfinished], axis=1)
+        row, column = np.nonzero(drawn[:, 1:] == drawn[:, :-1])
+        repeated = np.bincount(unfinished[row] // steps, minlength=len(jobs))
+        again = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True)]
+        drawn[row, column] = np.concatenate(again)
+        batches[unfinished] = drawn
+        unfinished = unfinished[np.unique(row)]
+    return place, np.broadcast_to(take, (steps, len(jobs)))
 
 
 def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Permutations cut in batches -> (S, J, B) places, (S, J) counts."""
+    """Permutations cut in batches -> (J, S, B) places, (S, J) counts."""
     length = -(-sizes // batch)
-    place = np.zeros((epochs * length.max(), len(jobs), batch), np.int64)
-    count = np.zeros(place.shape[:2], np.int64)
+    place = np.zeros((len(jobs), epochs * length.max(), batch), np.int64)
+    count = np.zeros(place.shape[1::-1], np.int64)
     for j, (job, n, l) in enumerate(zip(jobs, sizes, length, strict=True)):
         passes = np.zeros((epochs, l * batch), np.int64)
         passes[:, :n] = job.rng.permuted(np.broadcast_to(np.arange(n), (epochs, n)), axis=1)
-        place[: epochs * l, j] = passes.reshape(-1, batch)
+        place[j, : epochs * l] = passes.reshape(-1, batch)
         count[: epochs * l, j] = np.tile(np.minimum(n - batch * np.arange(l), batch), epochs)
     return place, count
 

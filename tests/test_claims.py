@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedlib import claims
-from fedlib.claims import Book, Missing, Runs, Verdict, combine, decide, positive
+from fedlib.claims import Book, Missing, Runs, Verdict, combine, cs_readings, decide, positive
 from fedlib.claims import clustered_sampling as cs
 from fedlib.claims import hcsfed as hc
 from fedlib.measure import area, paired
@@ -241,6 +241,25 @@ def test_cs_local_work_and_number_of_clients():
     results = {"cs_work": runs_of("cs_work", curves, "train_loss", T=200)}
     for id in ("cs.F8.a", "cs.F8.b", "cs.F8.c", "cs.F8.d"):
         assert verdict(cs.book, id, results).status == "held", (id, verdict(cs.book, id, results))
+
+
+def test_cs_gain_over_a_diverged_md_is_whole_and_of_a_diverged_method_infinitely_bad():
+    table = runs_of(
+        "cs_cifar", {"alpha = 10": {"MD": falling(0.1, 1), "Algorithm 2": falling(0.1, 1)}}, "train_loss"
+    )
+
+    def gone(**where: object) -> dict[str, pd.DataFrame]:
+        chosen = np.logical_and.reduce([table[key] == value for key, value in where.items()])
+        cut = table[~chosen | (table["round"] <= 30)].copy()
+        cut.loc[chosen[cut.index] & (cut["round"] == 30), "diverged"] = True
+        return {"cs_cifar": cut}
+
+    place = ("cs_cifar", "alpha = 10")
+    gain = lambda results: cs_readings.gains(Runs(results), place, "Algorithm 2").tolist()  # noqa: E731
+    assert gain({"cs_cifar": table}) == pytest.approx([0, 0, 0])
+    assert gain(gone(method="MD", seed=1)) == pytest.approx([0, 1, 0])
+    assert gain(gone(method="Algorithm 2", seed=1)) == pytest.approx([0, -math.inf, 0])
+    assert gain(gone(seed=1)) == pytest.approx([0, 0])
 
 
 # -- rules of HCSFed ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedlib.claims import Runs, Verdict, combine, decide, number, positive, span
+from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, positive, span
 from fedlib.claims.cs_readings import (
     ACCURACY,
     ALG1,
@@ -61,6 +61,8 @@ def _(runs: Runs) -> Verdict:
     losses = table.pivot_table(index=["seed", "round"], columns="method", values=LOSS).dropna()
     far = losses.sub(losses[TARGET], axis=0).abs().groupby("seed").median()
     ratio = (far[ALG2] / far[MD]).to_numpy()
+    if len(ratio) == 0:
+        raise Missing("no seed has all three samplers' late rounds")
     return decide(np.median(ratio) <= 0.25, number(float(np.median(ratio))), span(interval(ratio)))
 
 

@@ -51,9 +51,10 @@ def against_md(
 
 
 def gains(runs: Runs, place: tuple[str, str], method: str) -> np.ndarray:
-    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD)."""
+    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD); seeds in which both diverged say nothing."""
     md, other = against_md(runs, place, method, LOSS, end_mean).T
-    return (md - other) / md
+    known = np.isfinite(md) | np.isfinite(other)
+    return 1 - other[known] / md[known]
 
 
 def below_md(runs: Runs, place: tuple[str, str], method: str, column: str, statistic, **options) -> Verdict:

@@ -1,9 +1,10 @@
 """Studies: measurements that some figures need beside training curves, written once and kept like results.
 
 A study is a module of this folder with two functions. `units(settings, experiments, scale)` yields what it is made of,
-each unit a plain dictionary that determines its numbers; `measure(unit, place)` turns one unit into a table. A unit
-that was measured is never measured again: its table is kept under the digest of its dictionary, so that a killed study
-goes on where it was. All tables together are `data/results/<scale>/<study>.parquet`, described by `<study>.json`.
+each unit a plain dictionary of all that determines its numbers, and `labels` to show them under; `measure(unit, place)`
+turns a unit into a table. What was measured is never measured again: the table is kept under the digest of the unit
+without its labels, so that a killed study goes on where it was. All tables together are
+`data/results/<scale>/<study>.parquet`, described by `<study>.json`.
 
 The settings stand in `params.yaml` under `studies`, as `<paper>_<module>`; a study that trains takes its runs from the
 experiments there.
@@ -64,7 +65,8 @@ def run_study(
             missing.append({"unit": unit["labels"], "reason": str(error)})
             tell(f"{name} [{scale}]: {error}")
             continue
-        made_of = json.dumps([name, unit, NUMERICS, source["digest"]], sort_keys=True)
+        numbers = {key: value for key, value in unit.items() if key != "labels"}
+        made_of = json.dumps([module.__name__, numbers, NUMERICS, source["digest"]], sort_keys=True)
         kept = place.runs / "studies" / f"{hashlib.sha256(made_of.encode()).hexdigest()[:20]}.parquet"
         if not kept.exists():
             tell(f"{name} [{scale}]: {', '.join(map(str, unit['labels'].values()))}")
