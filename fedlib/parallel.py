@@ -2,17 +2,19 @@
 
 Whatever trains where, the numbers are the same. A killed process loses at most the rounds since its last checkpoint;
 a killed worker's group is tried again; a run that another process is training is waited for, not trained twice.
+What workers of a cluster send back is checked before it is kept.
 """
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
+import io
 import json
 import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +31,7 @@ from fedlib.store import RUNS, Store
 
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 1.0
+SCHEDULER_SECONDS = 10.0
 LARGEST_GROUP = 25
 FEW_ROUNDS = 3_000  # of all runs together: fewer than these are done before worker processes have started
 TIMING = ["seconds", "server_seconds"]
@@ -38,13 +41,15 @@ TIMING = ["seconds", "server_seconds"]
 class Place:
     """Where and how runs are trained.
 
-    workers: processes side by side (0: as many as the cores and the work suggest). device: "cpu" or "cuda".
-    scheduler: address of a Dask scheduler; its workers then take the place of local processes.
+    workers: processes side by side (0: as many as the cores and the work suggest). threads: cores of each (0: an equal
+    share of all). device: "cpu" or "cuda". scheduler: address of a Dask scheduler; its workers then take the place of
+    local processes.
     """
 
     runs: Path = RUNS
     datasets: Path = data.DATASETS
     workers: int = 0
+    threads: int = 0
     device: str = "cpu"
     scheduler: str | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
@@ -60,14 +65,21 @@ class Place:
             datasets=Path(os.environ.get("FEDLIB_DATASETS", data.DATASETS)),
             workers=int(workers),
             device=os.environ.get("FEDLIB_DEVICE", "cpu"),
-            scheduler=os.environ.get("FEDLIB_SCHEDULER"),
+            scheduler=os.environ.get("FEDLIB_SCHEDULER") or None,
         )
 
     def processes(self, rounds: int) -> int:
         """How many processes share that many rounds of all runs together."""
         if self.workers:
             return self.workers
-        return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else os.cpu_count() or 1
+        return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else cores()
+
+
+def cores() -> int:
+    """Cores that this process may use: fewer than the machine has, where a batch system or a container says so."""
+    from joblib import cpu_count
+
+    return cpu_count()
 
 
 def address(run: Run, place: Place) -> str:
@@ -97,6 +109,9 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
     attempts = 0
     while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
         rounds = sum(run.T for run in missing.values())
+        if place.scheduler:
+            train_on_cluster(missing, place, tell)
+            continue
         groups = groups_of(list(missing.values()), place.processes(rounds))
         with Progress(place.runs, rounds, tell, what) as progress:
             killed = _train_groups(groups, place.processes(rounds), place, progress.folder, tell)
@@ -117,17 +132,20 @@ def _train_groups(
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    if place.scheduler:
-        train_on_cluster(groups, place, tell)
-        return False
     processes = min(processes, len(groups))
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    threads = place.threads or max(1, cores() // processes)
     if processes == 1:
         for group in groups:
             train_group(group, place, threads, heartbeats)
         return False
     try:
-        with joblib.parallel_config("loky", n_jobs=processes, inner_max_num_threads=threads):
+        with joblib.parallel_config(
+            "loky",
+            n_jobs=processes,
+            inner_max_num_threads=threads,
+            initializer=end_with_parent,
+            initargs=(os.getpid(),),
+        ):
             joblib.Parallel(batch_size=1, pre_dispatch="all")(
                 joblib.delayed(train_group)(group, place, threads, heartbeats) for group in groups
             )
@@ -139,47 +157,117 @@ def _train_groups(
     return False
 
 
-def train_on_cluster(groups: list[list[Run]], place: Place, tell: Callable[[str], None]) -> None:
-    """Send groups to the workers of a Dask scheduler; what they finish comes back to this store.
+def end_with_parent(parent: int) -> None:
+    """In a worker process: end as soon as the process that started it is gone, instead of training on for nobody."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(HEARTBEAT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+Files = tuple[str, bytes, bytes, dict[str, Any]]  # a finished run as `Store.adopt` takes it
+
+
+def train_on_cluster(missing: Mapping[str, Run], place: Place, tell: Callable[[str], None]) -> None:
+    """Have the workers of a Dask scheduler train runs, given by address; what they finish comes back to this store.
 
     A worker trains in the store and on the datasets of its own machine (`Place.from_environment` there); a group
     whose worker dies is given to another by the scheduler.
 
     Raises:
-        StoreError: the scheduler does not answer, or went away; what was finished before is kept.
+        ConfigError: the scheduler's address is none.
+        StoreError: the scheduler does not answer, or went away, or workers keep dying, or what one sent back is not
+            what it was asked for; what was finished before is kept.
     """
-    import joblib
-    from distributed import Client
-    from distributed.comm import CommClosedError
+    from concurrent.futures import CancelledError
 
-    store = Store(place.runs)
+    from distributed import Client, KilledWorker, as_completed
+
+    gone = StoreError(
+        f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
+        "command: finished runs are kept."
+    )
     try:
-        with Client(place.scheduler, timeout="10s"), joblib.parallel_config("dask", n_jobs=-1):
-            jobs = (joblib.delayed(train_elsewhere)([r.model_dump(mode="json") for r in g]) for g in groups)
-            finished = joblib.Parallel(batch_size=1, pre_dispatch="all", return_as="generator_unordered")(
-                jobs
-            )
-            for i, runs in enumerate(finished, start=1):
-                for a, rounds, timing, record in runs:
-                    if not store.finished(a):
-                        store.adopt(a, rounds, timing, record)
-                tell(f"{i} of {len(groups)} groups are back from the cluster")
-    except (OSError, TimeoutError, CommClosedError, asyncio.CancelledError) as error:
-        raise StoreError(
-            f"the Dask scheduler {place.scheduler} does not answer ({type(error).__name__}); start it, or unset "
-            "FEDLIB_SCHEDULER, and repeat the command: finished runs are kept."
+        client = Client(place.scheduler, timeout=SCHEDULER_SECONDS)
+    except ValueError as error:
+        raise ConfigError(
+            f"FEDLIB_SCHEDULER is {place.scheduler!r}; it must be an address such as tcp://host:8786 ({error})."
         ) from None
+    except OSError:
+        raise gone from None
+    store = Store(place.runs)
+    with client:
+        try:
+            if not client.nthreads():
+                tell(f"the Dask scheduler {place.scheduler} has no workers; waiting for the first")
+                client.wait_for_workers(1)
+            groups = groups_of(list(missing.values()), sum(client.nthreads().values()))
+            settings = [[run.model_dump(mode="json") for run in group] for group in groups]
+            futures = client.map(train_elsewhere, settings, pure=False)
+            for i, future in enumerate(as_completed(futures), start=1):
+                for files in future.result():
+                    check_returned(files, missing)
+                    store.adopt(*files)
+                tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
+        except KilledWorker as error:
+            raise StoreError(
+                f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
+                "memory exhausted there? Repeat the command: finished runs are kept."
+            ) from None
+        except (CancelledError, OSError, TimeoutError):
+            raise gone from None
 
 
-def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, bytes, dict[str, Any]]]:
+def train_elsewhere(settings: list[dict[str, Any]]) -> list[Files]:
     """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files."""
-    place = Place.from_environment()
+    import torch
+
     runs = [Run(**one) for one in settings]
+    place = replace(
+        Place.from_environment(), workers=1, threads=torch.get_num_threads(), scheduler=None
+    )  # threads: Dask sets OMP_NUM_THREADS
     for name in {run.dataset for run in runs}:
         data.prepare(name, root=place.datasets)
-    train(runs, replace(place, workers=1, scheduler=None), what="cluster worker")
+    train(runs, place, what="cluster worker")
     store = Store(place.runs)
     return [store.files(address(run, place)) for run in runs]
+
+
+def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
+    """Is this the whole result of a run that was asked for, made by the numerics and from the data that we have here?
+
+    Raises:
+        StoreError: it is not.
+    """
+    a, rounds, timing, record = files
+    if a not in wanted:
+        raise StoreError(
+            f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset is another "
+            "than here; bring both up to date there and repeat the command."
+        )
+    run = wanted[a]
+    try:
+        if record["run"] != run.model_dump(mode="json"):
+            raise ValueError("other settings")
+        if record["rounds_sha256"] != hashlib.sha256(rounds).hexdigest():
+            raise ValueError("contents do not match their digest")
+        if pd.read_parquet(io.BytesIO(rounds))["round"].tolist() != list(range(run.T + 1)):
+            raise ValueError("rounds are missing")
+        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != run.T + 1:
+            raise ValueError("times are missing")
+    except (
+        KeyError,
+        TypeError,
+        OSError,
+        ValueError,
+    ) as error:  # pyarrow's errors are OSErrors and ValueErrors
+        raise StoreError(
+            f"a worker of the cluster sent run {a} in a state that cannot be used ({error}); delete its folder there "
+            "and repeat the command."
+        ) from None
 
 
 def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:

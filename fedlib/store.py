@@ -51,13 +51,14 @@ class Store:
         self.adopt(address, to_parquet(rounds), to_parquet(timing), record)
 
     def adopt(self, address: str, rounds: bytes, timing: bytes, record: dict[str, Any]) -> None:
-        """Keep a finished run given as bytes (trained elsewhere)."""
+        """Keep a finished run given as bytes (trained elsewhere); what killed processes left beside it goes."""
         folder = self.folder(address)
         write_whole(folder / "timing.parquet", timing)
         write_whole(folder / "rounds.parquet", rounds)
         record = {**record, "address": address, "rounds_sha256": hashlib.sha256(rounds).hexdigest()}
         write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
-        (folder / "checkpoint.pt").unlink(missing_ok=True)
+        for left in [folder / "checkpoint.pt", *folder.glob(".*.part")]:
+            left.unlink(missing_ok=True)
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
         """A finished run as `adopt` takes it."""

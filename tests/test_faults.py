@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from fedlib import config
@@ -47,11 +51,11 @@ def quiet(_: str) -> None:
     pass
 
 
-def process(*runs_and_place) -> multiprocessing.Process:
+def process(work: Callable[..., None], *arguments) -> multiprocessing.Process:
     """A process of its own that trains, forked from a server that has loaded the library but started no thread."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedlib.parallel", "fedlib.engine", "fedlib.partition"])
-    child = context.Process(target=train, args=(*runs_and_place, quiet))
+    child = context.Process(target=work, args=(*arguments, quiet))
     child.start()
     return child
 
@@ -62,7 +66,9 @@ def place(folder: Path, **changes) -> Place:
 
 def finished(runs, where: Place) -> dict[str, bytes]:
     store = Store(where.runs)
-    return {a: (store.folder(a) / "rounds.parquet").read_bytes() for a in (address(run, where) for run in runs)}
+    return {
+        a: (store.folder(a) / "rounds.parquet").read_bytes() for a in (address(run, where) for run in runs)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +79,22 @@ def straight(runs, tmp_path_factory):
     return finished(runs, where)
 
 
-def test_repeated_training_is_byte_identical(runs, straight, tmp_path):
+def test_repeated_training_is_byte_identical(runs, straight, tmp_path, record_property):
+    record_property("results identical", len(runs))
     train(runs, place(tmp_path), quiet)
     assert finished(runs, place(tmp_path)) == straight
 
 
-def test_alone_or_in_lockstep_is_byte_identical(runs, straight, tmp_path):
+def test_alone_or_in_lockstep_is_byte_identical(runs, straight, tmp_path, record_property):
+    record_property("results identical", len(runs))
     where = place(tmp_path)
     for run in runs:
         train([run], where, quiet)
     assert finished(runs, where) == straight
 
 
-def test_one_or_three_workers_are_byte_identical(runs, straight, tmp_path):
+def test_one_or_three_workers_are_byte_identical(runs, straight, tmp_path, record_property):
+    record_property("results identical", len(runs))
     where = place(tmp_path, workers=3)
     train(runs, where, quiet)
     assert finished(runs, where) == straight
@@ -100,28 +109,84 @@ def test_what_is_finished_is_not_trained_again(runs, tmp_path):
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
-def test_killed_at_twenty_random_moments(runs, straight, tmp_path):
-    """kill -9, also while a checkpoint is written (one after every round), until the runs are done."""
-    where = place(tmp_path, checkpoint_seconds=0.0)
+def train_until_write(count: int, *runs_and_place) -> None:
+    """Train, and be killed just before a finished file is moved to its place, the `count`th of all."""
+    replace, writes = os.replace, itertools.count(1)
+
+    def last(*paths) -> None:
+        if next(writes) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*paths)
+
+    os.replace = last
+    train(*runs_and_place)
+
+
+def test_killed_at_twenty_random_moments(runs, straight, tmp_path, record_property):
+    """kill -9 at ten random moments and in the middle of ten random writes; checkpoints after every round."""
+    record_property("kills survived", 20)
     rng = np.random.default_rng(0)
-    kills = 0
+    kills, trainings = 0, 0
     while kills < 20:
-        child = process(runs, where)
-        time.sleep(rng.uniform(0.02, 0.5))
-        if not child.is_alive():
-            break
-        os.kill(child.pid, signal.SIGKILL)
-        child.join()
-        kills += 1
-    train(runs, where, quiet)
-    assert kills >= 3
-    assert finished(runs, where) == straight
-    assert not list(where.runs.rglob("checkpoint.pt"))
+        where = place(tmp_path / str(trainings), checkpoint_seconds=0.0)
+        if kills % 2:
+            child = process(train_until_write, int(rng.integers(1, 100)), runs, where)
+            child.join()
+        else:
+            child = process(train, runs, where)
+            child.join(timeout=rng.uniform(0.02, 0.5))
+            child.kill()
+            child.join()
+        kills += child.exitcode == -signal.SIGKILL
+        if kills == 20:
+            train(runs, where, quiet)
+        if kills == 20 or child.exitcode == 0:  # done: compare, and start another training
+            assert finished(runs, where) == straight
+            record_property("results identical", len(runs))
+            assert not list(where.runs.glob("??/*/checkpoint.pt"))
+            assert not list(where.runs.glob("??/*/.*.part"))
+            trainings += 1
 
 
-def test_two_at_once_share_the_work(runs, straight, tmp_path):
+def test_workers_end_with_the_process_that_started_them(runs, tmp_path, record_property):
+    """kill -9 of the parent of two workers: they are gone soon, and the same command continues where they were."""
+    record_property("kills survived", 1)
+    longer = [run.model_copy(update={"T": 150}) for run in runs[:4]]
+    where = place(tmp_path, workers=2, checkpoint_seconds=0.0)
+    parent = process(train, longer, where)
+    until(lambda: len(list(where.runs.rglob("checkpoint.pt"))) == len(longer))
+    workers = psutil.Process(parent.pid).children(recursive=True)
+    assert len(workers) >= 2
+    parent.kill()
+    parent.join()
+    until(lambda: not any(map(lives, workers)))
+
+    train(longer, where, quiet)
+    undisturbed = place(tmp_path / "undisturbed")
+    train(longer, undisturbed, quiet)
+    assert finished(longer, where) == finished(longer, undisturbed)
+    record_property("results identical", len(longer))
+
+
+def lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what must come; whoever waits a minute waits in vain."""
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_two_at_once_share_the_work(runs, straight, tmp_path, record_property):
+    record_property("results identical", len(runs))
     where = place(tmp_path, checkpoint_seconds=0.0)
-    children = [process(part, where) for part in (runs[:4], runs[2:])]
+    children = [process(train, part, where) for part in (runs[:4], runs[2:])]
     for child in children:
         child.join(timeout=60)
     assert [child.exitcode for child in children] == [0, 0]
@@ -147,7 +212,12 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_lost(runs, tmp_path):
 
 def test_groups_hold_every_run_once_and_are_dealt_evenly(runs):
     groups = groups_of(runs, 2)
-    assert sorted(len(group) for group in groups) == [1, 1, 2, 2]  # SCAFFOLD apart: another kind of local work
+    assert sorted(len(group) for group in groups) == [
+        1,
+        1,
+        2,
+        2,
+    ]  # SCAFFOLD apart: another kind of local work
     assert sorted(run.model_dump_json() for group in groups for run in group) == sorted(
         run.model_dump_json() for run in runs
     )
