@@ -30,7 +30,7 @@ from fedlib import config
 from fedlib.claims import STATUSES, claims_of, verdicts
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
-from fedlib.results import open_results
+from fedlib.results import lacking, open_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,7 +137,8 @@ class Artifact:
         for experiment, info in self.info.items():
             data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
             done = f"{len(info['runs'])} of {info['planned']} runs"
-            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.")
+            missing = f" Missing: {lacking(info)}." if info.get("missing") else ""
+            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.{missing}")
         for experiment in self.missing:
             command = f"`fedlib run {experiment} --scale {self.scale}`"
             lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}")

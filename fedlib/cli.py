@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedlib.files import StoreError
+from fedlib.files import StoreError, Unfinished
 
 
 class ScaleName(StrEnum):
@@ -81,11 +82,59 @@ def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or pa
 
 
 @commands.command()
-def report(scale: ScaleOption = None) -> None:
-    """Render the site from the results that exist at a scale; trains nothing."""
-    from fedlib import config, site
+def results(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Write the tables of what is finished or archived, whole or in part; trains nothing."""
+    from fedlib.results import collect
 
-    index = site.render(scale.value if scale else config.load().scale)
+    _each(names, scale, collect)
+
+
+@commands.command()
+def archive(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Pack what is finished, whole or in part, into data/archive, which is in git.
+
+    Runs that are archived already stay, as long as params.yaml still has their settings.
+    """
+    from fedlib.results import pack
+
+    _each(names, scale, pack)
+
+
+def _each(names: list[str] | None, scale: ScaleName | None, make: Callable[..., Path]) -> None:
+    """`make(name, scale, tell)` of those named; of all, those that have anything finished."""
+    from fedlib import config
+    from fedlib.sources import DataError
+
+    settings = config.load()
+    at = scale.value if scale else settings.scale
+    for name in names or [*settings.names, *settings.studies]:
+        try:
+            path = make(name, at, _tell if names else lambda line: None)
+        except (DataError, Unfinished):
+            if names:
+                raise
+            continue
+        typer.echo(f"{_short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
+
+
+@commands.command()
+def report(
+    scale: ScaleOption = None,
+    as_is: Annotated[bool, typer.Option("--as-is", help="Only the pages that are made; make none.")] = False,
+) -> None:
+    """Make the pages that are not there yet from what is finished or archived, and the site; trains nothing."""
+    from fedlib import config, pipeline, site
+
+    at = scale.value if scale else config.load().scale
+    if not as_is:
+        pipeline.make_pages(at, _tell)
+    index = site.render(at)
     typer.echo(f"Open {_short(index)} in a browser.")
 
 
@@ -172,12 +221,15 @@ def notebook_run(
     name: Annotated[str, typer.Argument(help="An artifact, e.g. fedcor-table_1, or `simulate`.")],
     scale: ScaleOption = None,
     experiment: Annotated[str | None, typer.Option(help="With `simulate`: which one.")] = None,
+    only_finished: Annotated[
+        bool, typer.Option("--only-finished", help="With `simulate`: train nothing.")
+    ] = False,
 ) -> None:
     """Run an artifact's notebook, or `simulate` for one experiment, as the pipeline does."""
     from fedlib import config, notebooks
 
     at = scale.value if scale else config.load().scale
-    typer.echo(f"{_short(notebooks.run(name, at, experiment))}: written.")
+    typer.echo(f"{_short(notebooks.run(name, at, experiment, only_finished))}: written.")
 
 
 @notebook_commands.command("normalise")

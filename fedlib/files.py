@@ -10,6 +10,10 @@ class StoreError(RuntimeError):
     """Something on disk that cannot be used or written; one sentence for people."""
 
 
+class Unfinished(StoreError):
+    """Nothing of an experiment or study is finished."""
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file under a temporary name beside its place, then move it there; parents are made.
 

@@ -18,7 +18,7 @@ from IPython.display import SVG, Markdown, display
 from fedlib import config, results
 from fedlib.artifact import ResultsMissing, show_frame, svg
 from fedlib.config import Scale
-from fedlib.files import write_whole
+from fedlib.files import Unfinished, write_whole
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Logbook:
     info: dict[str, Any]
 
     @classmethod
-    def train(cls, experiment: str, scale: Scale | None = None) -> Logbook:
-        """Train what is missing (progress goes to standard error) and open the results.
+    def train(cls, experiment: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
+        """Train what is missing (progress goes to standard error), unless `only_finished`, and open the results.
 
         An experiment whose data is not here leaves an empty table and a notice, and ends the notebook in order.
         """
@@ -40,29 +40,40 @@ class Logbook:
         scale = scale or settings.scale
         title = settings.describe(experiment, scale).get("title", experiment)
         planned = len(settings.runs(experiment, scale))
-        return cls._make(experiment, scale, title, planned, results.simulate)
+        return cls._make(experiment, scale, title, planned, results.simulate, only_finished)
 
     @classmethod
-    def measure(cls, study: str, scale: Scale | None = None) -> Logbook:
+    def measure(cls, study: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
         """Measure what is missing of a study, like `train`."""
         from fedlib.studies import run_study
 
         settings = config.load()
         scale = scale or settings.scale
-        return cls._make(study, scale, settings.study(study, scale).get("title", study), 1, run_study)
+        title = settings.study(study, scale).get("title", study)
+        return cls._make(study, scale, title, 1, run_study, only_finished)
 
     @classmethod
-    def _make(cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path]) -> Logbook:
+    def _make(
+        cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path], only_finished: bool
+    ) -> Logbook:
         from fedlib.sources import DataError
 
         display(Markdown(f"**{title}**, scale {scale}."))
         try:
-            make(name, scale, tell=lambda line: print(line, file=sys.stderr, flush=True))
-        except DataError as reason:
+            make(
+                name,
+                scale,
+                tell=lambda line: print(line, file=sys.stderr, flush=True),
+                only_finished=only_finished,
+            )
+        except (DataError, Unfinished) as reason:
             _leave_empty(name, scale, planned, str(reason))
             display(Markdown(f"Not run: {reason}"))
             raise ResultsMissing(name, scale) from None
-        return cls(name, scale, *results.open_results(name, scale))
+        log = cls(name, scale, *results.open_results(name, scale))
+        if missing := results.lacking(log.info):
+            display(Markdown(f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {missing}."))
+        return log
 
     def settings(self) -> pd.DataFrame:
         """The settings of the runs, a row a key; where runs differ, every value."""

@@ -87,10 +87,11 @@ def clean(path: Path) -> bool:
     return new != old
 
 
-def run(name: str, scale: Scale, experiment: str | None = None) -> Path:
+def run(name: str, scale: Scale, experiment: str | None = None, only_finished: bool = False) -> Path:
     """Run an artifact's notebook at a scale; returns the executed notebook.
 
-    `simulate` and `study` run for one experiment or study; their notebook becomes its log.
+    `simulate` and `study` run for one experiment or study; their notebook becomes its log. With `only_finished` they
+    train and measure nothing.
 
     Raises:
         ConfigError: no such notebook, or nothing to simulate.
@@ -101,7 +102,8 @@ def run(name: str, scale: Scale, experiment: str | None = None) -> Path:
         if experiment is None:
             raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")
         output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
-        execute(source, output, {"experiment": experiment, "scale": scale})
+        chosen = {"only_finished": True} if only_finished else {}
+        execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
     else:
         output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
         execute(source, output, {"scale": scale})

@@ -13,12 +13,15 @@ import json
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedlib import config
 from fedlib.config import ROOT, ConfigError, Experiments, Scale
-from fedlib.files import write_whole
+from fedlib.files import StoreError, write_whole
+from fedlib.warm import warm
 
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
@@ -40,9 +43,10 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     """Prepare every dataset that the experiments need at a scale; returns dataset -> what stops it, if anything.
 
     `<root>/<scale>/<name>.json` then holds all that an experiment or study is made of: its settings, resolved for the
-    scale, and its data (provenance, digest) or why that is not here. It is what the simulation depends on.
+    scale, its data (provenance, digest) or why that is not here, and the digest of what is archived of it. It is what
+    the simulation depends on.
     """
-    from fedlib import data
+    from fedlib import archive, data
 
     settings = config.load()
     scale = scale or settings.scale
@@ -59,6 +63,8 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
         followed = sorted(experiment for experiment in runs if experiment in _words(study))
         inputs[name] = {"study": study, "experiments": {e: _digest(inputs[e]) for e in followed}}
     for name, content in inputs.items():
+        if (packed := archive.path_of(name, scale)).exists():
+            content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
         write_whole(root / scale / f"{name}.json", _text(content))
     return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
 
@@ -140,10 +146,65 @@ def write_stages(path: Path = PIPELINE) -> bool:
     return True
 
 
+def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> None:
+    """Make the logs and pages that are not there, or older than what they show; trains nothing.
+
+    Results come from the store and the archive (`results.collect`).
+
+    Raises:
+        StoreError: a page could not be made; its message stands above.
+    """
+    from fedlib import archive, notebooks
+
+    settings = config.load()
+    notebooks.normalise_all()
+    folder = ROOT / "data" / "results" / scale
+    commands = []
+    for name in [*settings.names, *settings.studies]:
+        packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
+        if packed.exists() and _older(table.with_suffix(".ipynb"), [packed, table]):
+            log = "study" if name in settings.studies else "simulate"
+            commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
+    with warm(os.environ) as environment:
+        _run(commands, scale, environment, tell)
+        commands = []
+        for name, entry in settings.artifacts.items():
+            page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
+            shown = [folder / f"{one}.parquet" for one in (entry or {}).get("experiments", [])]
+            shown = list(folder.glob("*.parquet")) if name in WHOLE_SCALE else shown
+            if _older(page, [*shown, ROOT / "notebooks" / f"{place(name)}.ipynb"]):
+                commands.append(["notebook", "run", name])
+        _run(commands, scale, environment, tell)
+
+
+def _older(path: Path, others: Iterable[Path]) -> bool:
+    """Whether a file is missing, or older than one of the others that are there."""
+    if not path.exists():
+        return True
+    made = path.stat().st_mtime
+    return any(other.exists() and other.stat().st_mtime > made for other in others)
+
+
+def _run(
+    commands: list[list[str]], scale: Scale, environment: Mapping[str, str], tell: Callable[[str], None]
+) -> None:
+    for i, command in enumerate(commands, start=1):
+        tell(f"{i} of {len(commands)}: fedlib {' '.join(command)} --scale {scale}")
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "fedlib", *command, "--scale", scale],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            raise StoreError(
+                f"`fedlib {' '.join(command)} --scale {scale}` failed; its message stands above."
+            )
+
+
 def repro(arguments: list[str]) -> int:
     """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status."""
-    from fedlib.warm import warm
-
     write_stages()
     with warm(os.environ) as environment:
         return subprocess.run(["dvc", "repro", *arguments], cwd=ROOT, env=environment, check=False).returncode

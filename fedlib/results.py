@@ -1,21 +1,24 @@
 """An experiment's results: trained where missing, gathered into one tidy table, opened by every notebook.
 
+Runs come from the store, from the results of before, or from the archive (`archive.py`).
 `data/results/<scale>/<experiment>.parquet` has one row a (setting, method, seed, round), with the columns that
-ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run.
+ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, and which runs are missing.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from fedlib import archive as archives
 from fedlib import config
-from fedlib.config import ROOT, ConfigError, Labelled, Scale
-from fedlib.files import write_whole
+from fedlib.config import ROOT, ConfigError, Labelled, Run, Scale
+from fedlib.files import Unfinished, write_whole
 from fedlib.store import Store, to_parquet
 
 if TYPE_CHECKING:
@@ -47,13 +50,21 @@ def simulate(
     place: Place | None = None,
     results: Path = RESULTS,
     tell: Callable[[str], None] = print,
+    archive: Path = archives.ARCHIVE,
+    only_finished: bool = False,
 ) -> Path:
     """Train what an experiment still lacks at a scale and write its table; returns the table's path.
 
-    methods, seeds: train only these; the table then holds them and whatever else was finished before.
+    What is archived, with the same settings and on the same data, is not trained again. Runs whose dataset is not at
+    hand are left out and named in the record.
+
+    methods, seeds: train only these; the table then holds them and whatever else was finished before. only_finished:
+    train nothing.
 
     Raises:
         ConfigError: no such experiment, method or seed, or settings that cannot be run.
+        DataError: nothing is finished, and data is missing. Unfinished: nothing is finished.
+        StoreError: a damaged archive.
     """
     from fedlib.parallel import Place, train  # here, so that opening results imports no torch
 
@@ -72,38 +83,147 @@ def simulate(
             raise ConfigError(f"experiment {experiment!r} has no method {name!r}; it has {known}.")
     if not wanted:
         raise ConfigError(f"experiment {experiment!r} has no run with seeds {list(seeds or [])}.")
-    train([one.run for one in wanted], place, tell, f"{experiment} [{scale}]")
-    return gather(experiment, scale, labelled, place, results)
+    finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
+    if not only_finished:
+        lacking = [one.run for one in wanted if not finished.has(one.run)]
+        lacking = [run for run in lacking if run.dataset not in finished.absent]
+        train(lacking, place, tell, f"{experiment} [{scale}]")
+        for reason in finished.absent.values():
+            tell(f"{experiment} [{scale}]: {reason}")
+    return gather(experiment, scale, labelled, finished, results)
+
+
+class Finished:
+    """The finished runs of an experiment at a scale: in the store, in its results of before, in the archive.
+
+    absent: dataset -> why it is not at hand; of runs on it, and with `any_data` of all, archived ones are taken
+    whatever the digest of the data.
+    """
+
+    def __init__(
+        self,
+        experiment: str,
+        scale: Scale,
+        place: Place,
+        results: Path,
+        archive: Path,
+        any_data: bool = False,
+    ) -> None:
+        self.store, self.place, self.any_data = Store(place.runs), place, any_data
+        self.packed = archives.sources(experiment, scale, results, archive)
+        self.digests: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+
+    def digest(self, dataset: str) -> str | None:
+        from fedlib import data
+
+        if dataset not in self.digests and dataset not in self.absent:
+            try:
+                self.digests[dataset] = data.digest(dataset, self.place.datasets)
+            except data.DataError as error:
+                self.absent[dataset] = str(error)
+        return self.digests.get(dataset)
+
+    def _stored(self, run: Run) -> str | None:
+        from fedlib.engine import NUMERICS
+
+        digest = self.digest(run.dataset)
+        address = run.address(NUMERICS, digest) if digest else ""
+        return address if address and self.store.finished(address) else None
+
+    def _packed(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+        from fedlib.engine import NUMERICS
+
+        digest = None if self.any_data else self.digest(run.dataset)
+        return archives.find(self.packed, run.dataset, partial(run.address, NUMERICS), digest)
+
+    def has(self, run: Run) -> bool:
+        return bool(self._stored(run) or self._packed(run))
+
+    def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+        """The rounds and the record of a finished run."""
+        address = self._stored(run)
+        return self.store.read(address) if address else self._packed(run)
 
 
 def gather(
-    experiment: str, scale: Scale, labelled: Sequence[Labelled], place: Place, results: Path = RESULTS
+    experiment: str, scale: Scale, labelled: Sequence[Labelled], finished: Finished, results: Path = RESULTS
 ) -> Path:
-    """Write the tidy table of all finished runs of an experiment, and beside it what made them."""
-    from fedlib.parallel import address
+    """Write the tidy table of all finished runs of an experiment, and beside it what made them and what is missing.
 
-    store = Store(place.runs)
-    frames, records = [], []
+    Raises:
+        DataError, Unfinished: none is finished; the first where that is for want of data.
+    """
+    from fedlib.data import DataError
+
+    frames, records, missing = [], [], []
     for one in labelled:
-        a = address(one.run, place)
-        if not store.finished(a):
+        labels = {"setting": one.setting, "method": one.method, "seed": one.run.seed}
+        if (found := finished.read(one.run)) is None:
+            missing.append({**labels, "reason": finished.absent.get(one.run.dataset, "")})
             continue
-        rounds, record = store.read(a)
-        rounds.insert(0, "experiment", experiment)
-        rounds.insert(1, "setting", one.setting)
-        rounds.insert(2, "method", one.method)
-        rounds.insert(3, "seed", one.run.seed)
-        frames.append(rounds)
-        records.append({"setting": one.setting, "method": one.method, "seed": one.run.seed, **record})
+        rounds, record = found
+        frames.append(pd.DataFrame({"experiment": experiment, **labels}, index=rounds.index).join(rounds))
+        records.append({**record, **labels})
+    if not frames:
+        for reason in finished.absent.values():
+            raise DataError(reason)
+        raise Unfinished(f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment}")
     table = pd.concat(frames, ignore_index=True)
     for column in MEASURES:
         if column not in table:
             table[column] = float("nan")
     path = path_of(experiment, scale, results)
-    info = {"experiment": experiment, "scale": scale, "planned": len(labelled), "runs": records}
+    info = {
+        "experiment": experiment,
+        "scale": scale,
+        "planned": len(labelled),
+        "runs": records,
+        "missing": missing,
+    }
     write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
     write_whole(path, to_parquet(table))
     return path
+
+
+def collect(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:
+    """Write the table of what is finished of an experiment or study, training nothing; returns its path.
+
+    Raises:
+        ConfigError: no such experiment or study. DataError, Unfinished: nothing of it is finished.
+    """
+    from fedlib.studies import run_study
+
+    make = run_study if name in config.load().studies else simulate
+    return make(name, scale, tell=tell, only_finished=True)
+
+
+def pack(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:
+    """Archive what is finished of an experiment or study; returns the archive's path. Raises as `collect` does."""
+    collect(name, scale, tell)
+    table, info = open_results(name, scale)
+    return archives.write(name, scale, table, info["runs"])
+
+
+def lacking(info: dict[str, Any], most: int = 12) -> str:
+    """What the record of results (`open_results`) says is missing, in words; empty if nothing is.
+
+    A setting of which nothing is there is named as a whole, a method likewise; else the seeds that are missing.
+    """
+    there = {(run["setting"], run["method"]) for run in info["runs"]}
+    settings = {setting for setting, _ in there}
+    words: dict[str, list[str]] = {}
+    for run in info.get("missing", []):
+        setting, method = run.get("setting", ""), run.get("method", "")
+        if setting not in settings:
+            words.setdefault(f"all of {setting}" if setting else "all", [])
+            continue
+        name = " of ".join(filter(None, [method, setting]))
+        seeds = words.setdefault(name or "all", [])
+        if (setting, method) in there:
+            seeds.append(str(run["seed"]))
+    found = [f"{name} (seeds {', '.join(seeds)})" if seeds else name for name, seeds in words.items()]
+    return "; ".join(found[:most] + ([f"and {len(found) - most} more"] if len(found) > most else []))
 
 
 def open_results(

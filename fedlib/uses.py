@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 # What determines the numbers of a simulation or a study; their notebooks import more, to show what they did.
 NUMBERS = (
     "algorithms.py",
+    "archive.py",
     "config.py",
     "data.py",
     "engine.py",

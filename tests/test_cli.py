@@ -11,7 +11,19 @@ from typer.testing import CliRunner
 
 from fedlib import cli, config, pipeline
 
-COMMANDS = ["list", "run", "scale", "report", "repro", "pipeline", "doctor", "data", "notebook"]
+COMMANDS = [
+    "list",
+    "run",
+    "results",
+    "archive",
+    "scale",
+    "report",
+    "repro",
+    "pipeline",
+    "doctor",
+    "data",
+    "notebook",
+]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +131,7 @@ class Project:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
         (folder / "notebooks").mkdir()
+        (folder / "data" / "archive").mkdir(parents=True)
         for name in notebooks.LOGS:
             shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
         (folder / "params.yaml").write_text(PARAMS)
@@ -151,6 +153,11 @@ class Project:
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
+
+    def fedlib(self, *arguments: str) -> None:
+        command = [sys.executable, "-P", "-m", "fedlib", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def ran(self, *arguments: str) -> set[str]:
         """The stages that `dvc repro` ran."""
@@ -206,3 +213,31 @@ def test_metrics_are_dvcs(project: Project) -> None:
     project.dvc("repro", "theory-tiny")
     shown = json.loads(project.dvc("metrics", "show", "--json"))
     assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["held"] == 0
+
+
+def test_from_the_archive_nothing_is_trained(project: Project) -> None:
+    """Packed, wiped, rendered: pages and site come back without a run; `dvc repro` trains what changed alone."""
+    data = project.folder / "data"
+    project.dvc("repro", "theory-tiny")
+    page = data / "artifacts" / "demo" / "theory-tiny" / "notebook.ipynb"
+    first = page.read_bytes()
+    project.fedlib("archive", "--scale", "demo")
+    assert [path.name for path in (data / "archive").rglob("*.parquet")] == ["tiny.parquet"]
+    for name in ("runs", "results", "artifacts", "inputs"):
+        shutil.rmtree(data / name)
+    shutil.rmtree(project.folder / ".dvc" / "cache")
+
+    project.fedlib("report", "--scale", "demo")
+    assert page.read_bytes() == first
+    assert (project.folder / "reports" / "theory" / "tiny.html").exists()
+    assert not list((data / "runs").rglob("run.json"))
+
+    assert {"data", "simulate@tiny"} <= project.ran("theory-tiny")
+    assert not list((data / "runs").rglob("run.json"))
+
+    params = project.folder / "params.yaml"
+    params.write_text(params.read_text().replace("seeds: 2", "seeds: 3"))
+    assert {"simulate@tiny", "theory-tiny"} <= project.ran("theory-tiny")
+    trained = [json.loads(path.read_text())["run"]["seed"] for path in (data / "runs").rglob("run.json")]
+    assert trained == [2]
+    params.write_text(PARAMS)

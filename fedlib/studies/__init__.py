@@ -18,6 +18,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -39,17 +40,23 @@ def run_study(
     place: Place | None = None,
     results: Path | None = None,
     tell: Callable[[str], None] = print,
+    archive: Path | None = None,
+    only_finished: bool = False,
 ) -> Path:
     """Measure what a study still lacks at a scale and write its table; returns the table's path.
 
-    Units whose dataset is not at hand are left out and named in the record.
+    What is archived is not measured again. Units whose dataset is not at hand, or with `only_finished` all that would
+    have to be measured, are left out and named in the record.
 
     Raises:
         ConfigError: no such study, or settings that cannot be used.
         DataError: none of its datasets is at hand.
+        Unfinished: nothing of it is finished. StoreError: a damaged archive.
     """
+    from fedlib import archive as archives
     from fedlib import config, data, store
     from fedlib.engine import NUMERICS
+    from fedlib.files import Unfinished
     from fedlib.parallel import Place
     from fedlib.results import RESULTS
 
@@ -57,22 +64,34 @@ def run_study(
     scale = scale or experiments.scale
     settings = experiments.study(name, scale)
     module = module_of(name)
+    packed = archives.sources(name, scale, results or RESULTS, archive or archives.ARCHIVE)
     tables, records, missing = [], [], []
     for unit in module.units(settings, experiments, scale):
+        labels = {key: unit["labels"].get(key, default) for key, default in LABELS.items()}
         try:
-            source = _source(unit.get("dataset"), place)
+            source, reason = _source(unit.get("dataset"), place), ""
         except data.DataError as error:
-            missing.append({"unit": unit["labels"], "reason": str(error)})
-            tell(f"{name} [{scale}]: {error}")
+            source, reason = {"name": unit["dataset"], "digest": None}, str(error)
+        of = partial(address, name, unit, NUMERICS)
+        kept = place.runs / "studies" / f"{of(source['digest'])}.parquet"
+        any_data = only_finished or source["digest"] is None
+        found = archives.find(packed, source["name"], of, None if any_data else source["digest"])
+        if not kept.exists() and found:
+            rows, record = found[0].drop(columns="diverged"), found[1]
+        elif not kept.exists() and any_data:
+            missing.append({**labels, "unit": unit["labels"], "reason": reason})
+            tell(f"{name} [{scale}]: {reason or 'not measured'}")
             continue
-        numbers = {key: value for key, value in unit.items() if key != "labels"}
-        made_of = json.dumps([module.__name__, numbers, NUMERICS, source["digest"]], sort_keys=True)
-        kept = place.runs / "studies" / f"{hashlib.sha256(made_of.encode()).hexdigest()[:20]}.parquet"
-        if not kept.exists():
-            tell(f"{name} [{scale}]: {', '.join(map(str, unit['labels'].values()))}")
-            store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
-        tables.append(pd.read_parquet(io.BytesIO(kept.read_bytes())).assign(**unit["labels"]))
-        records.append({**LABELS, **unit["labels"], "unit": unit, "data": source, "date": _date(kept)})
+        else:
+            if not kept.exists():
+                tell(f"{name} [{scale}]: {', '.join(map(str, unit['labels'].values()))}")
+                store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
+            rows = pd.read_parquet(io.BytesIO(kept.read_bytes()))
+            record = {"data": source, "numerics": NUMERICS, "date": _date(kept), "address": kept.stem}
+        tables.append(rows.assign(**unit["labels"]))
+        records.append({**record, **labels, "unit": unit})
+    if not tables and only_finished:
+        raise Unfinished(f"{name} has nothing finished at scale {scale}; run: dvc repro study@{name}")
     if not tables:
         raise data.DataError(missing[0]["reason"])
     path = (results or RESULTS) / scale / f"{name}.parquet"
@@ -83,6 +102,14 @@ def run_study(
     store.write_whole(path.with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
     store.write_whole(path, store.to_parquet(table))
     return path
+
+
+def address(name: str, unit: Unit, numerics: int, dataset_digest: str | None) -> str:
+    """Under which a unit's table is kept: a digest of all that determines its numbers, its labels are none of that."""
+    numbers = {key: value for key, value in unit.items() if key != "labels"}
+    module = f"fedlib.studies.{name.partition('_')[2]}"
+    made_of = json.dumps([module, numbers, numerics, dataset_digest], sort_keys=True)
+    return hashlib.sha256(made_of.encode()).hexdigest()[:20]
 
 
 def module_of(name: str) -> ModuleType:
