@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import platform
 import threading
@@ -56,16 +57,14 @@ class Place:
 
     @classmethod
     def from_environment(cls) -> Place:
-        """As FEDLIB_WORKERS, FEDLIB_DEVICE, FEDLIB_SCHEDULER, FEDLIB_RUNS and FEDLIB_DATASETS say."""
-        workers = os.environ.get("FEDLIB_WORKERS", "0")
-        if not workers.isdigit():
-            raise ConfigError(f"FEDLIB_WORKERS is {workers!r}; it must be a whole number of processes.")
+        """As the variables FEDLIB_RUNS, _DATASETS, _WORKERS, _DEVICE, _SCHEDULER and _CHECKPOINT_SECONDS say."""
         return cls(
             runs=Path(os.environ.get("FEDLIB_RUNS", RUNS)),
             datasets=Path(os.environ.get("FEDLIB_DATASETS", data.DATASETS)),
-            workers=int(workers),
+            workers=_number("FEDLIB_WORKERS", 0),
             device=os.environ.get("FEDLIB_DEVICE", "cpu"),
             scheduler=os.environ.get("FEDLIB_SCHEDULER") or None,
+            checkpoint_seconds=_number("FEDLIB_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS),
         )
 
     def processes(self, rounds: int) -> int:
@@ -73,6 +72,13 @@ class Place:
         if self.workers:
             return self.workers
         return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else cores()
+
+
+def _number(variable: str, default: float) -> int:
+    given = os.environ.get(variable, str(int(default)))
+    if not given.isdecimal():
+        raise ConfigError(f"{variable} is {given!r}; it must be a whole number.")
+    return int(given)
 
 
 def cores() -> int:
@@ -185,12 +191,17 @@ def train_on_cluster(missing: Mapping[str, Run], place: Place, tell: Callable[[s
     from concurrent.futures import CancelledError
 
     from distributed import Client, KilledWorker, as_completed
+    from distributed.comm import CommClosedError, get_address_host_port
 
+    logging.getLogger("distributed.client").setLevel(
+        logging.CRITICAL
+    )  # its traceback says less than our sentence
     gone = StoreError(
         f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
         "command: finished runs are kept."
     )
     try:
+        get_address_host_port(place.scheduler)
         client = Client(place.scheduler, timeout=SCHEDULER_SECONDS)
     except ValueError as error:
         raise ConfigError(
@@ -217,7 +228,7 @@ def train_on_cluster(missing: Mapping[str, Run], place: Place, tell: Callable[[s
                 f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
                 "memory exhausted there? Repeat the command: finished runs are kept."
             ) from None
-        except (CancelledError, OSError, TimeoutError):
+        except (CancelledError, CommClosedError):
             raise gone from None
 
 
@@ -226,9 +237,8 @@ def train_elsewhere(settings: list[dict[str, Any]]) -> list[Files]:
     import torch
 
     runs = [Run(**one) for one in settings]
-    place = replace(
-        Place.from_environment(), workers=1, threads=torch.get_num_threads(), scheduler=None
-    )  # threads: Dask sets OMP_NUM_THREADS
+    threads = torch.get_num_threads()  # as OMP_NUM_THREADS says, which Dask sets to 1
+    place = replace(Place.from_environment(), workers=1, threads=threads, scheduler=None)
     for name in {run.dataset for run in runs}:
         data.prepare(name, root=place.datasets)
     train(runs, place, what="cluster worker")
