@@ -20,8 +20,8 @@ report: $(BIN)/.ready           ## render the site from the results that exist, 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile
 
-lab: $(BIN)/.ready              ## open JupyterLab on the notebooks
-	jupyter lab notebooks
+lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, stop, write a sampler
+	jupyter lab notebooks/explore.ipynb
 
 bench: $(BIN)/.ready            ## time the engine beside the plain loop and the peers
 	python -m benchmarks
