@@ -68,6 +68,22 @@ def speed_ups(
     return table
 
 
+def search_table(ends: pd.Series, used: Mapping[str, str]) -> pd.DataFrame:
+    """A search for the learning rate as the paper made it: final losses by partition and rate, and the lowest.
+
+    ends: by (setting, method, seed), settings as "alpha = 10, lr = 0.1". used: alpha -> the rate that the paper's text
+    names. -> a row an alpha, a column a rate (mean over seeds, "diverged" where infinite), the columns "lowest at" (of
+    the rates that have been run) and "the paper's".
+    """
+    split = ends.index.get_level_values("setting").str.extract(r"alpha = ([\d.]+), lr = ([\d.]+)")
+    keys = [pd.Index(split[k], name=name) for k, name in enumerate(("alpha", "lr"))]
+    means = ends.groupby(keys, sort=False).mean().unstack("lr")
+    cells = means.map(lambda v: "not run" if math.isnan(v) else "diverged" if math.isinf(v) else f"{v:.3f}")
+    return cells.assign(
+        **{"lowest at": means.idxmin(axis=1), "the paper's": [used.get(a, "") for a in means.index]}
+    )
+
+
 def cost_table(results: pd.DataFrame, target: float) -> pd.DataFrame:
     """What each method of one setting reaches and costs, medians over seeds; one row a method.
 

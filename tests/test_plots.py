@@ -98,6 +98,17 @@ def test_rounds_table_stands_beside_the_printed(results):
     assert speed.loc["Algorithm 2", ("x", "ours")] == "-"
 
 
+def test_a_search_for_the_rate_names_the_lowest_and_what_is_not_there():
+    keys = ["alpha = 10, lr = 0.01", "alpha = 10, lr = 0.1", "alpha = 0.1, lr = 0.01"]
+    index = pd.MultiIndex.from_tuples(
+        [(k, "MD", s) for k in keys for s in (0, 1)], names=["setting", "method", "seed"]
+    )
+    ends = pd.Series([2.0, 1.0, np.inf, 1.0, 0.25, 0.75], index)
+    found = tables.search_table(ends, {"10": "0.1"})
+    assert found.loc["10"].tolist() == ["1.500", "diverged", "0.01", "0.1"]
+    assert found.loc["0.1"].tolist() == ["0.500", "not run", "0.01", ""]
+
+
 def test_titles_say_where_digits_stand_in():
     run = {"N": 100, "m": 10, "T": 5, "local": {"steps": 50, "lr": 0.1}}
     info = {"runs": [{"setting": "a", "data": {"name": name}, "run": run} for name in ("mnist",)]}
