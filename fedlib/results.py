@@ -236,3 +236,8 @@ def open_results(
     """
     path = path_of(experiment, scale, results)
     return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+
+
+def open_all(scale: Scale, results: Path = RESULTS) -> dict[str, pd.DataFrame]:
+    """The tables of all experiments and studies that have results at a scale, by name."""
+    return {path.stem: pd.read_parquet(path) for path in sorted((results / scale).glob("*.parquet"))}

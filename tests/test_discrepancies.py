@@ -1,0 +1,85 @@
+"""Discrepancies: every reading names runs that are planned; its numbers are those of the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import config, discrepancies
+from fedlib.artifact import Artifact
+from fedlib.claims import PAPERS, claims, verdicts
+from fedlib.discrepancies import CHOICES, Choice
+
+SETTINGS = config.load()
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: f"{choice.paper}: {choice.title}")
+def test_every_reading_is_planned_and_bears_on_pages_that_exist(choice: Choice) -> None:
+    planned = {(one.setting, one.method) for one in SETTINGS.runs(choice.experiment, "paper")}
+    assert set(choice.readings) <= planned
+    assert len(choice.readings) >= 2
+    assert {setting for setting, _ in choice.readings} <= set(choice.target) or not choice.target
+    assert {artifact.replace("/", "-", 1) for artifact in choice.bears_on} <= set(SETTINGS.artifacts)
+    assert not choice.printed or set(choice.readings) & set(choice.printed)
+
+
+def test_every_paper_has_choices_and_says_what_else_is_open() -> None:
+    for paper in PAPERS:
+        assert discrepancies.choices(paper)
+        assert len(discrepancies.not_varied(paper))
+
+
+def runs(**curves: list[list[float]]) -> pd.DataFrame:
+    """method -> accuracies of each seed, round by round."""
+    rows = [
+        {"setting": "s", "method": m, "seed": seed, "round": t, "test_accuracy": a, "train_loss": 1 - a}
+        for m, seeds in curves.items()
+        for seed, accuracies in enumerate(seeds)
+        for t, a in enumerate(accuracies)
+    ]
+    return pd.DataFrame(rows).assign(diverged=False)
+
+
+def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
+    readings = {("s", "A"): "one", ("s", "B"): "another", ("s", "C"): "a third"}
+    choice = Choice("hcsfed", "", "", "", "e", readings, (), {"s": 0.5}, {("s", "A"): "42"})
+    results = {"e": runs(A=[[0, 0.2, 0.6], [0, 0.5, 0.8]], B=[[0, 0.1, 0.2]])}
+    table = choice.table(results)
+    one, another, third = (table.loc[("s", name)] for name in readings.values())
+    assert one[["seeds", "rounds", "printed"]].tolist() == ["2", "1.5 (1 to 2)", "42"]
+    assert one["final accuracy (%)"] == "70 (60 to 80)"
+    assert another[["seeds", "rounds", "printed"]].tolist() == ["1", "never (never)", ""]
+    assert third["seeds"] == "not run"
+    losses = Choice("hcsfed", "", "", "", "e", readings, ()).table(results)
+    assert losses.loc[("s", "one"), "mean training loss"] == "0.475 (0.35 to 0.6)"
+    longer = results["e"].query("method == 'A'").assign(setting="longer")
+    longer = pd.concat([longer, longer.assign(round=longer["round"] + 3)])
+    both = Choice("hcsfed", "", "", "", "e", {**readings, ("longer", "A"): "longer"}, ())
+    found = both.table({"e": pd.concat([results["e"], longer.drop_duplicates(["seed", "round"])])})
+    assert found.loc[("longer", "longer"), "mean training loss"] == "0.475 (0.35 to 0.6)"
+    assert set(choice.table({})["seeds"]) == {"not run"}
+    assert discrepancies.spread(np.array([np.inf, 1.0])) == "diverged"
+
+
+def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "params.yaml").write_text("scale: demo\nexperiments: {}\nartifacts: {discrepancies: {}}\n")
+    artifact = Artifact.open("discrepancies", root=tmp_path)
+    board = verdicts(claims("hcsfed"), {})
+    assert len(discrepancies.unsettled(board, "hcsfed")) == 0
+    board.loc[0, "verdict"], board.loc[1, "verdict"], board.loc[2, "verdict"] = (
+        "not held",
+        "held in part",
+        "held",
+    )
+    discrepancies.show(artifact, "hcsfed", board, {})
+    made = {path.stem for path in artifact.folder.glob("*.csv")}
+    assert made == {"hcsfed_claims", "hcsfed_not_varied"} | {
+        f"hcsfed_choice_{k + 1}" for k in range(len(discrepancies.choices("hcsfed")))
+    }
+    shown = pd.read_csv(artifact.folder / "hcsfed_claims.csv")
+    assert shown["verdict"].tolist() == ["not held", "held in part"]
