@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -12,6 +13,13 @@ class StoreError(RuntimeError):
 
 class Unfinished(StoreError):
     """Nothing of an experiment or study is finished."""
+
+
+def cannot_write(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
+        "then repeat the command: what was finished is kept."
+    )
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -29,9 +37,7 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
-            "then repeat the command: what was finished is kept."
-        ) from None
+        raise cannot_write(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk refuses this even where there is nothing to remove
+            temporary.unlink()

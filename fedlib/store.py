@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.config import ROOT
-from fedlib.files import StoreError, write_whole
+from fedlib.files import StoreError, cannot_write, write_whole
 
 RUNS = ROOT / "data" / "runs"
 
@@ -118,18 +118,21 @@ class Store:
 
     @contextmanager
     def claim(self, address: str) -> Iterator[bool]:
-        """Hold a run for this process: True if it is ours, False if another process is training it now."""
+        """Hold a run for this process: True if it is ours, False if another process is training it now.
+
+        Raises:
+            StoreError: the disk is full or the folder cannot be written.
+        """
         folder = self.folder(address)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{folder}: cannot be written ({error.strerror}); make it writable.") from None
         lock = filelock.FileLock(folder / ".lock")
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except filelock.Timeout:
             yield False
             return
+        except OSError as error:
+            raise cannot_write(folder, error) from None
         try:
             yield True
         finally:

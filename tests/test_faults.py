@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ import psutil
 import pytest
 
 from fedlib import config
-from fedlib.files import StoreError
+from fedlib.files import StoreError, write_whole
 from fedlib.parallel import Place, address, groups_of, train, train_group
 from fedlib.store import Store
 
@@ -208,6 +211,72 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_lost(runs, tmp_path):
     with pytest.raises(StoreError, match=r"checkpoint\.pt: this checkpoint cannot be read"):
         train(runs[:1], where, quiet)
     assert (folder / "checkpoint.pt").read_bytes() == b"not a checkpoint"
+
+
+def mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+
+
+@contextmanager
+def full(folder: Path) -> Iterator[None]:
+    """A disk without space for a checkpoint."""
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """A folder that even root cannot write."""
+    mount("-o", "remount,ro", str(folder))
+    yield
+    mount("-o", "remount,rw", str(folder))
+
+
+@pytest.mark.parametrize("prepare", [full, read_only])
+@pytest.mark.parametrize("begun", [False, True], ids=["new runs", "runs with checkpoints"])
+def test_a_disk_that_takes_nothing_more(runs, straight, tmp_path, prepare, begun, record_property):
+    """A real one, of 2 MB: one sentence, what was finished is intact, and with space the same command ends well."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount("-t", "tmpfs", "-o", "size=2m", "none", str(disk))
+    try:
+        where = replace(place(tmp_path, checkpoint_seconds=0.0), runs=disk / "runs")
+        train(runs[:2], where, quiet)
+        if begun:
+            child = process(train_until_write, 40, runs, where)
+            child.join()
+            assert list(disk.rglob("checkpoint.pt"))
+        before = contents(disk)
+        with prepare(disk):
+            with pytest.raises(StoreError) as raised:
+                train(runs, where, quiet)
+            with pytest.raises(StoreError, match="cannot be written"):
+                write_whole(disk / "table.parquet", bytes(8192))
+        assert re.search(
+            r"cannot be written \((No space left on device|Read-only file system)\)", str(raised.value)
+        )
+        assert "repeat the command: what was finished is kept" in str(raised.value)
+        after = contents(disk)
+        assert {path: after.get(path) for path in before} == before
+        assert not list(where.runs.rglob(f".*.{os.getpid()}.part"))
+
+        train(runs, where, quiet)
+        assert finished(runs, where) == straight
+        record_property("results identical", len(runs))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def contents(disk: Path) -> dict[Path, bytes]:
+    """Everything but locks; of checkpoints just that they are there: a later one may take their place."""
+    files = [path for path in disk.glob("runs/??/*/*") if path.name != ".lock" and path.suffix != ".part"]
+    return {path: b"" if path.suffix == ".pt" else path.read_bytes() for path in files}
 
 
 def test_groups_hold_every_run_once_and_are_dealt_evenly(runs):
