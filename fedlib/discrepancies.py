@@ -48,9 +48,11 @@ class Choice:
 
     def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed."""
-        table = results.get(
-            self.experiment, pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
-        )
+        nothing = pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
+        table = results.get(self.experiment, nothing)
+        table = table[table["setting"].isin([setting for setting, _ in self.readings])]
+        if not self.target:  # curves are compared over the rounds that all settings have
+            table = table[table["round"] <= table.groupby("setting")["round"].max().min()]
         there = dict(list(table.groupby(["setting", "method"], sort=False)))
         last = table.groupby("setting")["round"].max()
         rows = []
