@@ -5,7 +5,8 @@
     lab.enter("Mine", sampler="mine")     # trains it in the same setting, into the same plot and table
 
 Rounds are trained in a thread, a moment at a time, from a task on the notebook's event loop, which draws in between:
-the widgets stay responsive, and nobody looks at a run while it changes. What is trained here is not kept.
+the widgets stay responsive, and nobody looks at a run while it changes. Jupyter may call widgets' callbacks in a
+thread of their own; all that they do is handed to that loop. What is trained here is not kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import html
 import io
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -160,6 +161,7 @@ class Lab:
     """
 
     def __init__(self) -> None:
+        self.loop = running_loop()
         start = config.load().describe(EXPERIMENT, "demo")
         self.methods: dict[str, dict[str, Any]] = dict(start["methods"])
         self.training: Training | None = None
@@ -171,20 +173,21 @@ class Lab:
         self.go_on = widgets.Button(description="Continue", icon="forward", disabled=True)
         self.status = widgets.HTML()
         self.clients, self.picture = (
-            widgets.Image(format="png", layout=widgets.Layout(max_width="100%")) for _ in range(2)
+            widgets.Image(format="png", layout=widgets.Layout(max_width="100%", display="none"))
+            for _ in range(2)
         )
         self.table = widgets.HTML()
-        self.train.on_click(lambda _: self._train())
-        self.stop.on_click(lambda _: self._stop())
-        self.go_on.on_click(lambda _: self._go())
+        self.train.on_click(lambda _: self._do(self._train))
+        self.stop.on_click(lambda _: self._do(self._stop))
+        self.go_on.on_click(lambda _: self._do(self._go))
         for widget in (self.dataset, self.scheme, self.N, self.n, self.alpha, self.shards):
-            widget.observe(lambda _: self.show_partition(), "value")
-        self.target.observe(lambda _: self.draw(), "value")
+            widget.observe(lambda _: self._do(self.show_partition), "value")
+        self.target.observe(lambda _: self._do(self.draw), "value")
         self.show_partition()
 
     def _setting_widgets(self, start: Mapping[str, Any]) -> None:
         """The widgets of a setting, at first as `start` (a raw experiment) says."""
-        wide = {"style": {"description_width": "9em"}, "layout": widgets.Layout(width="26em")}
+        wide = {"style": {"description_width": "11em"}, "layout": widgets.Layout(width="28em")}
 
         def whole(words: str, value: int, low: int, high: int) -> widgets.IntSlider:
             return widgets.IntSlider(value, low, high, description=words, continuous_update=False, **wide)
@@ -214,7 +217,7 @@ class Lab:
         self.seeds = whole("seeds", 2, 1, 5)
         self.target = whole("target accuracy (%)", 80, 1, 100)
         self.choose = widgets.SelectMultiple(
-            options=list(self.methods), value=FIRST, rows=16, description="methods", **wide
+            options=list(self.methods), value=FIRST, rows=16, description="methods", layout={"width": "20em"}
         )
 
     @property
@@ -253,7 +256,7 @@ class Lab:
             self.say("")
             run = config.build({**self.setting(), "m": 1, "method": {"sampler": "uniform"}}, 0, "setting")
             part = partition.make(run.partition, data.load(run.dataset), run.N, 0)
-            self.clients.value = png(plots.partition_bars({run.dataset: part.labels}))
+            show(self.clients, plots.partition_bars({run.dataset: part.labels}))
 
     def enter(self, label: str, **method: Any) -> None:
         """Add a method, written as in `params.yaml` (`sampler="mine", d=5`), and train it beside the others.
@@ -282,6 +285,13 @@ class Lab:
             self.training = training
             self._go()
 
+    def _do(self, act: Callable[[], None]) -> None:
+        """Act, in the thread of the notebook's loop; from any other: as soon as that one is free."""
+        if self.loop is None or self.loop is running_loop():
+            act()
+        else:
+            self.loop.call_soon_threadsafe(act)
+
     def _stop(self) -> None:
         self.going = False
         self._buttons()
@@ -290,7 +300,7 @@ class Lab:
         self.going = True
         self._buttons()
         if self.task is None or self.task.done():
-            self.task = asyncio.get_running_loop().create_task(self._follow())
+            self.task = asyncio.ensure_future(self._follow())
 
     async def _follow(self) -> None:
         """Train a moment, draw, until stopped or all is done; errors stop it and are told."""
@@ -307,8 +317,9 @@ class Lab:
             return
         training, target = self.training, self.target.value / 100
         labels = next(iter(training.partitions.values())).labels
-        self.picture.value = png(plots_lab.progress(results, labels, target, training.setting["T"]))
-        self.table.value = standings(results, target).to_html(border=0)
+        show(self.picture, plots_lab.progress(results, labels, target, training.setting["T"]))
+        table = standings(results, target).reset_index()
+        self.table.value = table.to_html(index=False, border=0, justify="left", col_space=130)
         if self.going:
             self.say("{:,} of {:,} rounds".format(*training.rounds))
 
@@ -331,9 +342,18 @@ class Lab:
             self.say(traceback.format_exc(limit=-1))
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as PNG; it is closed."""
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def show(image: widgets.Image, figure: Figure) -> None:
+    """Draw a figure into a widget, and close it."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     plt.close(figure)
-    return picture.getvalue()
+    image.value = picture.getvalue()
+    image.layout.display = ""

@@ -177,6 +177,18 @@ def test_what_enters_later_stands_beside_the_others_and_replaces_its_namesake(sa
     assert after.query("method == 'Mine' and round > 0")["clients"].tolist() == [[5, 6]] * 5
 
 
+def test_callbacks_in_a_thread_of_their_own_act_on_the_notebooks_loop() -> None:
+    async def watch() -> None:
+        lab = small_lab()
+        await asyncio.to_thread(lab.train.click)  # as Jupyter's subshells do
+        while lab.task is None:
+            await asyncio.sleep(0)
+        await lab.task
+        assert lab.training.rounds == (5, 5)
+
+    asyncio.run(watch())
+
+
 def test_mistakes_are_told_in_the_panel(sampler) -> None:
     def careless(self, round):
         return Selection(self.favourites)
