@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shutil
@@ -14,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 
 from fedlib import config
-from fedlib.config import ROOT, Experiments, Scale
+from fedlib.config import ROOT, ConfigError, Experiments, Scale
 
 LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch", "pandas", "dvc", "papermill", "sphinx")
 
@@ -88,11 +89,17 @@ def costs(settings: Experiments, scale: Scale) -> Table:
         absent = {run.dataset for run in runs if data.status(run.dataset)["state"] != "prepared"}
         left = [run for run in runs if run.dataset in absent or not store.finished(address(run, place))]
         new = {run.model_dump_json(): run for run in left}
-        seconds = sum(cost.seconds(run) for key, run in new.items() if key not in seen)
+        needs = sorted(absent)
+        try:
+            seconds = sum(cost.seconds(run) for key, run in new.items() if key not in seen)
+        except ConfigError as error:  # a model whose weights are not here
+            seconds, needs = math.nan, [*needs, str(error)]
+        else:
+            total += seconds
         seen |= new.keys()
-        total += seconds
-        note = f"needs {', '.join(sorted(absent))}" if absent else ""
-        rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", duration(seconds), note))
+        time_left = "unknown" if math.isnan(seconds) else duration(seconds)
+        note = f"needs {'; '.join(needs)}" if needs else ""
+        rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
     rows.append(("all", "", duration(total), ""))
     columns = ("experiment", "finished", "time left", "")
     return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)

@@ -365,7 +365,7 @@ def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
 
 
 class Progress:
-    """One line every few seconds: how far all workers are together, and how long is left."""
+    """A line now and then, less often the longer it takes: how far all workers are together, how long is left."""
 
     def __init__(
         self, root: Path, total: int, tell: Callable[[str], None], what: str, every: float = 5.0
@@ -390,7 +390,7 @@ class Progress:
 
     def _watch(self) -> None:
         first: tuple[float, int] | None = None
-        while not self.stop.wait(self.every):
+        while not self.stop.wait(min(60.0, max(self.every, (time.monotonic() - self.started) / 20))):
             done = sum(json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json"))
             now = time.monotonic()
             if done and first is None:
