@@ -22,6 +22,7 @@ class ScaleName(StrEnum):
 commands = typer.Typer(
     name="fedlib",
     help="Client selection in federated learning: four papers, re-run claim by claim.",
+    epilog="Begin with `fedlib doctor` and `fedlib list`; then `fedlib run cs_mnist`, or `fedlib repro` for all pages.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -51,21 +52,37 @@ def list_() -> None:
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name in params.yaml; `fedlib list` shows them.")],
     scale: ScaleOption = None,
-    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Only these: 0,3 or 0-4.")] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these: `--methods MD,FedCor`, or the option once a method.", metavar="NAMES"),
+    ] = None,
+    seeds: Annotated[
+        list[str] | None, typer.Option(help="Only these: 0,3 or 0-4, or several times.", metavar="NUMBERS")
+    ] = None,
 ) -> None:
     """Train what an experiment still lacks, and write its table; what is finished is never trained again.
 
-    Killed or stopped, the same command continues from the last checkpoints. FEDLIB_WORKERS, FEDLIB_DEVICE and
-    FEDLIB_SCHEDULER say where it trains.
+    Killed or stopped, the same command continues from the last checkpoints.
+
+    Where it trains, environment variables say:
+
+    - FEDLIB_WORKERS: processes side by side (default: what cores and work suggest)
+
+    - FEDLIB_DEVICE: cpu (default) or cuda
+
+    - FEDLIB_SCHEDULER: address of a Dask scheduler, whose workers then train
+
+    Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
     """
+    from fedlib import config
     from fedlib.results import simulate
 
+    runs = config.load().runs(experiment, scale and scale.value)
     path = simulate(
         experiment,
         scale and scale.value,
-        methods=[name.strip() for name in methods.split(",")] if methods else None,
-        seeds=_numbers(seeds) if seeds else None,
+        methods=_named(methods, {one.method for one in runs}) if methods else None,
+        seeds=[number for text in seeds for number in _numbers(text)] if seeds else None,
         tell=_tell,
     )
     typer.echo(f"{_short(path)}: written.")
@@ -140,7 +157,12 @@ def report(
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def repro(context: typer.Context) -> None:
-    """`dvc repro`, sooner: the same pipeline and arguments, with one warm process for all its commands."""
+    """Make every page again whose code, settings or results changed, then the site; or only the pages that are named.
+
+    It is `dvc repro`, sooner: the same pipeline and arguments, with one warm process for all its commands.
+
+    Example: fedlib repro fedcor-table_1
+    """
     from fedlib import pipeline
 
     raise typer.Exit(pipeline.repro(context.args))
@@ -156,7 +178,23 @@ def pipeline_() -> None:
 
 
 @commands.command()
-def doctor(scale: ScaleOption = None) -> None:
+def readme() -> None:
+    """Bring README's scoreboard and headline tables up to date with the archive."""
+    from fedlib import readme
+
+    typer.echo("README.md: " + ("rewritten." if readme.write() else "up to date."))
+
+
+@commands.command()
+def doctor(
+    scale: ScaleOption = None,
+    node_cores: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Say what a whole scale takes on 1, 10 and 100 nodes of so many such cores."
+        ),
+    ] = None,
+) -> None:
     """Check the environment, the data and the disk, and say what a scale would cost in time on this machine."""
     from rich.console import Console
 
@@ -165,7 +203,8 @@ def doctor(scale: ScaleOption = None) -> None:
     console = Console()
     settings = config.load()
     with console.status("measuring this machine ..."):
-        found = listing.examine(settings, scale.value if scale else settings.scale)
+        at = scale.value if scale else settings.scale
+        found = listing.cluster(settings, at, node_cores) if node_cores else listing.examine(settings, at)
     console.print(found)
 
 
@@ -181,7 +220,9 @@ def data_status() -> None:
 
 @data_commands.command("prepare")
 def data_prepare(
-    names: Annotated[list[str] | None, typer.Argument(help="digits, mnist, ...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="digits, mnist, ...; `fedlib data status` names all.")
+    ] = None,
     needed: Annotated[
         bool, typer.Option("--needed", help="All that the experiments need at a scale.")
     ] = False,
@@ -245,6 +286,16 @@ def notebook_normalise(
         notebooks.clean(path)
     if not paths:
         typer.echo(f"{len(notebooks.normalise_all())} notebooks normalised.")
+
+
+def _named(given: list[str], known: set[str]) -> list[str]:
+    """Methods as given: each a name (which may hold commas: "Random, attrition") or names separated by commas."""
+    return [
+        name.strip()
+        for text in given
+        for name in ([text] if text.strip() in known else text.split(","))
+        if name.strip()
+    ]
 
 
 def _numbers(text: str) -> list[int]:

@@ -103,6 +103,20 @@ def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
     assert cli._numbers(text) == numbers
 
 
+def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    monkeypatch.setattr(
+        "fedlib.results.simulate", lambda name, scale, **given: asked.update(given) or Path("table")
+    )
+    status, _ = fedlib(
+        *("run", "cs_fedprox", "--methods", "FedAvg, attrition", "--methods", "MD, Algorithm 1"),
+        *("--seeds", "0", "--seeds", "2-3"),
+    )
+    assert status == 0
+    assert asked["methods"] == ["FedAvg, attrition", "MD", "Algorithm 1"]
+    assert asked["seeds"] == [0, 2, 3]
+
+
 def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
     params = tmp_path / "params.yaml"
     old = config.PARAMS.read_text()
