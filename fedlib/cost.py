@@ -1,4 +1,4 @@
-"""What an experiment would cost in time on this machine: its work is counted, the speed of that work is measured.
+"""What an experiment would cost in time: its work is counted, the speed of that work is measured on this machine.
 
 Counted: local steps of the clients that train in a round, those included that a sampler only asks (found by letting
 the sampler run a few rounds on single samples), and the samples that are evaluated. Measured: seconds of a client's
@@ -8,9 +8,10 @@ own work and what partitions and files take.
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,7 +41,23 @@ class Speed:
 
 def seconds(run: Run) -> float:
     """Estimated training time of a run on all cores of this machine."""
-    speed = measured(run.dataset, run.model, run.local.batch)
+    return _seconds(run, measured(run.dataset, run.model, run.local.batch))
+
+
+def core_seconds(run: Run) -> float:
+    """Estimated time of one core for a run, as a worker of a cluster trains it, whatever else this machine does now."""
+    return _seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
+
+
+def makespan(seconds: Iterable[float], workers: int) -> float:
+    """Time until all jobs are done, each on one of the workers, the longest first."""
+    free_at = [0.0] * workers
+    for job in sorted(seconds, reverse=True):
+        heapq.heapreplace(free_at, free_at[0] + job)
+    return max(free_at)
+
+
+def _seconds(run: Run, speed: Speed) -> float:
     steps = run.m * run.T * local_steps(run) * asking(run.method.model_dump_json(), run.N, run.m)
     kind = KINDS[run.dataset]
     samples = kind.n_test * run.evaluate.test + kind.n_train * run.evaluate.train
@@ -62,16 +79,20 @@ def local_steps(run: Run) -> float:
 
 
 @lru_cache
-def measured(dataset: str, model: ModelName, batch: int) -> Speed:
-    """Time a few clients' steps, and an evaluation, on random images."""
+def measured(dataset: str, model: ModelName, batch: int, threads: int | None = None) -> Speed:
+    """Time a few clients' steps, and an evaluation, on random images; by processor time if threads is 1."""
     kind, rng = KINDS[dataset], np.random.default_rng(0)
     n = max(2 * batch, 512)
     x = torch.from_numpy(rng.random((n, *kind.shape), dtype=np.float32))
     y = torch.arange(n) % kind.n_classes
-    executor = make_executor(model, Tensors(x, y, x, y))
+    executor = make_executor(model, Tensors(x, y, x, y), threads=threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
     start = executor.initial(stream(0, "init"))[None]
-    step = _time(lambda steps: _train(executor, start, n, batch, steps)) / PROBED_CLIENTS
-    sample = _time(lambda times: [executor.evaluate(start, "test") for _ in range(times)]) / n
+    step = _time(lambda steps: _train(executor, start, n, batch, steps), clock) / PROBED_CLIENTS
+    sample = _time(lambda times: [executor.evaluate(start, "test") for _ in range(times)], clock) / n
+    torch.set_num_threads(before)
     return Speed(step, sample)
 
 
@@ -80,14 +101,14 @@ def _train(executor: Executor, start: torch.Tensor, n: int, batch: int, steps: i
     executor.train(jobs, start, Local(lr=0.01, batch=batch, steps=steps), 0.01)
 
 
-def _time(work: Callable[[int], object]) -> float:
+def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
     """Seconds of one repetition of `work(repetitions)`, doubling these until it takes long enough to tell."""
     work(1)
     repetitions = 1
     while True:
-        started = time.perf_counter()
+        started = clock()
         work(repetitions)
-        if (taken := time.perf_counter() - started) > PROBED_SECONDS or repetitions >= 256:
+        if (taken := clock() - started) > PROBED_SECONDS or repetitions >= 256:
             return taken / repetitions
         repetitions *= 2
 

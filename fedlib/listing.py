@@ -103,3 +103,29 @@ def costs(settings: Experiments, scale: Scale) -> Table:
     rows.append(("all", "", duration(total), ""))
     columns = ("experiment", "finished", "time left", "")
     return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
+
+
+def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
+    """What all runs of a scale, each once and on one core, take on 1, 10 and 100 nodes."""
+    from fedlib import cost
+    from fedlib.parallel import duration
+
+    runs = {
+        one.run.model_dump_json(): one.run for name in settings.names for one in settings.runs(name, scale)
+    }
+    seconds, absent = [], []
+    for run in runs.values():
+        try:
+            seconds.append(cost.core_seconds(run))
+        except ConfigError:  # a model whose weights are not here
+            absent.append(run)
+    rows = [(f"{n} x {cores} cores", duration(cost.makespan(seconds, n * cores))) for n in (1, 10, 100)]
+    rows.append(("core time, all together", duration(sum(seconds))))
+    rows.append(("core time of the longest run", duration(max(seconds, default=0.0))))
+    if absent:
+        models = ", ".join(sorted({run.model for run in absent}))
+        rows.append(
+            ("left out", f"{len(absent)} of {len(runs)} runs: {models} needs weights that are not here")
+        )
+    title = f"All {len(seconds)} runs of scale {scale}, by the speed of one core of this machine ({platform.machine()})"
+    return table(title, ("", "time"), rows)

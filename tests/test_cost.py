@@ -1,0 +1,30 @@
+"""Estimates of time: work is counted exactly, and shared among workers as a cluster shares it."""
+
+from __future__ import annotations
+
+import pytest
+from test_faults import runs as runs  # the fixture
+
+from fedlib import cost
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "expected"),
+    [([3, 1, 2], 1, 6), ([3, 1, 2], 2, 3), ([5, 4, 3, 3, 3], 2, 10), ([3, 1, 2], 9, 3), ([], 4, 0)],
+)
+def test_jobs_are_dealt_to_whoever_is_free_the_longest_first(seconds, workers, expected) -> None:
+    assert cost.makespan(seconds, workers) == expected
+
+
+def test_twice_the_rounds_take_twice_the_time(runs) -> None:
+    twice = runs[0].model_copy(update={"T": 2 * runs[0].T})
+    assert cost.core_seconds(runs[0]) > 0
+    assert cost.core_seconds(twice) == pytest.approx(2 * cost.core_seconds(runs[0]))
+
+
+def test_a_sampler_that_has_everybody_train_costs_that_much_more(runs) -> None:
+    method = runs[0].method
+    everybody = runs[0].model_copy(update={"method": method.model_copy(update={"sampler": "importance"})})
+    asked = cost.asking(everybody.method.model_dump_json(), runs[0].N, runs[0].m)
+    assert cost.asking(method.model_dump_json(), runs[0].N, runs[0].m) == 1
+    assert asked == pytest.approx(runs[0].N / runs[0].m)
