@@ -1,0 +1,273 @@
+"""README's results: the scoreboard and the papers' headline tables, written from the archive between two marks.
+
+Every number is decided or counted over archived runs that are still valid, as the pages do it, each under the name of
+its scale; a row without any says what it would take.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib import archive as archives
+from fedlib import config, measure
+from fedlib.claims import PAPERS, STATUSES, claims, totals, verdicts
+from fedlib.claims.fedcor_settings import METHODS as FEDCOR
+from fedlib.claims.fedcor_settings import PANELS, printed_cells
+from fedlib.claims.hcsfed_readings import COLUMNS, TABLE_1, in_print
+from fedlib.claims.hcsfed_readings import PRINTED as HCSFED_PRINTED
+from fedlib.claims.hics_settings import METHODS as HICS
+from fedlib.claims.hics_settings import PRINTED as HICS_PRINTED
+from fedlib.claims.hics_settings import TABLE
+from fedlib.config import ROOT, ConfigError, Experiments, Scale
+from fedlib.files import Unfinished, write_whole
+from fedlib.results import open_results, simulate
+from fedlib.tables import mean_cell, median_cell
+
+README = ROOT / "README.md"
+START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
+SCALES: tuple[Scale, ...] = ("paper", "cpu")  # demo's digits say nothing about the papers
+TITLES = {
+    "clustered_sampling": "Clustered Sampling",
+    "hcsfed": "HCSFed",
+    "fedcor": "FedCor",
+    "hics_fl": "HiCS-FL",
+    "all papers": "all",
+}
+DATA = {
+    "mnist": "MNIST",
+    "fmnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "mini_imagenet": "Mini-ImageNet, which only a mirror can give (`data/README.md`)",
+    "digits": "scikit-learn's digits",
+}
+
+Cell = Callable[[np.ndarray], str]
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What is archived at one scale and still valid: tables of results, and what made them."""
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    info: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a headline table: where its runs are, and how each of its numbers is read and printed."""
+
+    name: str
+    experiment: str
+    setting: str
+    target: float
+    methods: list[str]
+    printed: Mapping[str, str]
+    cell: Callable[[int], Cell]  # of the last round
+
+
+def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE) -> Archived:
+    """Open all that is archived at a scale, gathered as for the pages, without what is in the store.
+
+    Raises:
+        StoreError: a damaged archive.
+    """
+    from fedlib.parallel import Place
+    from fedlib.studies import run_study
+
+    found = Archived()
+    with tempfile.TemporaryDirectory() as folder:
+        nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
+        for path in sorted((root / scale).glob("*.parquet")):
+            name, results = path.stem, Path(folder, "results")
+            shared = {"experiments": settings, "place": nowhere, "results": results, "archive": root}
+            make = run_study if name in settings.studies else simulate if name in settings.names else None
+            try:
+                if make:
+                    make(name, scale, tell=lambda line: None, only_finished=True, **shared)
+                    found.tables[name], found.info[name] = open_results(name, scale, results)
+            except Unfinished:  # its settings have changed since
+                continue
+    return found
+
+
+def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
+    """The part of README between the marks, as Markdown."""
+    found = {scale: archived(scale, settings, root) for scale in SCALES}
+    there = [scale for scale in SCALES if found[scale].tables] or list(SCALES[:1])
+    return "\n\n".join(
+        [
+            "## Results",
+            *(part for scale in there for part in scoreboard(scale, found[scale], settings)),
+            "Which claims, and why not: `fedlib report --scale "
+            f"{there[0]}` makes every page from the archive in `data/archive/`, training nothing.",
+            "### Headline tables",
+            "Rounds to a test accuracy, *printed → replicated*; of a row that has not been run, the printed alone.",
+            "**HCSFed, Table 1**: rounds to 80 %, median over seeds. The paper states no seeds, and leaves open how "
+            "Random is aggregated and how updates are compressed (GC).",
+            headline(hcsfed(), found, settings),
+            "**FedCor, Table 1**: rounds to the target, mean and standard deviation over seeds (N/A: one did not "
+            "arrive).",
+            headline(fedcor(), found, settings),
+            "**HiCS-FL, Table 1** (Mini-ImageNet: the slides'): rounds to the target, mean over seeds (>: one did not "
+            "arrive).",
+            headline(hics(), found, settings),
+        ]
+    )
+
+
+def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str]:
+    """What became of every claim at a scale, by paper, and what it was decided over."""
+    board = totals(verdicts([claim for paper in PAPERS for claim in claims(paper)], found.tables))
+    board = board.reindex([*PAPERS, "all papers"])
+    rows = [
+        [TITLES[paper], *(str(n) for n in counts)]
+        for paper, counts in zip(board.index, board.to_numpy(), strict=True)
+    ]
+    runs = [run for info in found.info.values() for run in info["runs"] if "run" in run]
+    planned = sum(len(settings.runs(name, scale)) for name in settings.names)
+    text = f"Scale **{scale}**: {len(runs):,} of {planned:,} planned runs are archived"
+    if runs:
+        devices = ", ".join(sorted({run["device"] for run in runs}))
+        dates = sorted(run["date"][:10] for run in runs)
+        data = "; ".join(sorted({run["data"]["provenance"] for run in runs}))
+        text += f", trained from {dates[0]} to {dates[-1]} on {devices}. Data: {data}"
+    lines = [text + ". Claims that need no training are decided by the algorithms alone."]
+    return [*lines, markdown(["paper", *STATUSES, "claims"], rows, right=len(STATUSES) + 1)]
+
+
+def headline(rows: list[Row], found: Mapping[Scale, Archived], settings: Experiments) -> str:
+    """One table: a row a setting, a column a method; each row at the first scale that has runs of it."""
+    methods = list(dict.fromkeys(method for row in rows for method in row.methods))
+    out = []
+    for row in rows:
+        scale, cells, about = _replicated(row, found)
+        texts = [
+            _beside(row.printed.get(m, ""), cells.get(m), bool(scale) and m in row.methods) for m in methods
+        ]
+        out.append([row.name, about if scale else takes(row, settings), *texts])
+    return markdown(["", "runs", *methods], out, right=len(methods))
+
+
+def _replicated(row: Row, found: Mapping[Scale, Archived]) -> tuple[Scale | None, dict[str, str], str]:
+    for scale in SCALES:
+        table = found[scale].tables.get(row.experiment)
+        table = (
+            None
+            if table is None
+            else table[(table["setting"] == row.setting) & table["method"].isin(row.methods)]
+        )
+        if table is None or table.empty:
+            continue
+        last = int(table["round"].max())
+        rounds = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=row.target)
+        cells = {m: row.cell(last)(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)}
+        seeds = sorted({len(group) for _, group in rounds.groupby("method")})
+        counted = (
+            "1 seed"
+            if seeds == [1]
+            else f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
+        )
+        return scale, cells, f"scale {scale}, {counted}, {last} rounds"
+    return None, {}, ""
+
+
+def _beside(printed: str, ours: str | None, ran: bool) -> str:
+    if not ran:
+        return printed
+    return " → ".join(filter(None, [printed, ours or "*not run*"]))
+
+
+def takes(row: Row, settings: Experiments) -> str:
+    """What a row that has not been run would take at scale paper."""
+    from fedlib.cost import local_steps
+
+    runs = [
+        one.run
+        for one in settings.runs(row.experiment, "paper")
+        if one.setting == row.setting and one.method in row.methods
+    ]
+    if not runs:
+        return "*not run*: not planned at scale paper"
+    steps = sum(run.T * run.m * local_steps(run) for run in runs)
+    return (
+        f"*not run*: takes {DATA[runs[0].dataset]}; {len(runs)} runs of {runs[0].T:,} rounds, "
+        f"{steps / 1e6:,.0f} million local steps or more"
+    )
+
+
+def hcsfed() -> list[Row]:
+    methods = ["Random", "Random, attrition", "SCAFFOLD", "Importance", "Cluster"]
+    methods += ["HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation"]
+    rows = []
+    for column in COLUMNS:
+        cells = {m: in_print(HCSFED_PRINTED, m, column) for m in methods}
+        printed = {m: "200+" if n > 200 else str(n) for m, n in cells.items() if n is not None}
+        rows.append(Row(column, TABLE_1, column, 0.8, methods, printed, median_cell))
+    return rows
+
+
+def fedcor() -> list[Row]:
+    cells = printed_cells()
+    return [
+        Row(
+            f"{name}, {100 * panel.target:.0f} %",
+            panel.experiment,
+            panel.setting,
+            panel.target,
+            FEDCOR,
+            {m: cells[name, m] for m in FEDCOR},
+            lambda last: mean_cell,
+        )
+        for name, panel in PANELS.items()
+    ]
+
+
+def hics() -> list[Row]:
+    return [
+        Row(
+            f"{data} {panel.setting}, {100 * panel.target:.0f} %",
+            panel.experiment,
+            panel.setting,
+            panel.target,
+            HICS,
+            {m: str(HICS_PRINTED[data][m]) for m in HICS},
+            lambda last: partial(capped_cell, last),
+        )
+        for data, panel in TABLE.items()
+    ]
+
+
+def capped_cell(cap: int, rounds: np.ndarray) -> str:
+    """As HiCS-FL's Table 1: the mean over seeds, a lower bound where one never arrives."""
+    return f"{'>' * bool(np.isinf(rounds).any())}{measure.capped_mean(rounds, cap):.0f}"
+
+
+def markdown(columns: list[str], rows: list[list[str]], right: int) -> str:
+    """A Markdown table, its last `right` columns set to the right."""
+    align = ["---"] * (len(columns) - right) + ["---:"] * right
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, align, *rows))
+
+
+def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
+    """Bring README's results up to date with the archive; True if that changed it.
+
+    Raises:
+        ConfigError: the marks are gone. StoreError: a damaged archive.
+    """
+    old = path.read_text()
+    if START not in old or END not in old:
+        raise ConfigError(f"{path.name} has lost the marks of its results; put {START!r} and {END!r} back.")
+    before, after = old.split(START)[0], old.split(END)[1]
+    new = f"{before}{START}\n\n{block(config.load(), root)}\n\n{END}{after}"
+    if new != old:
+        write_whole(path, new.encode())
+    return new != old
