@@ -13,7 +13,7 @@ repro: $(BIN)/.ready            ## regenerate every figure and table, then the r
 	$(if $(SCALE),fedlib scale $(SCALE))
 	fedlib repro
 
-report: $(BIN)/.ready           ## render the site from the results that exist, training nothing
+report: $(BIN)/.ready           ## make every page and the site from what is finished or archived, training nothing (SCALE=...)
 	$(if $(SCALE),fedlib scale $(SCALE))
 	fedlib report
 
