@@ -27,7 +27,7 @@ import pandas as pd
 from IPython.display import HTML, SVG, Markdown, display
 
 from fedlib import config
-from fedlib.claims import STATUSES, claims_of, verdicts
+from fedlib.claims import PAPERS, STATUSES, claims_of, verdicts
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
 from fedlib.results import lacking, open_results
@@ -129,7 +129,7 @@ class Artifact:
 
     @cached_property
     def claims(self) -> list:
-        return claims_of(self.place) if "/" in self.place and not self.place.startswith("theory/") else []
+        return claims_of(self.place) if self.place.split("/")[0] in PAPERS else []
 
     def describe(self) -> str:
         """In Markdown: scale, data, how many of the planned runs are there, and what is missing."""

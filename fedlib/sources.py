@@ -128,9 +128,9 @@ def find(name: str, mirror: Path | None, scratch: Path) -> tuple[Found, str]:
 
 def download(name: str, scratch: Path) -> Path:
     """Fetch the published files through torchvision; returns a folder laid out like a mirror's."""
-    if name == "mini_imagenet":
+    if name not in ("mnist", "fmnist", "cifar10", "cifar100"):
         raise DataError(
-            "mini_imagenet is never downloaded; lay its images out as data/README.md says and name the mirror in "
+            f"{name} is never downloaded; lay its files out as data/README.md says and name the mirror in "
             "FEDLIB_MIRROR."
         )
     from torchvision import datasets  # slow to import, and needed here only

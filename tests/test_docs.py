@@ -1,0 +1,172 @@
+"""The examples of `docs/` do what they say: every page is followed, block by block, in a copy of the project.
+
+What stands behind a block's language says what becomes of it:
+
+    python PATH                a new file; of a notebook, its next cell (`parameters`: with that tag)
+    markdown PATH              of a notebook, its next cell
+    diff PATH                  lines without a sign stand there once, those with - go, those with + come
+    yaml PATH LINE             goes below the first such line
+    python, sh                 is run
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from fedlib.config import ROOT
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+PAGES = sorted(path for path in DOCS.glob("add-*.md"))
+
+
+class Copy:
+    """A copy of the project, without data, in which a page is followed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("fedlib", "notebooks", "site"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb*"))
+        for name in ("params.yaml", "dvc.yaml"):
+            shutil.copy(ROOT / name, root / name)
+        scripts = Path(sys.executable).parent
+        own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
+        path = f"{scripts}{os.pathsep}{own['PATH']}"
+        self.environment = {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}
+
+    def follow(self, language: str, words: str, text: str) -> None:
+        path, _, more = words.partition(" ")
+        if path.endswith(".ipynb"):
+            self.add_cell(self.root / path, language, text, more.split())
+        elif language == "diff":
+            self.change(self.root / path, text)
+        elif language == "yaml":
+            self.insert(self.root / path, more, text)
+        elif path:
+            (self.root / path).write_text(text)
+        else:
+            self.run([sys.executable, "-"] if language == "python" else ["bash", "-e", "-s"], text)
+
+    def run(self, command: list[str], text: str) -> None:
+        done = subprocess.run(
+            command, input=text, cwd=self.root, env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+
+    def change(self, path: Path, text: str) -> None:
+        lines = text.splitlines(keepends=True)
+        assert {line[0] for line in lines} <= set(" +-\n"), text
+        old = "".join(line[1:] or "\n" for line in lines if line[0] in " -\n")
+        new = "".join(line[1:] or "\n" for line in lines if line[0] in " +\n")
+        whole = path.read_text()
+        assert whole.count(old) == 1, f"{path.name} does not hold, once:\n{old}"
+        path.write_text(whole.replace(old, new))
+
+    def insert(self, path: Path, below: str, text: str) -> None:
+        lines = path.read_text().splitlines(keepends=True)
+        place = next(i for i, line in enumerate(lines) if line.strip() == below)
+        path.write_text("".join([*lines[: place + 1], text, *lines[place + 1 :]]))
+
+    def add_cell(self, path: Path, language: str, text: str, tags: list[str]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        notebook = nbformat.read(path, as_version=4) if path.exists() else new_notebook()
+        cell = new_markdown_cell(text) if language == "markdown" else new_code_cell(text.rstrip())
+        cell.metadata.update({"tags": tags} if tags else {})
+        notebook.cells.append(cell)
+        nbformat.write(notebook, path)
+
+    def results(self, experiment: str) -> pd.DataFrame:
+        return pd.read_parquet(self.root / "data" / "results" / "demo" / f"{experiment}.parquet")
+
+
+def the_sampler_trained(copy: Copy) -> None:
+    results = copy.results("arena_common")
+    assert set(results["method"]) == {"Longest unseen"}
+    assert results["round"].max() == 40
+    trained = results[results["round"] > 0]
+    assert (trained["scalars_up"] == 3 * 10).all(), "it asks for the losses of candidates * m clients"
+    first = np.concatenate(trained["clients"].to_list()[:3])
+    assert len(set(first)) > 10, "whoever waited longest comes first"
+    assert results["test_accuracy"].iloc[-1] > results["test_accuracy"].iloc[0]
+
+
+def the_dataset_trained(copy: Copy) -> None:
+    results = copy.results("stripes_first")
+    assert set(results["method"]) == {"Random", "Pow-d"}
+    assert (results["test_accuracy"][results["round"] == 20] > 0.5).all(), "four classes: guessing gives 0.25"
+
+
+def the_partition_trained(copy: Copy) -> None:
+    assert len(copy.results("unequal_sizes")) == 2 * 11
+    check = """
+from fedlib import config, data, partition
+spec = config.QuantitySkew(scheme="quantity_skew", exponent=1.5)
+part = partition.make(spec, data.load("digits"), N=10, seed=0)
+assert sorted(sum(map(list, part.train), [])) == list(range(1437))
+assert (part.sizes[:-1] >= part.sizes[1:]).all() and abs(part.sizes[0] / part.sizes[1] - 2**1.5) < 0.01
+"""
+    copy.run([sys.executable, "-"], check)
+
+
+def the_experiment_trained(copy: Copy) -> None:
+    results = copy.results("few_or_many")
+    chosen = results[results["round"] > 0].groupby("setting")["clients"].agg(lambda c: set(map(len, c)))
+    assert chosen.to_dict() == {"ten a round": {10}, "two a round": {2}}
+    assert results.groupby(["setting", "method", "seed"]).ngroups == 8
+
+
+def the_artifact_is_made(copy: Copy) -> None:
+    made = copy.root / "data" / "artifacts" / "demo" / "notes-classes"
+    assert {"figure.svg", "figure.csv", "table.csv", "notebook.ipynb"} <= {
+        path.name for path in made.iterdir()
+    }
+    assert set(pd.read_csv(made / "figure.csv")["line"]) == {"MD", "Algorithm 2"}
+    assert "cmd: fedlib notebook run notes-classes" in (copy.root / "dvc.yaml").read_text()
+    ran = nbformat.read(made / "notebook.ipynb", as_version=4)
+    errors = [o for cell in ran.cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    assert errors == []
+
+
+OUTCOMES: dict[str, Callable[[Copy], None]] = {
+    "add-a-sampler": the_sampler_trained,
+    "add-a-dataset": the_dataset_trained,
+    "add-a-partition": the_partition_trained,
+    "add-an-experiment": the_experiment_trained,
+    "add-an-artifact": the_artifact_is_made,
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    for language, words, text in BLOCK.findall(page.read_text()):
+        copy.follow(language, words, text)
+    OUTCOMES[page.stem](copy)
+
+
+def test_every_page_is_in_the_index() -> None:
+    assert {path.stem for path in PAGES} == set(OUTCOMES)
+    assert {path.name for path in PAGES} <= set(LINK.findall((DOCS / "README.md").read_text()))
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
+def test_links_and_named_files_are_there(page: Path) -> None:
+    text = page.read_text()
+    for target in LINK.findall(BLOCK.sub("", text)):
+        assert (page.parent / target).exists(), target
+    prose = BLOCK.sub("", text)
+    for named in re.findall(r"`((?:fedlib|tests|notebooks|data)/[\w/.]+\.(?:py|md))`", prose):
+        assert (ROOT / named).exists() or f" {named}\n" in text, named
