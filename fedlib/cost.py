@@ -58,7 +58,8 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
 
 
 def _seconds(run: Run, speed: Speed) -> float:
-    steps = run.m * run.T * local_steps(run) * asking(run.method.model_dump_json(), run.N, run.m)
+    single, whole = asking(run.method.model_dump_json(), run.N, run.m)
+    steps = run.T * (single + max(run.m, whole) * local_steps(run))
     kind = KINDS[run.dataset]
     samples = kind.n_test * run.evaluate.test + kind.n_train * run.evaluate.train
     return steps * speed.step + (run.T / run.evaluate.every) * samples * speed.sample
@@ -114,8 +115,14 @@ def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
 
 
 @lru_cache
-def asking(method: str, N: int, m: int) -> float:
-    """Clients' steps of a round over those of m clients: above 1 for samplers that have clients train to be asked."""
+def asking(method: str, N: int, m: int) -> tuple[float, float]:
+    """Clients that do a single step in a round (for a gradient), and those that train: the chosen and the asked."""
+    once, twice = (_probe(Method.model_validate_json(method), N, m, steps) for steps in (1, 2))
+    return max(0.0, 2 * once - twice), twice - once
+
+
+def _probe(method: Method, N: int, m: int, steps: int) -> float:
+    """Mean number of all clients' steps in a round of so many local steps, found by letting the sampler run."""
     dataset = data.load("digits")
     run = Run(
         dataset="digits",
@@ -124,13 +131,13 @@ def asking(method: str, N: int, m: int) -> float:
         N=min(N, len(dataset.y_train)),
         m=min(m, N),
         T=PROBED_ROUNDS,
-        local=Local(lr=0.01, batch=1, steps=1),
+        local=Local(lr=0.01, batch=1, steps=steps),
         evaluate=Evaluate(every=PROBED_ROUNDS, test=False),
-        method=Method.model_validate_json(method),
+        method=method,
         seed=0,
     )
     parts = partition.make(run.partition, dataset, run.N, run.seed)
     lockstep = Lockstep([run], [parts], make_executor(run.model, data.tensors(dataset), threads=1))
     while lockstep.active:
         lockstep.advance()
-    return max(1.0, sum(row["client_steps"] for row in lockstep.live[0].rows) / (run.m * run.T))
+    return sum(row["client_steps"] for row in lockstep.live[0].rows) / run.T

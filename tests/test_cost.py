@@ -22,9 +22,10 @@ def test_twice_the_rounds_take_twice_the_time(runs) -> None:
     assert cost.core_seconds(twice) == pytest.approx(2 * cost.core_seconds(runs[0]))
 
 
-def test_a_sampler_that_has_everybody_train_costs_that_much_more(runs) -> None:
-    method = runs[0].method
-    everybody = runs[0].model_copy(update={"method": method.model_copy(update={"sampler": "importance"})})
-    asked = cost.asking(everybody.method.model_dump_json(), runs[0].N, runs[0].m)
-    assert cost.asking(method.model_dump_json(), runs[0].N, runs[0].m) == 1
-    assert asked == pytest.approx(runs[0].N / runs[0].m)
+@pytest.mark.parametrize(
+    ("sampler", "single", "whole"),
+    [("md", 0, 3), ("importance_mean", 0, 10), ("divfl", 10, 3), ("full", 0, 10)],
+)
+def test_who_is_asked_is_counted(runs, sampler, single, whole) -> None:
+    method = runs[0].method.model_copy(update={"sampler": sampler})
+    assert cost.asking(method.model_dump_json(), runs[0].N, runs[0].m) == (single, whole)
