@@ -50,7 +50,10 @@ def list_() -> None:
 
 @commands.command()
 def run(
-    experiment: Annotated[str, typer.Argument(help="Its name in params.yaml; `fedlib list` shows them.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(help="An experiment's name in params.yaml, or a study's; `fedlib list` shows them."),
+    ],
     scale: ScaleOption = None,
     methods: Annotated[
         list[str] | None,
@@ -60,7 +63,7 @@ def run(
         list[str] | None, typer.Option(help="Only these: 0,3 or 0-4, or several times.", metavar="NUMBERS")
     ] = None,
 ) -> None:
-    """Train what an experiment still lacks, and write its table; what is finished is never trained again.
+    """Train what an experiment (or measure what a study) still lacks, and write its table; nothing is done twice.
 
     Killed or stopped, the same command continues from the last checkpoints.
 
@@ -76,15 +79,24 @@ def run(
     """
     from fedlib import config
     from fedlib.results import simulate
+    from fedlib.studies import run_study
 
-    runs = config.load().runs(experiment, scale and scale.value)
-    path = simulate(
-        experiment,
-        scale and scale.value,
-        methods=_named(methods, {one.method for one in runs}) if methods else None,
-        seeds=[number for text in seeds for number in _numbers(text)] if seeds else None,
-        tell=_tell,
-    )
+    settings, at = config.load(), scale and scale.value
+    if experiment in settings.studies:
+        if methods or seeds:
+            raise typer.BadParameter(
+                f"{experiment} is a study: it is measured whole, without --methods and --seeds"
+            )
+        path = run_study(experiment, at, tell=_tell)
+    else:
+        known = {one.method for one in settings.runs(experiment, at)}
+        path = simulate(
+            experiment,
+            at,
+            methods=_named(methods, known) if methods else None,
+            seeds=[number for text in seeds for number in _numbers(text)] if seeds else None,
+            tell=_tell,
+        )
     typer.echo(f"{_short(path)}: written.")
 
 

@@ -45,7 +45,7 @@ def everything() -> Group:
     at = f"at scale {settings.scale}"
     return Group(
         table(f"Experiments {at} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
-        table("Studies (dvc repro study@NAME)", ("name", ""), studies),
+        table("Studies (fedlib run NAME)", ("name", ""), studies),
         table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
         table("Samplers (params.yaml)", ("name", ""), samplers),
         datasets(),

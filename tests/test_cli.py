@@ -93,6 +93,9 @@ def test_usage_errors_name_the_option(fedlib) -> None:
     status, shown = fedlib("run", "cs_mnist", "--scale", "huge")
     assert status == 2
     assert "--scale" in shown
+    status, shown = fedlib("run", "cs_partitions", "--methods", "MD")
+    assert status == 2
+    assert "is a study" in shown
     status, shown = fedlib("run", "cs_mnist", "--seeds", "one")
     assert status == 2
     assert "no list of seeds" in shown
@@ -115,6 +118,15 @@ def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPat
     assert status == 0
     assert asked["methods"] == ["FedAvg, attrition", "MD", "Algorithm 1"]
     assert asked["seeds"] == [0, 2, 3]
+
+
+def test_a_study_is_run_by_its_name(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "fedlib.studies.run_study", lambda *given, **options: asked.append(given) or Path("table")
+    )
+    assert fedlib("run", "cs_partitions", "--scale", "cpu")[0] == 0
+    assert asked == [("cs_partitions", "cpu")]
 
 
 def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
