@@ -221,7 +221,8 @@ def train_on_cluster(missing: Mapping[str, Run], place: Place, tell: Callable[[s
             for i, future in enumerate(as_completed(futures), start=1):
                 for files in future.result():
                     check_returned(files, missing)
-                    store.adopt(*files)
+                    if not store.finished(files[0]):  # as it is where workers share our disk
+                        store.adopt(*files)
                 tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
         except KilledWorker as error:
             raise StoreError(
