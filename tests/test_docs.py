@@ -11,9 +11,7 @@ What stands behind a block's language says what becomes of it:
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +21,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from copies import copy_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fedlib.config import ROOT
@@ -37,15 +36,7 @@ class Copy:
     """A copy of the project, without data, in which a page is followed."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        for name in ("fedlib", "notebooks", "site"):
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb*"))
-        for name in ("params.yaml", "dvc.yaml"):
-            shutil.copy(ROOT / name, root / name)
-        scripts = Path(sys.executable).parent
-        own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
-        path = f"{scripts}{os.pathsep}{own['PATH']}"
-        self.environment = {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}
+        self.root, self.environment = root, copy_project(root)
 
     def follow(self, language: str, words: str, text: str) -> None:
         path, _, more = words.partition(" ")
