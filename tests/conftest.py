@@ -42,4 +42,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "golden(pattern): run once for every case of the golden files that match")
+    config.addinivalue_line(
+        "markers", "golden(pattern): run once for every case of the golden files that match"
+    )
+    config.addinivalue_line("markers", "bad_input: hands over something bad, which must be refused in words")
+
+
+COUNTED = (
+    "kills survived",
+    "bad inputs refused",
+    "results identical",
+)  # names that tests give to `record_property`
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("bad_input"):
+            item.user_properties.append((COUNTED[1], 1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Of the kills, bad inputs and comparisons of all tests, how many were in tests that passed."""
+    found = [
+        (name, number, report.passed)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, number in report.user_properties
+    ]
+    for counted in COUNTED:
+        tried = [(number, passed) for name, number, passed in found if name == counted]
+        if tried:
+            good = sum(number for number, passed in tried if passed)
+            terminalreporter.write_line(f"{counted}: {good} of {sum(number for number, _ in tried)}")

@@ -129,8 +129,8 @@ def test_a_killed_workers_runs_are_trained_by_another(runs, cluster, tmp_path, r
 
     undisturbed = place(tmp_path / "undisturbed")
     train(longer, undisturbed, quiet)
-    assert finished(longer, where) == finished(longer, undisturbed)
     record_property("results identical", len(longer))
+    assert finished(longer, where) == finished(longer, undisturbed)
 
 
 def test_a_scheduler_killed_in_mid_run(runs, straight, tmp_path, record_property):
@@ -153,11 +153,12 @@ def test_a_scheduler_killed_in_mid_run(runs, straight, tmp_path, record_property
         cluster.scheduler()
         cluster.worker("a")
         train(runs, where, quiet)
+    record_property("results identical", len(runs))
     assert finished(runs, where) == straight
     assert all((store.folder(a) / "run.json").stat().st_mtime_ns == time for a, time in kept.items())
-    record_property("results identical", len(runs))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("scheduler", "error", "message"),
     [
@@ -210,6 +211,7 @@ def no_record(a, rounds, timing, record):
     return a, rounds, timing, {}
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("change", "message"),
     [

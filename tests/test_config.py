@@ -51,6 +51,7 @@ def test_good_settings_become_runs():
     assert labelled[2].run.method.params == {"measure": "l2"}
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -90,6 +91,7 @@ def test_a_mistake_is_one_sentence_naming_the_key(path, value, message):
     assert "\n" not in text
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -106,11 +108,13 @@ def test_a_broken_file_is_named(tmp_path, content, message):
         load(path).scale  # noqa: B018
 
 
+@pytest.mark.bad_input
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="params.yaml is missing"):
         load(tmp_path / "params.yaml")
 
 
+@pytest.mark.bad_input
 def test_an_unknown_experiment_is_named():
     with pytest.raises(ConfigError, match="no experiment 'f'; there are e"):
         Experiments({"experiments": {"e": GOOD}}).runs("f")

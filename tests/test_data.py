@@ -136,6 +136,7 @@ def damage(root: Path, how: str) -> None:
             record.write_text(json.dumps({"name": "mnist"}))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("how", "match"),
     [
@@ -165,6 +166,7 @@ def test_damaged_files_are_named_and_never_replaced(
     assert {path.name: path.read_bytes() for path in root.iterdir()} == before
 
 
+@pytest.mark.bad_input
 def test_a_changed_byte_is_noticed_on_loading(
     mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_repeated_draw_trains_twice_independently(partition, executor):
     assert lockstep.live[0].rows[1]["client_steps"] == 15
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

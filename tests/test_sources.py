@@ -125,6 +125,7 @@ def refused(name: str, mirror: Path, root: Path, match: str) -> None:
     assert data.status(name, root)["state"] == "missing"
 
 
+@pytest.mark.bad_input
 def test_truncated_file(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mnist(mirror, monkeypatch)
     path = mirror / "mnist" / "t10k-images-idx3-ubyte.gz"
@@ -132,12 +133,14 @@ def test_truncated_file(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatc
     refused("mnist", mirror, root, "mnist/t10k-images-idx3-ubyte.gz is truncated")
 
 
+@pytest.mark.bad_input
 def test_file_that_is_no_gzip(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mnist(mirror, monkeypatch)
     (mirror / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(b"<html>not found</html>")
     refused("mnist", mirror, root, "mnist/train-labels-idx1-ubyte.gz is truncated or no gzip")
 
 
+@pytest.mark.bad_input
 def test_swapped_files(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mnist(mirror, monkeypatch)
     one, two = (mirror / "mnist" / f"{part}-images-idx3-ubyte.gz" for part in ("train", "t10k"))
@@ -151,12 +154,14 @@ def test_swapped_files(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch
     )
 
 
+@pytest.mark.bad_input
 def test_missing_file(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mnist(mirror, monkeypatch)
     (mirror / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     refused("mnist", mirror, root, "mnist/t10k-labels-idx1-ubyte.gz is missing")
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
@@ -176,6 +181,7 @@ def test_wrong_shapes_and_labels(
     refused("mnist", mirror, root, match)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("name", ["../outside.jpg", "/outside.jpg", "train/../../outside.jpg"])
 def test_archive_that_reaches_outside(
     name: str, mirror: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +191,7 @@ def test_archive_that_reaches_outside(
     assert not list(tmp_path.rglob("outside.jpg"))
 
 
+@pytest.mark.bad_input
 def test_archive_with_a_link(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tarfile.TarInfo("train/truck/0001.jpg")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -192,6 +199,7 @@ def test_archive_with_a_link(mirror: Path, root: Path, monkeypatch: pytest.Monke
     refused("cifar10", mirror, root, "points outside the archive")
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("member", "match"),
     [
@@ -215,6 +223,7 @@ def test_wrong_members_of_the_recoded_archive(
     refused("cifar10", mirror, root, match)
 
 
+@pytest.mark.bad_input
 def test_archive_with_another_checksum_is_not_opened(
     mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +234,7 @@ def test_archive_with_another_checksum_is_not_opened(
     refused("cifar10", mirror, root, "cifar10/cifar10-jpeg.tar.gz: expected SHA-256")
 
 
+@pytest.mark.bad_input
 def test_file_that_is_no_archive(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recoded(mirror, monkeypatch, RECODED)
     (mirror / "cifar10" / sources.RECODED).write_bytes(b"not an archive")
@@ -242,6 +252,7 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
+@pytest.mark.bad_input
 def test_a_pickle_that_would_run_code_runs_nothing(
     mirror: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +262,7 @@ def test_a_pickle_that_would_run_code_runs_nothing(
     assert not (tmp_path / "boom").exists()
 
 
+@pytest.mark.bad_input
 def test_batches_without_labels(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_cifar(mirror, monkeypatch, test_batch=pickle.dumps({b"data": images(2, 48)}, protocol=4))
     refused("cifar10", mirror, root, "does not hold the batches of CIFAR-10")
@@ -263,6 +275,7 @@ def test_no_source(mirror: Path, root: Path) -> None:
         data.prepare("svhn", root=root)
 
 
+@pytest.mark.bad_input
 def test_a_download_that_fails_or_is_cut_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(folder: Path, **_: object) -> None:
         (folder / "half.gz").write_bytes(b"half")

@@ -40,6 +40,7 @@ def test_finishing_drops_the_checkpoint(tmp_path):
     assert store.finished(ADDRESS)
 
 
+@pytest.mark.bad_input
 def test_damage_to_a_finished_run_is_named(tmp_path):
     store = Store(tmp_path)
     finished(store)
@@ -71,11 +72,13 @@ def test_checkpoints_keep_arrays_numbers_and_text(tmp_path):
     assert back["rows"] == state["rows"]
 
 
+@pytest.mark.bad_input
 def test_what_cannot_be_kept_is_refused(tmp_path):
     with pytest.raises(StoreError, match="Generator cannot be kept"):
         Store(tmp_path).save_checkpoint(ADDRESS, {"rng": np.random.default_rng(0)})
 
 
+@pytest.mark.bad_input
 def test_a_checkpoint_that_would_run_code_is_refused_unread(tmp_path):
     class Harm:
         def __reduce__(self):
