@@ -14,13 +14,17 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedlib import config
 from fedlib.config import ROOT, ConfigError, Experiments, Scale
 from fedlib.files import StoreError, write_whole
+from fedlib.sources import DataError
 from fedlib.warm import warm
 
 INPUTS = ROOT / "data" / "inputs"
@@ -206,5 +210,51 @@ def _run(
 def repro(arguments: list[str]) -> int:
     """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status."""
     write_stages()
-    with warm(os.environ) as environment:
-        return subprocess.run(["dvc", "repro", *arguments], cwd=ROOT, env=environment, check=False).returncode
+    whole = not arguments
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    )  # DVC, and what it runs
+    with warm({**os.environ, "PATH": path}) as environment, training_ahead() if whole else nullcontext():
+        command = [sys.executable, "-m", "dvc", "repro", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+@contextmanager
+def training_ahead() -> Iterator[None]:
+    """A process that trains small experiments, the last one first, while DVC goes through its stages one by one.
+
+    Pages and small models keep one core busy; this uses another. Whoever comes second to a run finds it finished, or
+    waits for it. What cannot be trained is told by its own stage.
+    """
+    process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib.pipeline"], cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def train_ahead() -> None:
+    """What the process of `training_ahead` does: every experiment that a stage would train without workers."""
+    from fedlib import archive, results
+    from fedlib.parallel import FEW_ROUNDS, Place, cores, end_with_parent, train
+
+    end_with_parent(os.getppid())
+    place = replace(Place.from_environment(), workers=1)
+    if place.scheduler or place.device != "cpu" or cores() == 1:
+        return
+    settings = config.load()
+    scale = settings.scale
+    for name in reversed(settings.names):
+        while not (INPUTS / scale / f"{name}.json").exists():  # the data is not there yet
+            time.sleep(0.5)
+        runs = [one.run for one in settings.runs(name, scale)]
+        known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        lacking = [run for run in runs if known.digest(run.dataset) and not known.has(run)]
+        if sum(run.T for run in lacking) < FEW_ROUNDS:
+            with suppress(ConfigError, DataError, StoreError):
+                train(lacking, place, tell=lambda line: None)
+
+
+if __name__ == "__main__":
+    train_ahead()

@@ -215,6 +215,20 @@ def test_metrics_are_dvcs(project: Project) -> None:
     assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["held"] == 0
 
 
+def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> None:
+    data = project.folder / "data"
+    project.dvc("repro", "data")
+    for name in ("runs", "results"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    command = [sys.executable, "-P", "-m", "fedlib.pipeline"]
+    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+    trained = {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")}
+    assert trained
+    project.dvc("repro", "--force", "simulate@tiny")
+    assert {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")} == trained
+    assert (data / "results" / "demo" / "tiny.parquet").exists()
+
+
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     """Packed, wiped, rendered: pages and site come back without a run; `dvc repro` trains what changed alone."""
     data = project.folder / "data"
