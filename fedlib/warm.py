@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
 
@@ -90,7 +90,10 @@ class Server(ForkingMixIn, UnixStreamServer):
 
     def service_actions(self) -> None:
         super().service_actions()
-        if os.getppid() != self.parent:  # whoever started us is gone
+        if os.getppid() != self.parent:  # whoever started us is gone, and so must be what runs here for DVC
+            for command in self.active_children or ():
+                with suppress(ProcessLookupError):
+                    os.killpg(command, signal.SIGKILL)
             sys.exit()
 
 

@@ -67,6 +67,38 @@ def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyP
         server.kill()
 
 
+def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """DVC would go on for hours, and lock its files; instead, its command fails and it ends."""
+    pid = tmp_path / "pid"
+    address = str(tmp_path / "warm")
+
+    def never_done(arguments: list[str]) -> int:
+        pid.write_text(f"{os.getpid()}.")
+        time.sleep(600)
+        return 0
+
+    def repro() -> None:
+        FORK.Process(target=serve).start()
+        time.sleep(600)
+
+    def serve() -> None:
+        with warm.Server(address) as server:
+            server.serve_forever()
+
+    monkeypatch.setattr(warm, "run", never_done)
+    monkeypatch.setenv(warm.VARIABLE, address)
+    killed = FORK.Process(target=repro)
+    killed.start()
+    until(lambda: Path(address).exists())
+    asking = FORK.Process(target=lambda: sys.exit(warm.ask([], address)))
+    asking.start()
+    until(lambda: pid.exists() and pid.read_text().endswith("."))
+    killed.kill()
+    asking.join(timeout=60)
+    assert asking.exitcode == 1
+    until(lambda: not running(int(pid.read_text().rstrip("."))))
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Wait for what must come; whoever waits a minute waits in vain."""
     for _ in range(600):
