@@ -161,10 +161,12 @@ def report(
     from fedlib import config, pipeline, site
 
     at = scale.value if scale else config.load().scale
-    if not as_is:
-        pipeline.make_pages(at, _tell)
+    failed = [] if as_is else pipeline.make_pages(at, _tell)
     index = site.render(at)
     typer.echo(f"Open {_short(index)} in a browser.")
+    for command in failed:
+        _tell(f"Failed, see above: {command}")
+    raise typer.Exit(bool(failed))
 
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -150,13 +150,11 @@ def write_stages(path: Path = PIPELINE) -> bool:
     return True
 
 
-def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> None:
+def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """Make the logs and pages that are not there, or older than what they show; trains nothing.
 
-    Results come from the store and the archive (`results.collect`).
-
-    Raises:
-        StoreError: a page could not be made; its message stands above.
+    Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
+    page stops no other, and stands in the terminal.
     """
     from fedlib import archive, notebooks
 
@@ -170,7 +168,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> None:
             log = "study" if name in settings.studies else "simulate"
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
     with warm(os.environ) as environment:
-        _run(commands, scale, environment, tell)
+        failed = _run(commands, scale, environment, tell)
         commands = []
         for name, entry in settings.artifacts.items():
             page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
@@ -178,7 +176,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> None:
             shown = list(folder.glob("*.parquet")) if name in WHOLE_SCALE else shown
             if _older(page, [*shown, ROOT / "notebooks" / f"{place(name)}.ipynb"]):
                 commands.append(["notebook", "run", name])
-        _run(commands, scale, environment, tell)
+        return failed + _run(commands, scale, environment, tell)
 
 
 def _older(path: Path, others: Iterable[Path]) -> bool:
@@ -191,9 +189,12 @@ def _older(path: Path, others: Iterable[Path]) -> bool:
 
 def _run(
     commands: list[list[str]], scale: Scale, environment: Mapping[str, str], tell: Callable[[str], None]
-) -> None:
+) -> list[str]:
+    """Run `fedlib` commands one after the other; returns those that failed."""
+    failed = []
     for i, command in enumerate(commands, start=1):
-        tell(f"{i} of {len(commands)}: fedlib {' '.join(command)} --scale {scale}")
+        words = f"fedlib {' '.join(command)} --scale {scale}"
+        tell(f"{i} of {len(commands)}: {words}")
         done = subprocess.run(
             [sys.executable, "-P", "-m", "fedlib", *command, "--scale", scale],
             cwd=ROOT,
@@ -201,10 +202,8 @@ def _run(
             stdout=subprocess.DEVNULL,
             check=False,
         )
-        if done.returncode:
-            raise StoreError(
-                f"`fedlib {' '.join(command)} --scale {scale}` failed; its message stands above."
-            )
+        failed += [words] if done.returncode else []
+    return failed
 
 
 def repro(arguments: list[str]) -> int:

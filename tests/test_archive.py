@@ -302,3 +302,7 @@ def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
 def test_what_is_left_out_is_of_experiments_that_exist() -> None:
     names = set(config.load().names)
     assert all(set(where) <= names for where in archive.ONLY.values())
+
+
+def test_all_of_the_archive_is_small_enough_for_git() -> None:
+    assert sum(path.stat().st_size for path in archive.ARCHIVE.rglob("*.parquet")) < 30e6
