@@ -92,8 +92,9 @@ class Server(ForkingMixIn, UnixStreamServer):
         super().service_actions()
         if os.getppid() != self.parent:  # whoever started us is gone, and so must be what runs here for DVC
             for command in self.active_children or ():
-                with suppress(ProcessLookupError):
-                    os.killpg(command, signal.SIGKILL)
+                for kill in (os.kill, os.killpg):  # the second fails if it was not yet the head of a session
+                    with suppress(ProcessLookupError):
+                        kill(command, signal.SIGKILL)
             sys.exit()
 
 
