@@ -20,6 +20,10 @@ from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
 from fedlib.artifact import ResultsMissing
+from fedlib.claims import Missing
+
+JUDGE = "artifact.judge();"
+IN_ORDER = (ResultsMissing, Missing)  # what a page may lack: it ends there, without an error
 
 
 class Shell(InteractiveShell):
@@ -38,7 +42,11 @@ class Shell(InteractiveShell):
         self.display_trap.hook = self.displayhook
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
-        if not isinstance(evalue, ResultsMissing):
+        if isinstance(evalue, Missing):
+            self.shown.append(
+                new_output("display_data", data={"text/markdown": f"Not to be shown yet: {evalue}."})
+            )
+        elif not isinstance(evalue, ResultsMissing):
             self.shown.append(new_output("error", ename=etype.__name__, evalue=str(evalue), traceback=stb))
 
 
@@ -95,7 +103,18 @@ class InProcess(Engine):
                 result = shell.run_cell(cell.source, store_history=True)
             manager.cell_complete(cell, index)
             if not result.success:
+                if isinstance(result.error_in_exec, IN_ORDER):
+                    cls._judge(manager.nb, index, shell)
                 break
+
+    @staticmethod
+    def _judge(notebook: NotebookNode, ended: int, shell: Shell) -> None:
+        """A page that cannot show everything still decides its claims over what is there."""
+        for cell in notebook.cells[ended + 1 :]:
+            if cell.cell_type == "code" and cell.source.strip() == JUDGE and "artifact" in shell.user_ns:
+                shell.shown = cell.outputs = []
+                with redirect_stdout(Tee(shell.shown)):
+                    shell.run_cell(cell.source)
 
 
 ENGINE = "in_process"

@@ -251,6 +251,8 @@ def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:
     """
     rows = {}
     for setting, table in cumulative_cost(results).groupby("setting", sort=False):
+        if base not in set(table["method"]):
+            continue
         ends = per_run(table[table["method"] == base], "test_accuracy", end_mean, share=0.05)
         needed = cost_to_target(table, float(ends.min()), cost).groupby("method", sort=False).median()
         rows[setting] = needed[base] / needed

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn.manifold import TSNE
 
+from fedlib.claims import Missing
 from fedlib.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
 from fedlib.style import DASHES, Look, family, looks, sweep
 
@@ -137,6 +138,8 @@ def method_panels(
 
 def embedded(panels: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
     """t-SNE of embeddings (N, d), coloured by label (N,), a panel a data set (FedCor's Figure 7)."""
+    if not panels:
+        raise Missing("no run with embeddings is there")
     fig, axes = grid(len(panels), 2, width=4.6, height=3.6)
     for ax, (title, (x, labels)) in zip(axes, panels.items(), strict=True):
         tsne = TSNE(perplexity=min(30, len(x) / 4), init="pca", random_state=0)

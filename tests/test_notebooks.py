@@ -150,6 +150,21 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
     assert [output.text for output in outputs(tmp_path / "out.ipynb")] == ["before\n"]
 
 
+def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims(tmp_path: Path) -> None:
+    cells = (
+        "from fedlib.claims import Missing\nfrom types import SimpleNamespace",
+        "artifact = SimpleNamespace(judge=lambda: print('decided'))",
+        "raise Missing('MD has not been run')",
+        "print('after')",
+        "artifact.judge();",
+    )
+    source = written(tmp_path / "a.ipynb", *cells)
+    assert in_child(notebooks.execute, source, tmp_path / "out.ipynb", {}) == ""
+    notice, decided = outputs(tmp_path / "out.ipynb")
+    assert notice.data["text/markdown"] == "Not to be shown yet: MD has not been run."
+    assert decided.text == "decided\n"
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}']
 )

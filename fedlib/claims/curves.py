@@ -139,5 +139,7 @@ def arrivals(
         except Missing:
             continue
     if not found:
-        results[next(iter(panels.values())).experiment]
+        first = next(iter(panels.values()))
+        Runs(dict(results)).pick(first.experiment, first.setting)
+        raise Missing(f"none of {', '.join(methods)} has been run in {first.experiment}")
     return pd.concat(found, names=["setting", "method", "seed"])

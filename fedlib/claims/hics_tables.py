@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from fedlib.claims import Runs, number
+from fedlib.claims import Missing, Runs, number
 from fedlib.claims.curves import Panel, arrivals
 from fedlib.claims.hics_settings import (
     CAP,
@@ -31,7 +31,9 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
     open_ended = np.isinf(values).groupby("method").any()
     rows = {}
     for method in mean.index:
-        ratio = ratio_cell(mean["Random"] / mean[method], open_ended["Random"], open_ended[method])
+        ratio = "-"
+        if "Random" in mean:
+            ratio = ratio_cell(mean["Random"] / mean[method], open_ended["Random"], open_ended[method])
         ours = f"{'> ' if open_ended[method] else ''}{mean[method]:.1f}"
         paper = {
             "rounds, paper": PRINTED[data].get(method, ""),
@@ -85,12 +87,16 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     ]:
         table = results[name].query("setting == '(2)'")
         first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+        if first.empty:
+            continue
         mean = table[table["round"] > warm_up(first)].groupby("method", sort=False)
         mean = mean[list(columns)].mean().assign(server_seconds=mean["server_seconds"].median())
         mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
         tables[data] = (
             mean.assign(server_seconds=1000 * mean["server_seconds"]).rename(columns=columns).round(3)
         )
+    if not tables:
+        raise Missing(f"{OURS} has not been run in setting (2)")
     return pd.concat(tables, names=["data", "method"])
 
 
