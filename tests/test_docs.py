@@ -120,12 +120,12 @@ def the_experiment_trained(copy: Copy) -> None:
 
 
 def the_artifact_is_made(copy: Copy) -> None:
-    made = copy.root / "data" / "artifacts" / "demo" / "notes-classes"
+    made = copy.root / "data" / "artifacts" / "demo" / "notes-spread"
     assert {"figure.svg", "figure.csv", "table.csv", "notebook.ipynb"} <= {
         path.name for path in made.iterdir()
     }
     assert set(pd.read_csv(made / "figure.csv")["line"]) == {"MD", "Algorithm 2"}
-    assert "cmd: fedlib notebook run notes-classes" in (copy.root / "dvc.yaml").read_text()
+    assert "cmd: fedlib notebook run notes-spread" in (copy.root / "dvc.yaml").read_text()
     ran = nbformat.read(made / "notebook.ipynb", as_version=4)
     errors = [o for cell in ran.cells for o in cell.get("outputs", []) if o.output_type == "error"]
     assert errors == []
