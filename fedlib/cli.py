@@ -166,7 +166,7 @@ def report(
     typer.echo(f"Open {_short(index)} in a browser.")
     for command in failed:
         _tell(f"Failed, see above: {command}")
-    raise typer.Exit(bool(failed))
+    raise typer.Exit(1 if failed else 0)
 
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
