@@ -119,7 +119,7 @@ def test_a_killed_workers_runs_are_trained_by_another(runs, cluster, tmp_path, r
         until(lambda: list(cluster.folder.rglob("checkpoint.pt")))
         name = next(cluster.folder.rglob("checkpoint.pt")).relative_to(cluster.folder).parts[0]
         cluster.workers[name].kill()
-        training.result(timeout=120)
+        training.result(timeout=300)
     lost = {path.parent.name for path in (cluster.folder / name).rglob("checkpoint.pt")}
     other = cluster.folder / ("b" if name == "a" else "a")
     assert lost
