@@ -127,7 +127,7 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("fedlib", "site", "dvc.yaml", ".dvcignore"):
+        for name in ("fedlib", "site", "docs", "dvc.yaml", ".dvcignore"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
         (folder / "notebooks").mkdir()
