@@ -30,7 +30,7 @@ from fedlib.warm import warm
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
-WHOLE_SCALE = {"scoreboard", "arena", "discrepancies"}  # artifacts that read every experiment
+WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 
 
 def set_scale(scale: Scale, params: Path = config.PARAMS) -> None:

@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return app()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return int(end.code) if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
