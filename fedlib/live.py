@@ -105,8 +105,9 @@ class Live:
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:
         """Training of a client from row `row` of the stacked models, with its own stream."""
-        rng = stream(self.run.seed, purpose, self.t, int(client), draw)
-        return Job(run=row, samples=self.partition.train[client], rng=rng)
+        samples = self.partition.train[client]
+        drawn_by = (self.run.seed, purpose, self.t, int(client), draw)
+        return Job(run=row, samples=samples, rng=stream(*drawn_by), draws=(*drawn_by, id(samples)))
 
     def state_dict(self) -> dict[str, Any]:
         return {

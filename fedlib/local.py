@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -37,12 +37,14 @@ class Job:
     """One client's local training in one round.
 
     run: row of `start` that it trains from. samples: (n,) indices into the training set, which may repeat.
-    rng: its own generator.
+    rng: its own generator. draws: jobs with equal ones have the same samples and generators in the same state, so
+    that they train on the same batches (a client that several samplers chose); None: no other job has.
     """
 
     run: int
     samples: np.ndarray
     rng: np.random.Generator
+    draws: Hashable = None
 
 
 @dataclass

@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,17 @@ def address(run: Run, place: Place) -> str:
 
 
 def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
-    """Runs of one shape together, dealt evenly so that each process gets of every method its share."""
+    """Runs of one shape together, those on the same clients in one group: they share many mini-batches."""
     from fedlib.engine import shape_of
 
     shapes: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=_partition_key):
         shapes.setdefault(shape_of(run), []).append(run)
     out = []
     for same in shapes.values():
-        parts = min(len(same), max(processes, -(-len(same) // LARGEST_GROUP)))
-        out += [same[i::parts] for i in range(parts)]
+        parts = min(len(same), processes * -(-len(same) // (processes * LARGEST_GROUP)))
+        bounds = [len(same) * i // parts for i in range(parts + 1)]
+        out += [same[first:last] for first, last in pairwise(bounds)]
     return out
 
 

@@ -6,13 +6,14 @@ backward pass of linear layers, ReLU, dropout and cross-entropy is written by ha
 than the arithmetic.
 
 The longest jobs stand first, so that those still at work are always the first rows of every tensor; a batch that is
-not full is filled up with samples of weight 0.
+not full is filled up with samples of weight 0. Where several samplers train the same client, M models in a row learn
+from the same batches: these are drawn and gathered once, which costs thin models more than the arithmetic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from fedlib.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
 
 CHUNK = 32  # jobs trained together on a CPU at most; many more would leave the cache
 BITS = 2**22  # random numbers for dropout drawn at a time
-BLOCK = 64  # jobs whose batches are drawn at a time
+FEWEST = 8  # different clients trained together where several models share each of them
 ROWS = 1000  # samples evaluated at a time
 
 
@@ -67,8 +68,9 @@ class StackedExecutor:
             rule = descent(stack, own, lr, None if linear is None else stack.unflatten(linear[rows]))
             loss = self._steps(stack, chunk, batches, local.batch, rule)
             updates[rows] = stack.flatten(stack.tensors).sub_(w)
-            steps[rows] = batches.steps
-            losses[rows] = [batches.mean_loss(i, loss[:, i], local.epochs) for i in range(len(chunk))]
+            client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
+            steps[rows] = batches.steps[client]
+            losses[rows] = [batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client)]
 
         self._deal(work, jobs, local)
         return Trained(updates, losses, steps)
@@ -93,47 +95,57 @@ class StackedExecutor:
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
         """Train in chunks, the longest jobs first; the batches of later jobs are drawn while earlier ones train."""
-        order = np.argsort([-len(job.samples) for job in jobs], kind="stable")
+        alike: dict[Hashable, list[int]] = {}
+        for j, job in enumerate(jobs):
+            alike.setdefault(j if job.draws is None else job.draws, []).append(j)
         waiting = []
-        for first in range(0, len(jobs), BLOCK):
-            block = order[first : first + BLOCK]
-            batches = draw_batches([jobs[j] for j in block], local.batch, local.steps, local.epochs)
-            parts = min(
-                len(block), self.threads * -(-len(block) // (self.threads * CHUNK))
-            )  # no thread idles
-            for rows in np.array_split(np.arange(len(block)), parts):
-                waiting.append(self._pool.submit(work, block[rows], batches.of(rows)))
+        for M in sorted({len(same) for same in alike.values()}, reverse=True):
+            groups = np.array([same for same in alike.values() if len(same) == M])
+            groups = groups[np.argsort([-len(jobs[j].samples) for j in groups[:, 0]], kind="stable")]
+            chunk = max(CHUNK // M, min(CHUNK, FEWEST))
+            for first in range(0, len(groups), self.threads * chunk):
+                block = groups[first : first + self.threads * chunk]
+                batches = draw_batches([jobs[j] for j in block[:, 0]], local.batch, local.steps, local.epochs)
+                for part in np.array_split(np.arange(len(block)), min(self.threads, len(block))):
+                    waiting.append(self._pool.submit(work, block[part].ravel(), batches.of(part)))
         for future in waiting:
             future.result()
 
     @torch.no_grad()
     def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
-        """All steps of a chunk of jobs; returns each step's mean loss, (S, G)."""
-        x_train, G = self.x["train"], len(jobs)
+        """All steps of a chunk of jobs, M in a row on the same batches; returns each step's mean loss, (S, G)."""
+        x_train, G, L = self.x["train"], len(jobs), len(batches.steps)
+        M = G // L
         index, count = self._there(batches.index), self._there(batches.count)
+        labels = self.y["train"][index].repeat_interleave(M, 1)
         filled = (torch.arange(B, device=self.device) < count[:, :, None]).float()
-        weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2)
+        weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2).repeat_interleave(M, 1)
         partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
         loss = torch.zeros(len(index), G, 1, B, device=self.device)
-        labels = self.y["train"][index]
         steps = zip(*(t.unbind() for t in (index, weight, loss, *stack.targets(labels))), strict=True)
         bundle = max(1, BITS // max(1, G * B * sum(math.prod(shape) for _, shape in self.net.dropouts)))
         active, bits, masked = 0, None, None
-        for s, (now, step) in enumerate(zip((batches.count > 0).sum(1).tolist(), steps, strict=True)):
+        for s, (now, (rows, *step)) in enumerate(
+            zip((batches.count > 0).sum(1).tolist(), steps, strict=True)
+        ):
             if now != active:
                 active = now
-                stack.shrink(active, B)
+                stack.shrink(active * M, B)
                 x = torch.empty(active * B, x_train.shape[1], device=self.device)
-            if active < G:
-                step = [t[:active] for t in step]
-            own, share, minus_loss, *target = step
+            if active < L:
+                rows, step = rows[:active], [t[: active * M] for t in step]
+            share, minus_loss, *target = step
             if self.net.dropouts:
                 if s % bundle == 0:
-                    bits = self._bits(jobs[:active], B, min(bundle, len(index) - s))
-                masked = bits[s % bundle, :active]
-            torch.index_select(x_train, 0, own.view(-1), out=x)
+                    drawn = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
+                    bits = drawn.repeat_interleave(M, 1)
+                masked = bits[s % bundle, : active * M]
+            torch.index_select(x_train, 0, rows.reshape(-1), out=x)
             stack.step(x.view(active, B, -1), target, rule, share if partial[s] else None, masked, minus_loss)
-        return ((loss.squeeze(2) * filled).sum(2) / -count.clamp(min=1)).cpu().numpy()
+        mean = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2) / -count.clamp(
+            min=1
+        ).repeat_interleave(M, 1)
+        return mean.cpu().numpy()
 
     def _there(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

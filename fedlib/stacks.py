@@ -26,10 +26,28 @@ class Rule(Protocol):
     """What happens to a gradient as soon as it is known."""
 
     def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        """Tensor k of the stack, now w, has the gradient left @ right / B."""
+        """Tensor k of the stack, now w, has the gradient left @ right / B; a factor may be shared (`multiply`)."""
 
     def vector(self, k: int, w: Tensor, g: Tensor) -> None:
         """Tensor k of the stack, now w, has the gradient g / B."""
+
+
+def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None, **scale: float) -> Tensor:
+    """out = add + left @ right, for G matrices (add: `out` itself if None, times beta; the product times alpha).
+
+    A factor may have G / M matrices, each for M models in a row. Every model's product is then the one that it would
+    have alone: one wide product for all of them would round differently.
+    """
+    M = len(out) // min(len(left), len(right))
+    lefts, rights, outs = (
+        [t] * M if M == 1 or len(t) < len(out) else [t[m::M] for m in range(M)] for t in (left, right, out)
+    )
+    for m in range(M):
+        if add is None:
+            outs[m].baddbmm_(lefts[m], rights[m], **scale)
+        else:
+            torch.baddbmm(add[m::M], lefts[m], rights[m], out=outs[m], **scale)
+    return out
 
 
 class DenseStack:
@@ -87,12 +105,13 @@ class DenseStack:
     ) -> None:
         """Forward and backward pass of one batch a model; `rule` is handed every gradient as soon as w may change.
 
-        x: (G, B, D). target: a step of `targets`. weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the
-        dropout masks. loss: (G, 1, B) receives minus the samples' losses.
+        x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: a step of `targets`.
+        weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the dropout masks. loss: (G, 1, B) receives
+        minus the samples' losses.
         """
         now, h, used = self.now, [x], 0
         for i, k in enumerate(self.hidden):
-            z = torch.baddbmm(now[k + 1], h[-1], now[k], out=self._hidden[i])
+            z = multiply(h[-1], now[k], self._hidden[i], now[k + 1])
             if bits is not None:
                 scale, threshold = self.dropouts[i]
                 mask = bits[:, used : used + z[0].numel()].view(z.shape) >= threshold
@@ -100,7 +119,7 @@ class DenseStack:
                 used += z[0].numel()
             h.append(z.relu_())
         index, one_hot = target
-        torch.baddbmm(now[-1], now[-2], h[-1].transpose(1, 2), out=self._logits)
+        multiply(now[-2], h[-1].transpose(1, 2), self._logits, now[-1])
         g = torch.log_softmax(self._logits, 1, out=self._g)
         torch.gather(g, 1, index, out=loss)
         g.exp_().sub_(one_hot)
@@ -180,7 +199,9 @@ class ModuleStack:
         loss: Tensor,
     ) -> None:
         """As `DenseStack.step`."""
-        G, B = x.shape[:2]
+        G, B = len(self.now[0]), x.shape[1]
+        if len(x) < G:
+            x = x.repeat_interleave(G // len(x), 0)
         x = x.view(G, B, *self.shape)
         weight = x.new_ones(G, B) if weight is None else weight[:, 0]
         keep = (weight > 0).to(x.dtype) if self.normalised else None
@@ -242,7 +263,7 @@ class Descent:
             )
 
     def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        w.baddbmm_(left, right, beta=self.beta, alpha=self.alpha)
+        multiply(left, right, w, beta=self.beta, alpha=self.alpha)
         if self.shift is not None:
             w.add_(self.shift[k][: len(w)])
 
@@ -262,7 +283,7 @@ class Collect:
         self.gradients = [torch.zeros_like(t) for t in stack.tensors]
 
     def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        torch.bmm(left, right, out=self.gradients[k][: len(w)]).div_(self.batch)
+        multiply(left, right, self.gradients[k][: len(w)], beta=0).div_(self.batch)
 
     def vector(self, k: int, w: Tensor, g: Tensor) -> None:
         torch.div(g, self.batch, out=self.gradients[k][: len(w)])

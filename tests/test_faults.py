@@ -280,7 +280,7 @@ def contents(disk: Path) -> dict[Path, bytes]:
     return {path: b"" if path.suffix == ".pt" else path.read_bytes() for path in files}
 
 
-def test_groups_hold_every_run_once_and_are_dealt_evenly(runs):
+def test_groups_hold_every_run_once_and_are_even(runs):
     groups = groups_of(runs, 2)
     assert sorted(len(group) for group in groups) == [
         1,

@@ -172,6 +172,27 @@ def test_a_job_does_not_depend_on_its_company(model, work, monkeypatch):
             assert loss == runs[j][1]
 
 
+@pytest.mark.parametrize("model", ["logistic", "mlp", "fedcor_mlp"])
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("shifted", [False, True])
+def test_shared_batches_leave_no_trace(model, work, shifted, monkeypatch):
+    """Bit for bit: a client that several runs train gives each of them what it gives it alone."""
+    data, local = dataset(SHAPES[model]), WORK[work]
+    sizes, runs = (20, 7, 33, 50, 3, 20, 41, 20, 9, 8), 4
+    samples = [np.random.default_rng(k).integers(60, size=size) for k, size in enumerate(sizes)]
+    trains = [(run, k) for run in range(runs) for k in range(len(sizes)) if k % runs <= run]
+    jobs = [Job(run, samples[k], stream(0, "local", 1, k), draws=k) for run, k in trains]
+    executor = make_executor(model, data, threads=2)
+    start = start_of(executor, runs)
+    linear = 0.1 * torch.randn(len(jobs), executor.layout.d, generator=torch.Generator().manual_seed(1))
+    trained = executor.train(jobs, start, local, local.lr, linear if shifted else None)
+    for j, (run, k) in enumerate(trains):
+        job = Job(run, samples[k], stream(0, "local", 1, k))
+        alone = executor.train([job], start, local, local.lr, linear[j : j + 1] if shifted else None)
+        assert torch.equal(alone.updates[0], trained.updates[j])
+        assert (alone.losses[0], alone.steps[0]) == (trained.losses[j], trained.steps[j])
+
+
 def test_workers_leave_the_callers_threads_alone():
     before = torch.get_num_threads()
     executor = make_executor("mlp", dataset((1, 8, 8)), threads=3)
