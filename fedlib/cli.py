@@ -62,6 +62,12 @@ def run(
     seeds: Annotated[
         list[str] | None, typer.Option(help="Only these: 0,3 or 0-4, or several times.", metavar="NUMBERS")
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting", help="Only this one of the experiment's grid; may be repeated.", metavar="NAME"
+        ),
+    ] = None,
 ) -> None:
     """Train what an experiment (or measure what a study) still lacks, and write its table; nothing is done twice.
 
@@ -81,20 +87,21 @@ def run(
     from fedlib.results import simulate
     from fedlib.studies import run_study
 
-    settings, at = config.load(), scale and scale.value
-    if experiment in settings.studies:
-        if methods or seeds:
+    experiments, at = config.load(), scale and scale.value
+    if experiment in experiments.studies:
+        if methods or seeds or settings:
             raise typer.BadParameter(
-                f"{experiment} is a study: it is measured whole, without --methods and --seeds"
+                f"{experiment} is a study: it is measured whole, without --methods, --seeds and --setting"
             )
         path = run_study(experiment, at, tell=_tell)
     else:
-        known = {one.method for one in settings.runs(experiment, at)}
+        known = {one.method for one in experiments.runs(experiment, at)}
         path = simulate(
             experiment,
             at,
             methods=_named(methods, known) if methods else None,
             seeds=[number for text in seeds for number in _numbers(text)] if seeds else None,
+            settings=settings or None,
             tell=_tell,
         )
     typer.echo(f"{_short(path)}: written.")

@@ -46,6 +46,7 @@ def simulate(
     scale: Scale | None = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
+    settings: Sequence[str] | None = None,
     experiments: config.Experiments | None = None,
     place: Place | None = None,
     results: Path = RESULTS,
@@ -58,8 +59,8 @@ def simulate(
     What is archived, with the same settings and on the same data, is not trained again. Runs whose dataset is not at
     hand are left out and named in the record.
 
-    methods, seeds: train only these; the table then holds them and whatever else was finished before. only_finished:
-    train nothing.
+    methods, seeds, settings: train only these; the table then holds them and whatever else was finished before.
+    only_finished: train nothing.
 
     Raises:
         ConfigError: no such experiment, method or seed, or settings that cannot be run.
@@ -75,14 +76,20 @@ def simulate(
     wanted = [
         one
         for one in labelled
-        if (methods is None or one.method in methods) and (seeds is None or one.run.seed in seeds)
+        if (methods is None or one.method in methods)
+        and (seeds is None or one.run.seed in seeds)
+        and (settings is None or one.setting in settings)
     ]
-    for name in methods or []:
-        if name not in {one.method for one in labelled}:
-            known = ", ".join(dict.fromkeys(one.method for one in labelled))
-            raise ConfigError(f"experiment {experiment!r} has no method {name!r}; it has {known}.")
+    for kind, asked in (("method", methods), ("setting", settings)):
+        known = dict.fromkeys(getattr(one, kind) for one in labelled)
+        for name in asked or []:
+            if name not in known:
+                raise ConfigError(
+                    f"experiment {experiment!r} has no {kind} {name!r}; it has {'; '.join(known) or 'none'}."
+                )
     if not wanted:
-        raise ConfigError(f"experiment {experiment!r} has no run with seeds {list(seeds or [])}.")
+        given = f"with seeds {list(seeds)}" if seeds else "of these methods in these settings"
+        raise ConfigError(f"experiment {experiment!r} has no run {given}.")
     finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
     if not only_finished:
         lacking = [one.run for one in wanted if not finished.has(one.run)]

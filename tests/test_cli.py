@@ -113,11 +113,12 @@ def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPat
     )
     status, _ = fedlib(
         *("run", "cs_fedprox", "--methods", "FedAvg, attrition", "--methods", "MD, Algorithm 1"),
-        *("--seeds", "0", "--seeds", "2-3"),
+        *("--seeds", "0", "--seeds", "2-3", "--setting", "alpha = 0.1, q = 10 %"),
     )
     assert status == 0
     assert asked["methods"] == ["FedAvg, attrition", "MD", "Algorithm 1"]
     assert asked["seeds"] == [0, 2, 3]
+    assert asked["settings"] == ["alpha = 0.1, q = 10 %"]
 
 
 def test_a_study_is_run_by_its_name(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
