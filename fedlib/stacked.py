@@ -26,7 +26,7 @@ from fedlib.local import Batches, Job, Trained, draw_batches, dropout_bits, work
 from fedlib.models import Chain, Layout, initialise
 from fedlib.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
 
-CHUNK = 32  # jobs trained together on a CPU at most; many more would leave the cache
+CHUNK = 16  # jobs trained together on a CPU at most; many more would leave the cache
 BITS = 2**22  # random numbers for dropout drawn at a time
 FEWEST = 8  # different clients trained together where several models share each of them
 ROWS = 1000  # samples evaluated at a time
