@@ -8,6 +8,7 @@ numbers alone or in company.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import inspect
 import json
@@ -46,7 +47,9 @@ class Lockstep:
         self.executor = executor
         self.live = [Live(run, part, executor) for run, part in zip(runs, partitions, strict=True)]
         # what the imports made stays: looking through it for garbage stops all threads for a tenth of a second
-        gc.freeze()
+        if not gc.get_freeze_count():
+            gc.freeze()
+            atexit.register(gc.unfreeze)
 
     @property
     def active(self) -> list[Live]:

@@ -149,11 +149,6 @@ class Batches:
     count: np.ndarray
     steps: np.ndarray
 
-    def of(self, rows: np.ndarray) -> Batches:
-        """Those of some jobs, with the steps that these need."""
-        last = self.steps[rows].max()
-        return Batches(self.index[:last].take(rows, 1), self.count[:last].take(rows, 1), self.steps[rows])
-
     def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
         """Job j's mean loss per sample over its last epoch (all its steps); loss: (S,) batches' mean losses."""
         last = self.steps[j]

@@ -94,7 +94,12 @@ class StackedExecutor:
         return ModuleStack(self.net, self.layout, w, self._shape)
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
-        """Train in chunks, the longest jobs first; the batches of later jobs are drawn while earlier ones train."""
+        """Train in chunks, the longest jobs first, and as many at a time as there are threads."""
+
+        def draw_and_work(groups: np.ndarray) -> None:
+            first = [jobs[j] for j in groups[:, 0]]
+            work(groups.ravel(), draw_batches(first, local.batch, local.steps, local.epochs))
+
         alike: dict[Hashable, list[int]] = {}
         for j, job in enumerate(jobs):
             alike.setdefault(j if job.draws is None else job.draws, []).append(j)
@@ -105,9 +110,8 @@ class StackedExecutor:
             chunk = max(CHUNK // M, min(CHUNK, FEWEST))
             for first in range(0, len(groups), self.threads * chunk):
                 block = groups[first : first + self.threads * chunk]
-                batches = draw_batches([jobs[j] for j in block[:, 0]], local.batch, local.steps, local.epochs)
-                for part in np.array_split(np.arange(len(block)), min(self.threads, len(block))):
-                    waiting.append(self._pool.submit(work, block[part].ravel(), batches.of(part)))
+                parts = np.array_split(block, min(self.threads, len(block)))
+                waiting += [self._pool.submit(draw_and_work, part) for part in parts]
         for future in waiting:
             future.result()
 

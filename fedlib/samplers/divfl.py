@@ -63,9 +63,10 @@ def distances(G: np.ndarray) -> np.ndarray:
     norms.
     """
     products = np.zeros((len(G), len(G)))
-    good = np.isfinite(G).all(axis=1)
+    broken = ~(np.isfinite(G.max(axis=1)) & np.isfinite(G.min(axis=1)))
     for start in range(0, G.shape[1], 8192):
-        block = np.where(good[:, None], G[:, start : start + 8192], 0).astype(float)
+        block = G[:, start : start + 8192].astype(float)
+        block[broken] = 0
         products += block @ block.T
     squares = products.diagonal()
     D = np.sqrt(np.maximum(squares[:, None] + squares - 2 * products, 0))
