@@ -1,6 +1,6 @@
-"""`python -m benchmarks`: measure everything, write `RESULTS.md` and `results/<date>.json`.
+"""`python -m benchmarks`: measure everything, write `RESULTS.md`, `results/<date>.json` and README's summary.
 
-Only a complete run writes `RESULTS.md`; `--quick` and `--only` print their tables.
+Only a complete run writes `RESULTS.md` and README; `--quick` and `--only` print their tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any
 from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
 from benchmarks.protocol import WORKLOADS
+from fedlib import readme
 from fedlib.files import write_whole
 
+START, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
 SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")
 ALL_TRAIN = ("uniform", "hcsfed", "importance", "divfl:gradients=previous")
 
@@ -135,6 +137,7 @@ def main() -> None:
         print(report.page(results))
     else:
         write_whole(HERE / "RESULTS.md", report.page(results).encode())
+        readme.replace_between(readme.README, START, END, report.quote(results))
 
 
 def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:

@@ -172,3 +172,21 @@ def page(results: dict[str, Any]) -> str:
         if key in results:
             parts.append(write(results[key]))
     return "\n".join(parts)
+
+
+def quote(results: dict[str, Any]) -> str:
+    """README's summary: how many times faster the engine is than each candidate, by workload."""
+    others = [who for who in CANDIDATES if who != "engine"]
+    rows = []
+    for name, measured in results["workloads"].items():
+        rates = {who: rate(runs) for who, runs in measured.items() if not isinstance(runs, str)}
+        unit = "run-rounds/s" if WORKLOADS[name].R > 1 else "rounds/s"
+        ratios = (f"{rates['engine'] / rates[who]:.1f}" if who in rates else "" for who in others)
+        rows.append((f"{name}: {ABOUT[name]}", f"{number(rates['engine'])} {unit}", *ratios))
+    machine = results["machine"]
+    titles = (TITLES[who].partition(" (")[0].partition(",")[0] for who in others)
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {results['matrix_rate']:.0f} GFLOP/s in matrix products; "
+        "how many times faster this engine trains than\n\n"
+        + table(("workload", "this engine", *titles), rows).rstrip()
+    )

@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.engine import lockstep
 from benchmarks.protocol import WORKLOADS, Workload
 from fedlib.samplers import SAMPLERS
+from fedlib.samplers.fedcor import linear_kernel
 
 LARGE = ("clustered_similarity", "hcsfed", "divfl")
 ROUNDS = {"fedcor": 36}  # it warms up for 15 rounds, then trains its process every 10
@@ -29,6 +30,7 @@ def server_work(work: Workload, samplers: dict[str, int], threads: int) -> list[
     samplers: each alone for so many rounds.
     """
     out = []
+    linear_kernel()  # GPyTorch is imported once a process, not once a round
     for sampler, rounds in samplers.items():
         alone = lockstep(work, [sampler], threads)
         for _ in range(rounds):

@@ -263,11 +263,19 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
     Raises:
         ConfigError: the marks are gone. StoreError: a damaged archive.
     """
+    return replace_between(path, START, END, block(config.load(), root))
+
+
+def replace_between(path: Path, start: str, end: str, text: str) -> bool:
+    """Replace what stands between two marks of a file; True if that changed it.
+
+    Raises:
+        ConfigError: the marks are gone.
+    """
     old = path.read_text()
-    if START not in old or END not in old:
-        raise ConfigError(f"{path.name} has lost the marks of its results; put {START!r} and {END!r} back.")
-    before, after = old.split(START)[0], old.split(END)[1]
-    new = f"{before}{START}\n\n{block(config.load(), root)}\n\n{END}{after}"
+    if start not in old or end not in old:
+        raise ConfigError(f"{path.name} has lost the marks of its results; put {start!r} and {end!r} back.")
+    new = f"{old.split(start)[0]}{start}\n\n{text}\n\n{end}{old.split(end)[1]}"
     if new != old:
         write_whole(path, new.encode())
     return new != old

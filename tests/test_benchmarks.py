@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import protocol, report
+from benchmarks.__main__ import END, START
 from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
+from fedlib.readme import replace_between
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,18 @@ def test_table_shows_ratios_of_medians_and_who_is_missing() -> None:
     )
     assert "| plain PyTorch loop, client after client | 10 (5 to 15; 3) | 2.00 |" in text
     assert "pfl-research: no environment." in text
+
+
+def test_readme_quotes_ratios_of_medians(tmp_path: Path) -> None:
+    machine = {"cpu": "A processor", "cores": 2, "memory": 8}
+    measured = {"engine": [result(10)], "plain": [result(4)], "pfl": "no environment."}
+    text = report.quote({"workloads": {"W2": measured}, "machine": machine, "matrix_rate": 100.0})
+    assert "| W2: MLP 784-50-10 | 20 rounds/s | 2.5 |  |  |  |  |  |" in text
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before {START} old {END} after")
+    assert replace_between(readme, START, END, text)
+    assert readme.read_text() == f"before {START}\n\n{text}\n\n{END} after"
+    assert not replace_between(readme, START, END, text)
 
 
 def test_a_candidate_without_measurements_says_why() -> None:
