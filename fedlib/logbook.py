@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from IPython.display import SVG, Markdown, display
 from fedlib import config, results
 from fedlib.artifact import ResultsMissing, show_frame, svg
 from fedlib.config import Scale
-from fedlib.files import Unfinished, write_whole
+from fedlib.files import Unfinished
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,6 @@ def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _leave_empty(experiment: str, scale: Scale, planned: int, reason: str) -> None:
-    path = results.path_of(experiment, scale)
     info = {
         "experiment": experiment,
         "scale": scale,
@@ -162,5 +160,5 @@ def _leave_empty(experiment: str, scale: Scale, planned: int, reason: str) -> No
         "runs": [],
         "missing": [{"reason": reason}],
     }
-    write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
-    write_whole(path, results.to_parquet(pd.DataFrame({"experiment": pd.Series(dtype=str)})))
+    table = pd.DataFrame({"experiment": pd.Series(dtype=str)})
+    results.write_results(results.path_of(experiment, scale), table, info)

@@ -2,7 +2,8 @@
 
 Runs come from the store, from the results of before, or from the archive (`archive.py`).
 `data/results/<scale>/<experiment>.parquet` has one row a (setting, method, seed, round), with the columns that
-ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, and which runs are missing.
+ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, and which runs are missing;
+`<experiment>.csv` has the curves of test accuracy for `dvc plots`.
 """
 
 from __future__ import annotations
@@ -188,9 +189,23 @@ def gather(
         "runs": records,
         "missing": missing,
     }
-    write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
-    write_whole(path, to_parquet(table))
+    write_results(path, table, info)
     return path
+
+
+def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
+    """Write a table, what made it, and its curves; the table last."""
+    write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
+    write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
+    write_whole(path, to_parquet(table))
+
+
+def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
+    """Test accuracy in percent, mean over seeds: a row a (setting, method, round) at which models were tested."""
+    if table.empty:
+        return pd.DataFrame(columns=["setting", "method", "round", "accuracy"])
+    mean = 100 * table.groupby(["setting", "method", "round"], sort=False)["test_accuracy"].mean()
+    return mean.dropna().round(3).rename("accuracy").reset_index()
 
 
 def collect(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -210,9 +211,23 @@ def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Proje
 
 
 def test_metrics_are_dvcs(project: Project) -> None:
-    project.dvc("repro", "theory-tiny")
+    project.dvc("repro")
     shown = json.loads(project.dvc("metrics", "show", "--json"))
     assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["held"] == 0
+
+
+def test_plots_are_dvcs(project: Project) -> None:
+    """The curves of what has been trained; a table without rows is no error."""
+    project.dvc("repro", "theory-tiny", "simulate@elsewhere")
+    curves = pd.read_csv(project.folder / "data/results/demo/tiny.csv")
+    table = pd.read_parquet(project.folder / "data/results/demo/tiny.parquet")
+    last = table[table["round"] == table["round"].max()].groupby("method")["test_accuracy"].mean()
+    drawn = curves[curves["round"] == curves["round"].max()].set_index("method")["accuracy"]
+    assert (drawn - 100 * last).abs().max() < 1e-3
+    project.dvc("plots", "show", "--out", "plots")
+    page = (project.folder / "plots" / "index.html").read_text()
+    assert "test accuracy (%)" in page
+    assert all(f'"method": "{method}"' in page for method in drawn.index)
 
 
 def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> None:
