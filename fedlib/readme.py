@@ -115,7 +115,7 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             "Random is aggregated and how updates are compressed (GC).",
             headline(hcsfed(), found, settings),
             "**FedCor, Table 1**: rounds to the target, mean and standard deviation over seeds (N/A: one did not "
-            "arrive).",
+            "arrive; ours says how many did not).",
             headline(fedcor(), found, settings),
             "**HiCS-FL, Table 1** (Mini-ImageNet: the slides'): rounds to the target, mean over seeds (>: one did not "
             "arrive).",
@@ -139,7 +139,8 @@ def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str
         devices = ", ".join(sorted({run["device"] for run in runs}))
         dates = sorted(run["date"][:10] for run in runs)
         data = "; ".join(sorted({run["data"]["provenance"] for run in runs}))
-        text += f", trained from {dates[0]} to {dates[-1]} on {devices}. Data: {data}"
+        when = f"from {dates[0]} to {dates[-1]}" if dates[0] < dates[-1] else f"on {dates[0]}"
+        text += f", trained {when}, device {devices}. Data: {data}"
     lines = [text + ". Claims that need no training are decided by the algorithms alone."]
     return [*lines, markdown(["paper", *STATUSES, "claims"], rows, right=len(STATUSES) + 1)]
 

@@ -251,7 +251,13 @@ def h_s(owners: pd.DataFrame, beta: float) -> float:
 
 
 def owned(owners: pd.DataFrame, data: str) -> dict[str, np.ndarray]:
-    """(N, K) samples by client and label of each setting of a data set, first seed."""
+    """(N, K) samples by client and label of each setting of a data set, first seed.
+
+    Raises:
+        Missing: the data set is not at hand.
+    """
+    if not (owners["data"] == data).any():
+        raise Missing(f"it takes {data}")
     table = owners[(owners["data"] == data) & (owners["seed"] == owners["seed"].min())].sort_values("client")
     return {f"{data} {s}": np.stack(t["counts"].to_list()) for s, t in table.groupby("setting", sort=False)}
 
