@@ -142,7 +142,7 @@ class Lockstep:
             if question.parameters is None:
                 live.uploaded |= set(clients)
         return [
-            torch.stack([live.asked[int(k)].update for k in question.clients]).cpu().numpy()
+            question.encode(torch.stack([live.asked[int(k)].update for k in question.clients]).cpu().numpy())
             for live, question in asked
         ]
 

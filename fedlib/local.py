@@ -196,7 +196,7 @@ def _distinct(
         drawn[row, column] = np.concatenate(again)
         batches[unfinished] = drawn
         unfinished = unfinished[np.unique(row)]
-    return place, np.broadcast_to(take, (steps, len(jobs)))
+    return place, np.tile(take, (steps, 1))
 
 
 def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
 from scipy.cluster.hierarchy import dendrogram
 
-from fedlib.samplers import Federation, Round, Sampler, Selection
+from fedlib.samplers import Federation, Round, Sampler, Selection, Updates
 
 
 def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
@@ -26,7 +26,8 @@ def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: in
         try:
             question = next(answer)
             while True:
-                question = answer.send(G[question.clients])
+                asked = G[question.clients]
+                question = answer.send(question.encode(asked) if isinstance(question, Updates) else asked)
         except StopIteration as stop:
             answer = stop.value
     return answer

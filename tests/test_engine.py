@@ -173,6 +173,7 @@ class AsksEverything(Sampler):
 
     def select(self, round):
         self.updates = yield Updates(self.fed.everyone, parameters=2, scalars=1)
+        self.sums = yield Updates(np.array([4, 1]), parameters=0, encode=lambda G: G.sum(axis=1))
         self.gradients = yield Gradients(np.array([1, 4]))
         self.losses = yield Losses(np.array([5, 0, 2]))
         return Selection(np.array([6, 2, 5]))
@@ -189,6 +190,7 @@ def test_answers(partition, executor, tensors):
     live = lockstep.live[0]
     s = live.sampler
     assert s.updates.shape == (N, live.fed.d)
+    np.testing.assert_array_equal(s.sums, s.updates[[4, 1]].sum(axis=1))
     np.testing.assert_allclose(s.losses, np.log(CLASSES), rtol=1e-6)  # at the zero model
     np.testing.assert_array_equal(s.heard, s.updates[[6, 2, 5]])  # asked and selected: trained once
     torch.testing.assert_close(live.models[0], torch.tensor(s.updates[[2, 5, 6]].mean(0)))

@@ -89,11 +89,14 @@ class Updates:
     A client that is asked and then selected trains once: its work is not repeated and not charged twice.
     parameters, scalars: what each client actually uploads (default: all d parameters); a compressed update of d'
     values sends `parameters=d'`, a norm sends `parameters=0, scalars=1`.
+    encode: what each client makes of its update before it sends it, row by row: (n, d) -> (n, ...), the answer. Its
+    time is the clients', not the server's.
     """
 
     clients: np.ndarray
     parameters: int | None = None
     scalars: int = 0
+    encode: Callable[[np.ndarray], np.ndarray] = lambda updates: updates
 
 
 @dataclass(frozen=True)

@@ -187,13 +187,17 @@ class HCSFed(Sampler):
         return "repeated" if self.variant == "U" else "distinct"
 
     def select(self, round: Round) -> Asking:
-        N, d, m = self.fed.N, self.fed.d, self.fed.m
-        sent = compressed_size(d, self.R) if self.gc == "A" else d
-        G = yield Updates(self.fed.everyone, parameters=sent)
-        broken = np.flatnonzero(~np.isfinite(G).all(axis=1))
+        N, m = self.fed.N, self.fed.m
+        if self.gc == "A":
+            sent = compressed_size(self.fed.d, self.R)
+            X = yield Updates(self.fed.everyone, parameters=sent, encode=self.encode)
+        else:
+            X = yield Updates(self.fed.everyone, parameters=self.fed.d)
+        broken = np.flatnonzero(~np.isfinite(X).all(axis=1))
         if len(broken):
-            G = np.where(np.isfinite(G).all(axis=1, keepdims=True), G, 0)
-        X = compress(G, self.R, self.gc)
+            X = np.where(np.isfinite(X).all(axis=1, keepdims=True), X, 0)
+        if self.gc == "B":
+            X = compress(X, self.R, "B")
         length = norms(X)
         labels = kmeans(X, min(self.H, N), round.rng)
         sizes = np.bincount(labels, minlength=self.H)
@@ -210,6 +214,13 @@ class HCSFed(Sampler):
         known = self.variant == "U" or not self.importance
         expected = np.concatenate([expected for _, expected in drawn]) if known else None
         return Selection(clients, expected=expected, notes=notes)
+
+    def encode(self, G: np.ndarray) -> np.ndarray:
+        """What the clients send under "A"; an update (a row of G) that is not finite gives nan."""
+        finite = np.isfinite(G).all(axis=1)
+        X = np.full((len(G), compressed_size(G.shape[1], self.R)), np.nan)
+        X[finite] = compress(G[finite], self.R, "A")
+        return X
 
     def spread(self, X: np.ndarray, labels: np.ndarray, longest: float) -> np.ndarray:
         """S_h (H,): equal for all clusters without re-allocation."""

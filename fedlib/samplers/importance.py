@@ -60,8 +60,8 @@ class Importance(Sampler):
     draws = "random"
 
     def select(self, round: Round) -> Asking:
-        updates = yield Updates(self.fed.everyone, parameters=0, scalars=1)
-        p = inclusion_probabilities(self.fed.p * norms(updates), self.fed.m)
+        u = yield Updates(self.fed.everyone, parameters=0, scalars=1, encode=norms)
+        p = inclusion_probabilities(self.fed.p * u, self.fed.m)
         clients = np.flatnonzero(round.rng.random(self.fed.N) < p)
         return Selection(clients, expected=p[clients])
 
@@ -72,5 +72,5 @@ class ImportanceMean(Sampler):
     """m distinct clients, drawn one after another in proportion to ||update_k||."""
 
     def select(self, round: Round) -> Asking:
-        updates = yield Updates(self.fed.everyone, parameters=0, scalars=1)
-        return Selection(draw_by_norm(round.rng, norms(updates), self.fed.m))
+        u = yield Updates(self.fed.everyone, parameters=0, scalars=1, encode=norms)
+        return Selection(draw_by_norm(round.rng, u, self.fed.m))

@@ -73,7 +73,7 @@ class World:
         clients = check_clients(question.clients, self.fed.N)
         match question:
             case Updates():
-                return _frozen(self.updates(clients))
+                return _frozen(question.encode(self.updates(clients)))
             case Gradients():
                 return _frozen(-2 * self.updates(clients))
             case Losses():
