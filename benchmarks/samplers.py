@@ -29,7 +29,9 @@ def server_work(work: Workload, samplers: dict[str, int], threads: int) -> list[
     samplers: each alone for so many rounds.
     """
     out = []
-    fedcor.train(np.eye(2), np.ones((1, 2)), np.ones(1), np.zeros(2), 1.0, 1)  # imports GPyTorch, once a process
+    fedcor.train(
+        np.eye(2), np.ones((1, 2)), np.ones(1), np.zeros(2), 1.0, 1
+    )  # imports GPyTorch, once a process
     for sampler, rounds in samplers.items():
         alone = lockstep(work, [sampler], threads)
         for _ in range(rounds):

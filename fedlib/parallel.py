@@ -15,12 +15,13 @@ import os
 import platform
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,10 @@ def address(run: Run, place: Place) -> str:
 
 
 def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
-    """Runs of one shape together, those on the same clients in one group: they share many mini-batches."""
+    """Runs of one shape together, those on the same clients in one group: they share many mini-batches.
+
+    A shape's runs are cut into groups of about equally many rounds, so that the processes end together.
+    """
     from fedlib.engine import shape_of
 
     shapes: dict[str, list[Run]] = {}
@@ -104,10 +108,16 @@ def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
         shapes.setdefault(shape_of(run), []).append(run)
     out = []
     for same in shapes.values():
-        parts = min(len(same), processes * -(-len(same) // (processes * LARGEST_GROUP)))
-        bounds = [len(same) * i // parts for i in range(parts + 1)]
-        out += [same[first:last] for first, last in pairwise(bounds)]
+        for group in _cut(same, processes * -(-len(same) // (processes * LARGEST_GROUP))):
+            out += _cut(group, -(-len(group) // LARGEST_GROUP))
     return out
+
+
+def _cut(runs: Sequence[Run], parts: int) -> list[list[Run]]:
+    """At most so many groups of neighbours, of about equally many rounds."""
+    rounds = list(accumulate(run.T for run in runs))
+    bounds = [bisect_right(rounds, rounds[-1] * i / parts) for i in range(parts + 1)]
+    return [list(runs[first:last]) for first, last in pairwise(bounds) if first < last]
 
 
 def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:

@@ -280,6 +280,19 @@ def contents(disk: Path) -> dict[Path, bytes]:
     return {path: b"" if path.suffix == ".pt" else path.read_bytes() for path in files}
 
 
+def test_groups_have_about_equally_many_rounds(runs):
+    first = runs[0].model_copy(update={"T": 60})
+    short, long = (
+        [first.model_copy(update={"T": T, "seed": seed}) for seed in range(n)]
+        for T, n in ((20, 30), (60, 20))
+    )
+    groups = groups_of([*short, *long], 2)
+    assert max(map(len, groups)) <= 25
+    halves = [sum(run.T for run in group) for group in groups]
+    assert sum(halves) == 20 * 30 + 60 * 20
+    assert any(abs(sum(halves[:i]) - sum(halves) / 2) <= 60 for i in range(len(groups)))
+
+
 def test_groups_hold_every_run_once_and_are_even(runs):
     groups = groups_of(runs, 2)
     assert sorted(len(group) for group in groups) == [
