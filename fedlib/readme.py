@@ -275,7 +275,7 @@ def replace_between(path: Path, start: str, end: str, text: str) -> bool:
     """
     old = path.read_text()
     if start not in old or end not in old:
-        raise ConfigError(f"{path.name} has lost the marks of its results; put {start!r} and {end!r} back.")
+        raise ConfigError(f"{path.name} has lost its marks; put {start!r} and {end!r} back.")
     new = f"{old.split(start)[0]}{start}\n\n{text}\n\n{end}{old.split(end)[1]}"
     if new != old:
         write_whole(path, new.encode())

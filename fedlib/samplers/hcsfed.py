@@ -193,9 +193,10 @@ class HCSFed(Sampler):
             X = yield Updates(self.fed.everyone, parameters=sent, encode=self.encode)
         else:
             X = yield Updates(self.fed.everyone, parameters=self.fed.d)
-        broken = np.flatnonzero(~np.isfinite(X).all(axis=1))
+        finite = np.isfinite(X).all(axis=1)
+        broken = np.flatnonzero(~finite)
         if len(broken):
-            X = np.where(np.isfinite(X).all(axis=1, keepdims=True), X, 0)
+            X = np.where(finite[:, None], X, 0)
         if self.gc == "B":
             X = compress(X, self.R, "B")
         length = norms(X)
