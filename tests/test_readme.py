@@ -106,5 +106,5 @@ def test_only_what_is_between_the_marks_is_written(tmp_path: Path) -> None:
     assert text.endswith(f"{readme.END}\nafter\n")
     assert not readme.write(path, tmp_path)
     path.write_text("no marks")
-    with pytest.raises(ConfigError, match="lost the marks"):
+    with pytest.raises(ConfigError, match="lost its marks"):
         readme.write(path, tmp_path)
