@@ -14,9 +14,10 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,17 @@ def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
 
 @dataclass(frozen=True)
 class Packed:
-    """Finished runs of one experiment or study at one scale: their rows, and a record each of what made them."""
+    """Finished runs of one experiment or study at one scale: a record each of what made them, and their rows.
 
-    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    load: reads the rows, once they are wanted.
+    """
+
     runs: tuple[dict[str, Any], ...] = ()
+    load: Callable[[], pd.DataFrame] = pd.DataFrame
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self.load()
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
@@ -88,17 +96,30 @@ class Packed:
 
 
 def sources(name: str, scale: Scale, results: Path, archive: Path) -> list[Packed]:
-    """What may stand in for runs that are not in the store: the results of before, and the archive."""
-    return [read_results(name, scale, results), read(name, scale, archive)]
+    """What may stand in for runs that are not in the store: the results of before, the archive, and the archives of
+    other experiments and scales, which may hold the same runs.
+    """
+    own = [read_results(name, scale, results), read(name, scale, archive)]
+    others = []
+    for path in sorted(archive.glob("*/*.parquet")):
+        if path != path_of(name, scale, archive) and serves(path.stem, name):
+            with suppress(StoreError):  # what needs it will say so
+                others.append(read(path.stem, path.parent.name, archive))
+    return own + others
+
+
+def serves(other: str, name: str) -> bool:
+    """Whether the archive of another experiment keeps all columns that the one of `name` keeps."""
+    return all(other in where for where in ONLY.values() if name in where)
 
 
 def find(
     packed: Sequence[Packed], dataset: str, address: Callable[[str], str], digest: str | None
-) -> tuple[pd.DataFrame, dict[str, Any]] | None:
-    """Rows and record of the first that has a run (`Packed.find`)."""
+) -> tuple[Packed, str] | None:
+    """The first that has a run, and the run's address there (`Packed.find`)."""
     for one in packed:
         if (found := one.find(dataset, address, digest)) is not None:
-            return one.rows(found), one.records[found]
+            return one, found
     return None
 
 
@@ -116,37 +137,52 @@ def read_results(name: str, scale: Scale, results: Path) -> Packed:
     except (FileNotFoundError, ValueError):
         return Packed()
     runs = [record for record in info["runs"] if "address" in record]
-    return Packed(table, tuple(runs)) if _complete(table, runs) else Packed()
+    return Packed(tuple(runs), lambda: table) if _complete(table, runs) else Packed()
 
 
 def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
     """What the archive holds of an experiment or study; nothing if it has no file.
 
     Raises:
-        StoreError: the file is damaged, or is of something else.
+        StoreError: the file is damaged, or is of something else; where that is in its rows, when these are wanted.
     """
     path = path_of(name, scale, root)
-    if not path.exists():
-        return Packed()
-    try:
-        packed = pq.read_table(io.BytesIO(path.read_bytes()), page_checksum_verification=True)
-        info = _unpacked((packed.schema.metadata or {})[KEY])
-        table = packed.to_pandas(ignore_metadata=True)
+    return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
+
+
+@lru_cache(maxsize=64)
+def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
+    with _named(path):
+        info = _unpacked((pq.read_schema(pa.BufferReader(content)).metadata or {})[KEY])
         if (info["name"], info["scale"]) != (name, scale):
             raise ValueError(f"it holds {info['name']} at scale {info['scale']}")
         if any(_address(name, record) != record["address"] for record in info["runs"]):
             raise ValueError("a run's settings do not match its address")
-        if not _complete(table, info["runs"]):
+        return Packed(tuple(info["runs"]), partial(_rows, path, content, info["runs"]))
+
+
+def _rows(path: Path, content: bytes, runs: list[dict[str, Any]]) -> pd.DataFrame:
+    with _named(path):
+        packed = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+        table = packed.to_pandas(ignore_metadata=True)
+        if not _complete(table, runs):
             raise ValueError("its rows are not those of its runs")
+    wide = {
+        c: kind.name.replace("32", "64") for c, kind in table.dtypes.items() if kind in (np.float32, np.int32)
+    }
+    return table.astype(wide)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Whatever is wrong with an archive, in a sentence that names it."""
+    try:
+        yield
     except (OSError, ValueError, TypeError, KeyError, zlib.error, pa.ArrowException) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise StoreError(
             f"{path}: this archive cannot be used ({reason}); get it back with `git checkout -- {path}`, or delete it."
         ) from None
-    wide = {
-        c: kind.name.replace("32", "64") for c, kind in table.dtypes.items() if kind in (np.float32, np.int32)
-    }
-    return Packed(table.astype(wide), tuple(info["runs"]))
 
 
 def write(

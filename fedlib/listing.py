@@ -77,19 +77,17 @@ def examine(settings: Experiments, scale: Scale) -> Group:
 
 def costs(settings: Experiments, scale: Scale) -> Table:
     """Training that a scale still needs, by experiment, in time on this machine."""
-    from fedlib import cost, data
-    from fedlib.parallel import Place, address, duration
-    from fedlib.store import Store
+    from fedlib import archive, cost, results
+    from fedlib.parallel import Place, duration
 
-    place = Place.from_environment()
-    store, seen = Store(place.runs), set()
+    place, seen = Place.from_environment(), set()
     rows, total = [], 0.0
     for name in settings.names:
         runs = [one.run for one in settings.runs(name, scale)]
-        absent = {run.dataset for run in runs if data.status(run.dataset)["state"] != "prepared"}
-        left = [run for run in runs if run.dataset in absent or not store.finished(address(run, place))]
+        known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        left = [run for run in runs if not known.has(run)]
         new = {run.model_dump_json(): run for run in left}
-        needs = sorted(absent)
+        needs = sorted({run.dataset for run in left} & known.absent.keys())
         try:
             seconds = sum(cost.seconds(run) for key, run in new.items() if key not in seen)
         except ConfigError as error:  # a model whose weights are not here

@@ -156,7 +156,8 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
     page stops no other, and stands in the terminal.
     """
-    from fedlib import archive, notebooks
+    from fedlib import archive, notebooks, results
+    from fedlib.parallel import Place
 
     settings = config.load()
     notebooks.normalise_all()
@@ -164,8 +165,13 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     commands = []
     for name in [*settings.names, *settings.studies]:
         packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
-        if packed.exists() and _older(table.with_suffix(".ipynb"), [packed, table]):
-            log = "study" if name in settings.studies else "simulate"
+        study = name in settings.studies
+        finished = results.Finished(name, scale, Place.from_environment(), folder.parent, archive.ARCHIVE)
+        there = packed.exists() or (
+            not study and any(finished.has(one.run) for one in settings.runs(name, scale))
+        )
+        if there and _older(table.with_suffix(".ipynb"), [packed, table]):
+            log = "study" if study else "simulate"
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
     with warm(os.environ) as environment:
         failed = _run(commands, scale, environment, tell)

@@ -29,6 +29,7 @@ from fedlib.claims.hics_settings import TABLE
 from fedlib.config import ROOT, ConfigError, Experiments, Scale
 from fedlib.files import Unfinished, write_whole
 from fedlib.results import open_results, simulate
+from fedlib.sources import DataError
 from fedlib.tables import mean_cell, median_cell
 
 README = ROOT / "README.md"
@@ -86,15 +87,14 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
     found = Archived()
     with tempfile.TemporaryDirectory() as folder:
         nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
-        for path in sorted((root / scale).glob("*.parquet")):
-            name, results = path.stem, Path(folder, "results")
-            shared = {"experiments": settings, "place": nowhere, "results": results, "archive": root}
-            make = run_study if name in settings.studies else simulate if name in settings.names else None
+        results = Path(folder, "results")
+        shared = {"experiments": settings, "place": nowhere, "results": results, "archive": root}
+        for name in [*settings.names, *settings.studies]:
+            make = run_study if name in settings.studies else simulate
             try:
-                if make:
-                    make(name, scale, tell=lambda line: None, only_finished=True, **shared)
-                    found.tables[name], found.info[name] = open_results(name, scale, results)
-            except Unfinished:  # its settings have changed since
+                make(name, scale, tell=lambda line: None, only_finished=True, **shared)
+                found.tables[name], found.info[name] = open_results(name, scale, results)
+            except (Unfinished, DataError):  # nothing of it, or its settings have changed since
                 continue
     return found
 
@@ -102,7 +102,7 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
 def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     """The part of README between the marks, as Markdown."""
     found = {scale: archived(scale, settings, root) for scale in SCALES}
-    there = [scale for scale in SCALES if found[scale].tables] or list(SCALES[:1])
+    there = [scale for scale in SCALES if any((root / scale).glob("*.parquet"))] or list(SCALES[:1])
     return "\n\n".join(
         [
             "## Results",
@@ -132,8 +132,11 @@ def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str
         [TITLES[paper], *(str(n) for n in counts)]
         for paper, counts in zip(board.index, board.to_numpy(), strict=True)
     ]
-    runs = [run for info in found.info.values() for run in info["runs"] if "run" in run]
-    planned = sum(len(settings.runs(name, scale)) for name in settings.names)
+    known = {run["address"]: run for info in found.info.values() for run in info["runs"] if "run" in run}
+    runs = list(known.values())  # each once, whichever experiments show it
+    planned = len(
+        {one.run.model_dump_json() for name in settings.names for one in settings.runs(name, scale)}
+    )
     text = f"Scale **{scale}**: {len(runs):,} of {planned:,} planned runs are archived"
     if runs:
         devices = ", ".join(sorted({run["device"] for run in runs}))

@@ -102,7 +102,7 @@ def simulate(
 
 
 class Finished:
-    """The finished runs of an experiment at a scale: in the store, in its results of before, in the archive.
+    """The finished runs of an experiment at a scale: in the store, in its results of before, anywhere in the archive.
 
     absent: dataset -> why it is not at hand; of runs on it, and with `any_data` of all, archived ones are taken
     whatever the digest of the data.
@@ -139,7 +139,7 @@ class Finished:
         address = run.address(NUMERICS, digest) if digest else ""
         return address if address and self.store.finished(address) else None
 
-    def _packed(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+    def _packed(self, run: Run) -> tuple[archives.Packed, str] | None:
         from fedlib.engine import NUMERICS
 
         digest = None if self.any_data else self.digest(run.dataset)
@@ -150,8 +150,12 @@ class Finished:
 
     def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The rounds and the record of a finished run."""
-        address = self._stored(run)
-        return self.store.read(address) if address else self._packed(run)
+        if address := self._stored(run):
+            return self.store.read(address)
+        if found := self._packed(run):
+            packed, address = found
+            return packed.rows(address), packed.records[address]
+        return None
 
 
 def gather(

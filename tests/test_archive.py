@@ -113,6 +113,51 @@ def test_what_is_archived_is_not_trained_again(folder: Folder) -> None:
     assert folder.pack(again, remade).read_bytes() == packed
 
 
+def test_what_another_experiment_or_scale_archived_is_not_trained_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, info = folder.simulate(methods=["MD"])
+    folder.pack(table, info, "another")
+    folder.wipe()
+    again, remade = folder.simulate(seeds=[0])
+    assert {run.method.sampler for run in folder.trained} == {"uniform"}
+    of = ["setting", "method", "seed", "round"]
+    columns = [*of, "test_accuracy"]
+    both = again[columns].merge(table[columns], on=of)
+    assert set(both["method"]) == {"MD", "the same"}
+    pd.testing.assert_series_equal(both["test_accuracy_x"], both["test_accuracy_y"], check_names=False)
+
+    (folder.archive / "paper").mkdir()
+    (folder.archive / "demo" / "another.parquet").unlink()
+    archive.write("e", "paper", table, info["runs"], folder.archive)
+    folder.wipe()
+    _, info = folder.simulate(only_finished=True)
+    assert {run["method"] for run in info["runs"]} == {"MD", "the same"}
+    assert {(run["setting"], run["seed"]) for run in info["runs"]} == {
+        (s, n) for s in ("few", "many") for n in (0, 1)
+    }
+
+
+def test_another_archive_serves_if_it_keeps_what_is_kept_here(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, info = folder.simulate()
+    folder.pack(table, info, "another")
+    folder.wipe()
+    monkeypatch.setitem(archive.ONLY, "clients", ("e",))
+    with pytest.raises(Unfinished):
+        folder.simulate(only_finished=True)
+    monkeypatch.setitem(archive.ONLY, "clients", ("e", "another"))
+    folder.simulate(only_finished=True)
+
+
+def test_another_archive_that_is_damaged_stops_nothing(folder: Folder) -> None:
+    folder.pack(*folder.simulate(), "another").write_bytes(b"damaged")
+    folder.wipe()
+    folder.simulate()
+    assert len(folder.trained) == 12
+
+
 def test_one_changed_setting_trains_just_that(folder: Folder) -> None:
     folder.pack(*folder.simulate())
     folder.wipe()
@@ -213,7 +258,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
     def refused(content: bytes) -> str:
         path.write_bytes(content)
         with pytest.raises(StoreError) as error:
-            archive.read("e", "demo", folder.archive)
+            _ = archive.read("e", "demo", folder.archive).table
         message = str(error.value)
         assert str(path) in message
         assert "git checkout" in message
@@ -235,11 +280,12 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
         path.write_bytes(damaged)
         try:
             found = archive.read("e", "demo", folder.archive)
+            rows = found.table
         except StoreError:
             continue
         assert list(found.runs) == info["runs"]
         pd.testing.assert_frame_equal(
-            found.table, pq.read_table(pa.BufferReader(whole)).to_pandas(), check_dtype=False
+            rows, pq.read_table(pa.BufferReader(whole)).to_pandas(), check_dtype=False
         )
     refused(_bytes(packed.replace_schema_metadata({}), tmp_path))
     refused(_bytes(packed.replace_schema_metadata({archive.KEY: pickle.dumps(info)}), tmp_path))

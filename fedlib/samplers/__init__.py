@@ -24,6 +24,7 @@ def __getattr__(name: str) -> Any:
     if name != "SAMPLERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     load_all(__name__, __path__)
+    globals()[name] = base.SAMPLERS  # from now on it is found without asking here
     return base.SAMPLERS
 
 

@@ -77,7 +77,8 @@ def run_study(
         any_data = only_finished or source["digest"] is None
         found = archives.find(packed, source["name"], of, None if any_data else source["digest"])
         if not kept.exists() and found:
-            rows, record = found[0].drop(columns="diverged"), found[1]
+            one, at = found
+            rows, record = one.rows(at).drop(columns="diverged"), one.records[at]
         elif not kept.exists() and any_data:
             missing.append({**labels, "unit": unit["labels"], "reason": reason})
             tell(f"{name} [{scale}]: {reason or 'not measured'}")
