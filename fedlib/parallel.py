@@ -1,24 +1,20 @@
-"""Train many runs: in lockstep groups, over local processes or the workers of a Dask cluster.
+"""Train many runs: in lockstep groups, over local processes or the workers of a cluster (`cluster.py`).
 
 Whatever trains where, the numbers are the same. A killed process loses at most the rounds since its last checkpoint;
 a killed worker's group is tried again; a run that another process is training is waited for, not trained twice.
-What workers of a cluster send back is checked before it is kept.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import logging
 import os
 import platform
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import accumulate, pairwise
@@ -34,7 +30,6 @@ from fedlib.store import RUNS, Store
 
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 1.0
-SCHEDULER_SECONDS = 10.0
 LARGEST_GROUP = 25
 FEW_ROUNDS = 3_000  # of all runs together: fewer than these are done before worker processes have started
 TIMING = ["seconds", "server_seconds"]
@@ -128,6 +123,8 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
     while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
         rounds = sum(run.T for run in missing.values())
         if place.scheduler:
+            from fedlib.cluster import train_on_cluster
+
             train_on_cluster(missing, place, tell)
             continue
         groups = groups_of(list(missing.values()), place.processes(rounds))
@@ -184,113 +181,6 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-Files = tuple[str, bytes, bytes, dict[str, Any]]  # a finished run as `Store.adopt` takes it
-
-
-def train_on_cluster(missing: Mapping[str, Run], place: Place, tell: Callable[[str], None]) -> None:
-    """Have the workers of a Dask scheduler train runs, given by address; what they finish comes back to this store.
-
-    A worker trains in the store and on the datasets of its own machine (`Place.from_environment` there); a group
-    whose worker dies is given to another by the scheduler.
-
-    Raises:
-        ConfigError: the scheduler's address is none.
-        StoreError: the scheduler does not answer, or went away, or workers keep dying, or what one sent back is not
-            what it was asked for; what was finished before is kept.
-    """
-    from concurrent.futures import CancelledError
-
-    from distributed import Client, KilledWorker, as_completed
-    from distributed.comm import CommClosedError, get_address_host_port
-
-    logging.getLogger("distributed.client").setLevel(
-        logging.CRITICAL
-    )  # its traceback says less than our sentence
-    gone = StoreError(
-        f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
-        "command: finished runs are kept."
-    )
-    try:
-        get_address_host_port(place.scheduler)
-        client = Client(place.scheduler, timeout=SCHEDULER_SECONDS)
-    except ValueError as error:
-        raise ConfigError(
-            f"FEDLIB_SCHEDULER is {place.scheduler!r}; it must be an address such as tcp://host:8786 ({error})."
-        ) from None
-    except OSError:
-        raise gone from None
-    store = Store(place.runs)
-    with client:
-        try:
-            if not client.nthreads():
-                tell(f"the Dask scheduler {place.scheduler} has no workers; waiting for the first")
-                client.wait_for_workers(1)
-            groups = groups_of(list(missing.values()), sum(client.nthreads().values()))
-            settings = [[run.model_dump(mode="json") for run in group] for group in groups]
-            futures = client.map(train_elsewhere, settings, pure=False)
-            for i, future in enumerate(as_completed(futures), start=1):
-                for files in future.result():
-                    check_returned(files, missing)
-                    if not store.finished(files[0]):  # as it is where workers share our disk
-                        store.adopt(*files)
-                tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
-        except KilledWorker as error:
-            raise StoreError(
-                f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
-                "memory exhausted there? Repeat the command: finished runs are kept."
-            ) from None
-        except (CancelledError, CommClosedError):
-            raise gone from None
-
-
-def train_elsewhere(settings: list[dict[str, Any]]) -> list[Files]:
-    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files."""
-    import torch
-
-    runs = [Run(**one) for one in settings]
-    threads = torch.get_num_threads()  # as OMP_NUM_THREADS says, which Dask sets to 1
-    place = replace(Place.from_environment(), workers=1, threads=threads, scheduler=None)
-    for name in {run.dataset for run in runs}:
-        data.prepare(name, root=place.datasets)
-    train(runs, place, what="cluster worker")
-    store = Store(place.runs)
-    return [store.files(address(run, place)) for run in runs]
-
-
-def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
-    """Is this the whole result of a run that was asked for, made by the numerics and from the data that we have here?
-
-    Raises:
-        StoreError: it is not.
-    """
-    a, rounds, timing, record = files
-    if a not in wanted:
-        raise StoreError(
-            f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset is another "
-            "than here; bring both up to date there and repeat the command."
-        )
-    run = wanted[a]
-    try:
-        if record["run"] != run.model_dump(mode="json"):
-            raise ValueError("other settings")
-        if record["rounds_sha256"] != hashlib.sha256(rounds).hexdigest():
-            raise ValueError("contents do not match their digest")
-        if pd.read_parquet(io.BytesIO(rounds))["round"].tolist() != list(range(run.T + 1)):
-            raise ValueError("rounds are missing")
-        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != run.T + 1:
-            raise ValueError("times are missing")
-    except (
-        KeyError,
-        TypeError,
-        OSError,
-        ValueError,
-    ) as error:  # pyarrow's errors are OSErrors and ValueErrors
-        raise StoreError(
-            f"a worker of the cluster sent run {a} in a state that cannot be used ({error}); delete its folder there "
-            "and repeat the command."
-        ) from None
 
 
 def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:

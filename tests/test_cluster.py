@@ -19,10 +19,10 @@ import pytest
 from test_faults import finished, place, quiet, until
 from test_faults import runs as runs  # the fixture
 
-from fedlib import parallel
+from fedlib.cluster import check_returned
 from fedlib.config import ConfigError
 from fedlib.files import StoreError
-from fedlib.parallel import Place, address, check_returned, train
+from fedlib.parallel import Place, address, train
 from fedlib.store import Store, to_parquet
 
 
@@ -173,7 +173,7 @@ def test_a_scheduler_killed_in_mid_run(runs, straight, tmp_path, record_property
     ids=["not there", "no address", "no such protocol"],
 )
 def test_no_scheduler(runs, tmp_path, monkeypatch, scheduler, error, message):
-    monkeypatch.setattr(parallel, "SCHEDULER_SECONDS", 0.5)
+    monkeypatch.setattr("fedlib.cluster.SCHEDULER_SECONDS", 0.5)
     with pytest.raises(error, match=message):
         train(runs, place(tmp_path, scheduler=scheduler), quiet)
 
