@@ -64,12 +64,16 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Tensors:
-    """A scaled dataset: x float32 (n, C, H, W), y int64 (n,)."""
+    """A scaled dataset: x float32 (n, C, H, W), y int64 (n,).
+
+    pixels: where x_train comes from pixels, these, uint8 (n, C, H, W), and each channel's (scale, shift): (C,) float32.
+    """
 
     x_train: torch.Tensor
     y_train: torch.Tensor
     x_test: torch.Tensor
     y_test: torch.Tensor
+    pixels: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
 def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
@@ -91,7 +95,9 @@ def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
         return torch.from_numpy(x).float().div_(255).sub_(mean).div_(std)
 
     y_train, y_test = torch.from_numpy(dataset.y_train), torch.from_numpy(dataset.y_test)
-    return Tensors(scaled(dataset.x_train), y_train, scaled(dataset.x_test), y_test)
+    scale, shift = (np.broadcast_to(v.numpy().ravel(), channels) for v in (1 / (255 * std), -mean / std))
+    pixels = dataset.x_train, scale, shift
+    return Tensors(scaled(dataset.x_train), y_train, scaled(dataset.x_test), y_test, pixels)
 
 
 def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Path:

@@ -115,7 +115,12 @@ def make_executor(
         data = Tensors(features[0], data.y_train, features[1], data.y_test)
     device = torch.device(device)
     net = build(model, tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1)
-    executor = StackedExecutor if net.is_dense or device.type != "cpu" else ClientLoop
+    if device.type != "cpu":
+        executor = StackedExecutor
+    elif net.is_dense:
+        from fedlib.compiled import CompiledExecutor as executor
+    else:
+        executor = ClientLoop
     return executor(net, data, device, threads or torch.get_num_threads())
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from fedlib.config import Run
+from fedlib.data import Tensors
 from fedlib.engine import Lockstep
 from fedlib.live import SamplerError
 from fedlib.local import Job, make_executor
@@ -31,7 +31,7 @@ def tensors():
     def x(y):
         return torch.tensor(centres[y] + rng.normal(size=(len(y), FEATURES)), dtype=torch.float32)
 
-    return SimpleNamespace(
+    return Tensors(
         x_train=x(y_train), y_train=torch.tensor(y_train), x_test=x(y_test), y_test=torch.tensor(y_test)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import stacked
+from fedlib.compiled import CompiledExecutor, samples
 from fedlib.config import Local
-from fedlib.data import Tensors
+from fedlib.data import Dataset, Tensors, tensors
 from fedlib.local import Job, draw_batches, dropout_bits, dropout_masks, make_executor
 from fedlib.looped import ClientLoop
 from fedlib.models import build
@@ -84,14 +86,51 @@ def check(executor, reference: Reference, local: Local, shifted: bool = False, m
         assert trained.steps[j] == steps
 
 
+@pytest.mark.parametrize("kind", [StackedExecutor, CompiledExecutor])
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("model", DENSE)
-def test_dense_stack_trains_as_the_reference(model, work):
+def test_dense_models_train_as_the_reference(model, work, kind):
     data = dataset(SHAPES[model])
     net = build(model, SHAPES[model], 10)
-    executor = StackedExecutor(net, data, CPU, 2)
+    executor = kind(net, data, CPU, 2)
     check(executor, Reference(net, data), WORK[work])
     check(executor, Reference(net, data), WORK[work], shifted=True)
+
+
+@pytest.mark.parametrize("model", DENSE)
+@pytest.mark.parametrize("classes", [2, 7, 13])
+def test_layers_of_any_size(model, classes):
+    """The compiled products take outputs by fours and fives, inputs by whole registers, and what is left."""
+    data = dataset((1, 3, 7))
+    data = replace(data, y_train=data.y_train % classes, y_test=data.y_test % classes)
+    net = build(model, (1, 3, 7), classes)
+    check(CompiledExecutor(net, data, CPU, 2), Reference(net, data), WORK["epochs"])
+
+
+@pytest.mark.parametrize(("scaling", "channels"), [("unit", 1), ("mnist", 1), ("cifar", 3)])
+def test_pixels_are_what_they_stand_for(scaling, channels):
+    rng = np.random.default_rng(3)
+    x = rng.integers(256, size=(60, channels, 4, 5), dtype=np.uint8)
+    y = np.arange(60) % 10
+    data = tensors(Dataset("cifar10", x, y, x[:23], y[:23], (), "", ""), scaling)
+    net = build("mlp", (channels, 4, 5), 10)
+    stored, scale, shift = samples(data, data.x_train.flatten(1))
+    assert stored.dtype == np.uint8
+    np.testing.assert_allclose(stored * scale + shift, data.x_train.flatten(1), rtol=1e-5, atol=1e-6)
+    check(CompiledExecutor(net, data, CPU, 2), Reference(net, data), WORK["epochs"])
+
+
+def test_one_models_divergence_is_not_the_next_ones():
+    """A model that is not finite leaves nothing behind in what the next one computes with, also in partial batches."""
+    data = dataset(SHAPES["mlp"])
+    executor = make_executor("mlp", data, threads=1)
+    start = start_of(executor)
+    alone = executor.train(jobs_of(SIZES), start, WORK["epochs"], 0.05).updates
+    start[0] = torch.inf
+    trained = executor.train(jobs_of(SIZES), start, WORK["epochs"], 0.05)
+    assert not torch.isfinite(trained.updates[[0, 2]]).any(1).all()
+    assert torch.equal(trained.updates[1], alone[1])
+    assert np.isnan(trained.losses[[0, 2]]).all()
 
 
 @pytest.mark.parametrize(
