@@ -1,7 +1,8 @@
 """`python -m benchmarks.profile`: where the time of a W2 and of a W3 round goes, written to `PROFILE.md`.
 
-One worker, so that the parts add up to the whole: torch's operators by their own time (`torch.profiler`), and of the
-rest how much lies outside the executor (sampler, streams, aggregation, records).
+One worker, so that the parts add up to the whole: how much lies outside the executor (sampler, streams, aggregation,
+records); of W2 the compiled functions, each timed alone on its shapes and on data as it meets them; of W3 torch's
+operators by their own time (`torch.profiler`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import statistics
 import time
 from typing import Any
 
+import numba
+import numpy as np
 import torch
+from numba import njit
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import machine
 from benchmarks.candidates import HERE
 from benchmarks.engine import lockstep
-from benchmarks.protocol import WORKLOADS
+from benchmarks.protocol import WORKLOADS, Workload
 from benchmarks.report import number, table
-from fedlib import local, looped, stacked
+from fedlib import compiled, local, looped, stacked
 from fedlib.engine import Lockstep
 from fedlib.files import write_whole
 
@@ -66,6 +70,75 @@ def describe(name: str, matrix_rate: float) -> str:
     drawing = Stopwatch(local, looped, stacked, name="draw_batches")
     with Stopwatch(runs.executor, name="train") as training, drawing:
         watched = seconds_of(runs, rounds)
+    outside = watched - training.seconds / rounds
+    return (
+        f"## {name}\nA round takes {number(1e3 * plain)} ms with one worker: {work.gigaflops / plain:.0f} needed "
+        f"GFLOP/s, {work.gigaflops / plain / matrix_rate:.0%} of one core's matrix rate ({matrix_rate:.0f} GFLOP/s). "
+        f"Of it {outside / watched:.1%} passes outside the executor (sampler, streams, aggregation, records) and "
+        f"{drawing.seconds / rounds / watched:.1%} in drawing batches. "
+        + (parts(work, runs, plain) if work.layers else operators(runs, rounds))
+    )
+
+
+def parts(work: Workload, runs: Lockstep, round_seconds: float) -> str:
+    """Of a round of a dense network with one hidden layer: the compiled functions that a client's step calls."""
+    rng, B, f32 = np.random.default_rng(0), work.batch, np.float32
+    D, H, K = work.layers
+    full = -(-B // compiled.QUAD) * compiled.QUAD
+    own = rng.integers(work.N * work.n, size=work.n)  # one client's samples, of which every batch is drawn
+    rows = [rng.choice(own, B, replace=False) for _ in range(200)]
+    batch, hidden, g, low = (torch.rand(full, size).numpy() for size in (D, H, K, H))
+    W, V, b, c = (torch.rand(shape).numpy() for shape in ((H, D), (K, H), H, K))
+    x, scale, shift = runs.executor._samples
+    y, tiny = rng.integers(K, size=B), f32(1e-9)
+    calls = {  # what it is -> million operations, the function, its arguments
+        "`take`: a batch, from pixels": (0, compiled.take, [(x, r, B, scale, shift, batch) for r in rows]),
+        "`affine`: hidden layer": (2 * B * D * H, compiled.affine, [(batch, W, b, B, low)] * 200),
+        "`affine`: output layer": (2 * B * H * K, compiled.affine, [(hidden, V, c, B, g)] * 200),
+        "`cross_entropy`": (0, compiled.cross_entropy, [(g.copy(), y, B, g)] * 200),
+        "`back`: to the hidden layer": (2 * B * H * K, compiled.back, [(g, V, B, hidden, f32(1), low)] * 200),
+        "`accumulate`: output layer": (
+            2 * B * H * K,
+            compiled.accumulate,
+            [(g, hidden, B, tiny, V, c)] * 200,
+        ),
+        "`accumulate`: hidden layer": (
+            2 * B * D * H,
+            compiled.accumulate,
+            [(low, batch, B, tiny, W, b)] * 200,
+        ),
+    }
+    step = round_seconds / (work.m * work.steps)
+    lines, rest = [], step
+    for what, (operations, function, arguments) in calls.items():
+        seconds = statistics.median(called(function, arguments) for _ in range(7))
+        rest -= seconds
+        rate = f"{operations / seconds / 1e9:.0f}" if operations else ""
+        lines.append((what, number(1e6 * seconds), rate, f"{seconds / step:.1%}"))
+    lines.append(("all else", number(1e6 * rest), "", f"{rest / step:.1%}"))
+    head = f"A client's step takes {number(1e6 * step)} us:\n\n"
+    return head + table(("part", "us", "GFLOP/s", "of a step"), lines)
+
+
+def called(function: Any, arguments: list[tuple]) -> float:
+    """Seconds of one of these calls, less what calling from Python takes."""
+    function(*arguments[0])
+    started = time.perf_counter()
+    for given in arguments:
+        function(*given)
+    middle = time.perf_counter()
+    for given in arguments:
+        nothing(*given)
+    return (2 * middle - started - time.perf_counter()) / len(arguments)
+
+
+@njit
+def nothing(*given):
+    pass
+
+
+def operators(runs: Lockstep, rounds: int) -> str:
+    """Of some rounds: torch's operators by their own time."""
     with profile(activities=[ProfilerActivity.CPU], experimental_config=ALL_THREADS) as recorded:
         profiled = seconds_of(runs, rounds)
     events = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
@@ -79,24 +152,17 @@ def describe(name: str, matrix_rate: float) -> str:
         )
         for event in events[:SHOWN]
     ]
-    outside = watched - training.seconds / rounds
-    lines = [
-        f"## {name}",
-        f"A round takes {number(1e3 * plain)} ms with one worker: {work.gigaflops / plain:.0f} needed GFLOP/s, "
-        f"{work.gigaflops / plain / matrix_rate:.0%} of one core's matrix rate ({matrix_rate:.0f} GFLOP/s). Of it "
-        f"{outside / watched:.1%} passes outside the executor (sampler, streams, aggregation, records) and "
-        f"{drawing.seconds / rounds / watched:.1%} in drawing batches. torch's operators take {number(1e3 * total)} ms "
-        f"of the {number(1e3 * profiled)} ms that a round takes while it is profiled.\n",
-        table(("operator", "calls a round", "own ms", "of all operators"), rows),
-    ]
-    return "\n".join(lines)
+    head = f"torch's operators take {number(1e3 * total)} ms of the {number(1e3 * profiled)} ms that a round takes "
+    head += "while it is profiled:\n\n"
+    return head + table(("operator", "calls a round", "own ms", "of all operators"), rows)
 
 
 def main() -> None:
     about, rate = machine.describe(), machine.matrix_rate(threads=1)
     parts = [
         "# Where the time of a round goes\n",
-        f"Written by `python -m benchmarks.profile`, torch {torch.__version__} on {about['cpu']}.\n",
+        f"Written by `python -m benchmarks.profile`, torch {torch.__version__}, numba {numba.__version__} on "
+        f"{about['cpu']}.\n",
         *(describe(name, rate) for name in ROUNDS),
     ]
     write_whole(HERE / "PROFILE.md", "\n".join(parts).encode())

@@ -20,7 +20,6 @@ import torch
 
 from fedlib import data, partition
 from fedlib.config import IID, DirichletClients, Evaluate, Local, Method, ModelName, OneClass, Run
-from fedlib.data import Tensors
 from fedlib.engine import Lockstep
 from fedlib.local import Executor, Job, make_executor
 from fedlib.sources import KINDS
@@ -84,9 +83,10 @@ def measured(dataset: str, model: ModelName, batch: int, threads: int | None = N
     """Time a few clients' steps, and an evaluation, on random images; by processor time if threads is 1."""
     kind, rng = KINDS[dataset], np.random.default_rng(0)
     n = max(2 * batch, 512)
-    x = torch.from_numpy(rng.random((n, *kind.shape), dtype=np.float32))
-    y = torch.arange(n) % kind.n_classes
-    executor = make_executor(model, Tensors(x, y, x, y), threads=threads)
+    x = rng.integers(256, size=(n, *kind.shape), dtype=np.uint8)
+    y = np.arange(n) % kind.n_classes
+    images = data.Dataset(dataset, x, y, x, y, (), "random images", "")
+    executor = make_executor(model, data.tensors(images), threads=threads)
     clock = time.process_time if threads == 1 else time.perf_counter
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)

@@ -17,7 +17,18 @@ from rich.table import Table
 from fedlib import config
 from fedlib.config import ROOT, ConfigError, Experiments, Scale
 
-LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch", "pandas", "dvc", "papermill", "sphinx")
+LIBRARIES = (
+    "torch",
+    "numpy",
+    "numba",
+    "scipy",
+    "scikit-learn",
+    "gpytorch",
+    "pandas",
+    "dvc",
+    "papermill",
+    "sphinx",
+)
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:

@@ -1,10 +1,10 @@
 """What a client does in a round: the contract between the engine and whoever does the arithmetic.
 
-A `Job` is one client's local training in one round; an `Executor` does many at once. There are two behind the one
-contract, and nobody above knows which one ran: `stacked.py` trains many clients as one stack of tensors (logistic
-regression and MLPs everywhere, everything on a GPU), `looped.py` one client after the other without waste (CNNs on a
-CPU, where stacking is the wrong tool). Both equal a plain loop to float32 rounding, and a job's result depends neither
-on the other jobs of the call nor on the number of threads.
+A `Job` is one client's local training in one round; an `Executor` does many at once. There are three behind the one
+contract, and nobody above knows which one ran: `compiled.py` trains a client in one compiled loop (logistic regression
+and MLPs on a CPU), `looped.py` one client after the other through torch, without waste (CNNs on a CPU), `stacked.py`
+many clients as one stack of tensors (everything on a GPU, and on a CPU what the compiled loop lacks). All equal a plain
+loop to float32 rounding, and a job's result depends neither on the other jobs of the call nor on the number of threads.
 
 What is random in a job comes from its own generator, in this order: all its batches, then step by step its dropout
 masks.

@@ -261,7 +261,9 @@ def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
         "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
         "numerics": NUMERICS,
         "device": device,
-        "versions": {name: version(name) for name in ("fedlib", "torch", "numpy", "scipy", "scikit-learn")},
+        "versions": {
+            name: version(name) for name in ("fedlib", "torch", "numpy", "numba", "scipy", "scikit-learn")
+        },
         "python": platform.python_version(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -1,4 +1,4 @@
-"""Many clients as one stack of tensors: the executor for logistic regression and MLPs, and for everything on a GPU.
+"""Many clients as one stack of tensors: the executor for everything on a GPU, and for dense models with Adam.
 
 J clients' models of one shape lie in tensors with a leading client axis, so that one batched matrix product does for
 all of them what would else be J small ones, and Python is paid once a step instead of once a client's step. The

@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 NUMBERS = (
     "algorithms.py",
     "archive.py",
+    "compiled.py",
     "config.py",
     "data.py",
     "engine.py",
@@ -29,6 +30,7 @@ NUMBERS = (
     "results.py",
     "samplers/*.py",
     "stacked.py",
+    "stacks.py",
     "streams.py",
 )
 GIVEN = {"simulate": NUMBERS, "study": (*NUMBERS, "studies/*.py")}

@@ -29,6 +29,7 @@ PRELOADED = (
     "fedlib.inprocess",
     "fedlib.plots",
     "fedlib.engine",
+    "fedlib.compiled",
     "fedlib.results",
     "jinja2",
 )
@@ -102,6 +103,7 @@ def serve(address: str) -> None:
     with Server(address) as server:
         for module in PRELOADED:
             importlib.import_module(module)
+        importlib.import_module("fedlib.compiled").load()
         server.serve_forever()
 
 
