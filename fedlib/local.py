@@ -21,6 +21,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
@@ -125,8 +126,13 @@ def make_executor(
 
 
 def workers(threads: int) -> ThreadPoolExecutor:
-    """Threads that each let torch use one core: the parts of the work do not depend on how many there are."""
+    """Threads that each let torch use one core: the parts of the work do not depend on how many there are.
+
+    numpy's and scipy's products go to one core as well: the samplers' are small, and BLAS threads that wait for more
+    keep the cores from us (rounds of Algorithm 2 took twice as long).
+    """
     _keep_freed_memory()
+    threadpool_limits(1, user_api="blas")
     return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
 
 
