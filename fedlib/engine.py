@@ -30,7 +30,7 @@ from fedlib.partition import Partition
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates
 from fedlib.streams import Purpose
 
-NUMERICS = 2  # part of every run's address: raise it when a change alters what a run computes, beyond rounding
+NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
 
 
 def shape_of(run: Run) -> str:
