@@ -94,7 +94,7 @@ def main() -> None:
         return {key: float(np.mean([row[key] for row in rows])) for key in ("client_steps", "server_seconds")}
 
     multiple = given.every if given.every < 10**6 else 1
-    for _ in measured_rounds(replace(options, workload=work), evaluate, ("torch",), multiple, facts):
+    for _ in measured_rounds(replace(options, workload=work), evaluate, ("torch", "numba"), multiple, facts):
         together.advance()
 
 

@@ -142,9 +142,14 @@ class Lockstep:
             if question.parameters is None:
                 live.uploaded |= set(clients)
         return [
-            question.encode(torch.stack([live.asked[int(k)].update for k in question.clients]).cpu().numpy())
+            self.encode(question, torch.stack([live.asked[int(k)].update for k in question.clients]))
             for live, question in asked
         ]
+
+    def encode(self, question: Updates, updates: Tensor) -> np.ndarray:
+        """What the clients make of their updates (n, d), as many at a time as there are threads."""
+        parts = np.array_split(updates.cpu().numpy(), min(len(updates), self.executor.threads))
+        return np.concatenate(list(self.executor.pool.map(question.encode, parts)))
 
     def gradients(self, asked: list[tuple[Live, Gradients]]) -> list[np.ndarray]:
         jobs = [

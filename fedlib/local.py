@@ -62,10 +62,15 @@ class Trained:
 
 
 class Executor(Protocol):
-    """Trains, differentiates and evaluates models that are written as flat (d,) vectors."""
+    """Trains, differentiates and evaluates models that are written as flat (d,) vectors.
+
+    pool: its threads, for whatever else clients do side by side.
+    """
 
     layout: Layout
     device: torch.device
+    threads: int
+    pool: ThreadPoolExecutor
 
     def initial(self, rng: np.random.Generator) -> Tensor:
         """(d,) a fresh model, drawn from its specification's distribution."""

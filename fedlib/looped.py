@@ -40,7 +40,7 @@ class ClientLoop:
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         self.net, self.data, self.device = net, data, device
         self.layout = Layout.of(net)
-        self._pool = workers(threads)
+        self.threads, self.pool = threads, workers(threads)
         self._own = threading.local()
 
     def initial(self, rng: np.random.Generator) -> Tensor:
@@ -94,7 +94,7 @@ class ClientLoop:
         return losses, correct
 
     def _deal(self, work, items) -> None:
-        for _ in self._pool.map(work, items):
+        for _ in self.pool.map(work, items):
             pass
 
     @property

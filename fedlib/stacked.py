@@ -41,7 +41,7 @@ class StackedExecutor:
         self.x = {"train": data.x_train.flatten(1).to(device), "test": data.x_test.flatten(1).to(device)}
         self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
         self._shape = data.x_train.shape[1:]
-        self._pool = workers(threads)
+        self.pool = workers(threads)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
         return initialise(self.net, rng).to(self.device)
@@ -111,7 +111,7 @@ class StackedExecutor:
             for first in range(0, len(groups), self.threads * chunk):
                 block = groups[first : first + self.threads * chunk]
                 parts = np.array_split(block, min(self.threads, len(block)))
-                waiting += [self._pool.submit(draw_and_work, part) for part in parts]
+                waiting += [self.pool.submit(draw_and_work, part) for part in parts]
         for future in waiting:
             future.result()
 
@@ -188,7 +188,7 @@ class StackedExecutor:
         waiting = []
         for runs in filter(None, together):
             stack = self._stack(weights[runs])
-            waiting += [self._pool.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
+            waiting += [self.pool.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
         for future in waiting:
             future.result()
         if rows is not None:

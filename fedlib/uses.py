@@ -23,6 +23,7 @@ NUMBERS = (
     "data.py",
     "engine.py",
     "evaluation.py",
+    "lloyd.py",
     "local.py",
     "looped.py",
     "models.py",

@@ -32,44 +32,6 @@ GC = Literal["A", "B"]
 Variant = Literal["R", "P", "U"]
 
 
-def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, np.ndarray]:
-    """k-means of each sorted row of `values` (n, d) -> centres (n, k), ascending, and borders (n k + 1,).
-
-    Group j of row i is values.ravel()[borders[i k + j] : borders[i k + j + 1]]. Starts at quantiles; an empty group
-    keeps its centre. Only groups beside a centre that moved are looked at again: few, after the first passes.
-    """
-    n, d = values.shape
-    values = values.astype(float)
-    sums = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1).ravel()
-    centres = values[:, ((np.arange(k) + 0.5) * d / k).astype(int)].ravel()
-    borders = np.full(n * k + 1, -1)
-    borders[::k] = np.arange(n + 1) * d
-    moved = np.arange(n * k)
-    for _ in range(passes):
-        near = _union(moved, moved + 1, len(borders))
-        near = near[near % k > 0]
-        middle = (centres[near - 1] + centres[near]) / 2
-        rows, begin = np.unique(near // k, return_index=True)
-        parts = zip(rows, np.split(middle, begin[1:]), strict=True)
-        new = np.concatenate([values[i].searchsorted(part, "right") + i * d for i, part in parts])
-        shifted = near[new != borders[near]]
-        borders[near] = new
-        moved = _union(shifted - 1, shifted, len(borders))
-        moved = moved[borders[moved + 1] > borders[moved]]
-        if len(moved) == 0:
-            break
-        first, last, row = borders[moved], borders[moved + 1], moved // k
-        centres[moved] = (sums[last + row] - sums[first + row]) / (last - first)
-    return centres.reshape(n, k), borders
-
-
-def _union(a: np.ndarray, b: np.ndarray, n: int) -> np.ndarray:
-    """Sorted union of two sets of indices below n."""
-    marked = np.zeros(n, dtype=bool)
-    marked[a] = marked[b] = True
-    return np.flatnonzero(marked)
-
-
 def compressed_size(d: int, R: float) -> int:
     """d' = round(R d), at least 2 of d parameters."""
     return min(max(round(R * d), 2), d)
@@ -82,12 +44,13 @@ def compress(G: np.ndarray, R: float, gc: GC) -> np.ndarray:
     "B": the components are grouped, once for all, by their values in the mean update; a client sends its mean in each
     group. Groups that stay empty are left out.
     """
+    from fedlib.lloyd import lloyd_1d  # here: importing Numba takes a second
+
     k = compressed_size(G.shape[1], R)
     if k == G.shape[1]:
         return G.astype(float)
     if gc == "A":
-        parts = np.array_split(G, -(-G.size // 2**20))  # few clients at a time, to stay in the cache
-        return np.concatenate([lloyd_1d(np.sort(part, axis=1), k)[0] for part in parts])
+        return lloyd_1d(np.sort(G, axis=1), k)[0]
     mean = G.mean(axis=0, dtype=float)
     order = np.argsort(mean, kind="stable")
     counts = np.diff(np.unique(lloyd_1d(mean[order][None], k)[1]))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
 from fedlib.config import Method
+from fedlib.lloyd import lloyd_1d
 from fedlib.samplers import Round, Sampler
 from fedlib.samplers.hcsfed import (
     HCSFed,
@@ -17,7 +18,6 @@ from fedlib.samplers.hcsfed import (
     compress,
     deviations,
     kmeans,
-    lloyd_1d,
     round_places,
 )
 
