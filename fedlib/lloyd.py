@@ -15,30 +15,33 @@ def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, 
     """
     n, d = values.shape
     centres, borders = np.empty((n, k)), np.empty((n, k + 1), np.int64)
-    sums, shifted = np.zeros(d + 1), np.zeros(k + 1, np.bool_)
+    sums, shifted, moved = np.zeros(d + 1), np.zeros(k + 1, np.bool_), np.empty(k, np.bool_)
     for i in range(n):
         row, centre, border = values[i], centres[i], borders[i]
         for p in range(d):
             sums[p + 1] = sums[p] + row[p]
         for j in range(k):
             centre[j] = row[int((j + 0.5) * d / k)]
-            border[j] = j * d // k
-        border[k] = d
+        border[:k], border[k] = 0, d
+        moved[:] = True
         for t in range(passes):
-            for j in range(1, k):  # a border lies where it was, or near
-                middle, p = (centre[j - 1] + centre[j]) / 2, border[j]
-                while p < d and row[p] <= middle:
-                    p += 1
-                while p > 0 and row[p - 1] > middle:
-                    p -= 1
-                shifted[j] = t == 0 or p != border[j]
-                border[j] = p
-            moved = False
+            for j in range(1, k):
+                shifted[j] = False
+                if moved[j - 1] or moved[j]:  # few, after the first passes
+                    middle, low, high = (centre[j - 1] + centre[j]) / 2, border[j - 1], d
+                    while low < high:
+                        p = (low + high) // 2
+                        if row[p] <= middle:
+                            low = p + 1
+                        else:
+                            high = p
+                    shifted[j] = t == 0 or low != border[j]
+                    border[j] = low
             for j in range(k):
                 first, last = border[j], border[j + 1]
-                if (shifted[j] or shifted[j + 1]) and first < last:
+                moved[j] = (shifted[j] or shifted[j + 1]) and first < last
+                if moved[j]:
                     centre[j] = (sums[last] - sums[first]) / (last - first)
-                    moved = True
-            if not moved:
+            if not moved.any():
                 break
     return centres, borders
