@@ -37,9 +37,8 @@ class CompiledExecutor(StackedExecutor):
         self._samples = samples(data, self.x["train"])
         self._labels = self.y["train"].numpy()
         self._sizes = np.array([shape[1] for shape in self.layout.shapes[::2]] + [self.layout.shapes[-1][0]])
-        self._dropouts = np.array([[round(p * 2**16) - 2**15, 1 / (1 - p)] for p, _ in net.dropouts]).reshape(
-            -1, 2
-        )
+        dropouts = [(round(p * 2**16) - 2**15, 1 / (1 - p)) for p, _ in net.dropouts]
+        self._dropouts = np.array(dropouts).reshape(-1, 2)
 
     def train(
         self,
@@ -265,9 +264,8 @@ def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
     place -= rows * sizes[last + 1]
     g = delta[place : place + rows * sizes[last + 1]].reshape(rows, sizes[last + 1])
     loss = cross_entropy(below, y, n, g)
-    for k in range(
-        last, -1, -1
-    ):  # backward; a layer's weights change once what is below has had its gradient
+    # backward; a layer's weights change once what is below has had its gradient
+    for k in range(last, -1, -1):
         D, m = sizes[k], sizes[k + 1]
         at -= m * D + m
         W, bias = w[at : at + m * D].reshape(m, D), w[at + m * D : at + m * D + m]

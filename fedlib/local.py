@@ -209,7 +209,7 @@ def _distinct(
         row, column = np.nonzero(drawn[:, 1:] == drawn[:, :-1])
         repeated = np.bincount(unfinished[row] // steps, minlength=len(jobs))
         again = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True) if k]
-        drawn[row, column] = np.concatenate([*again, row[:0]])
+        drawn[row, column] = np.concatenate([*again, row[:0]])  # there may be none
         batches[unfinished] = drawn
         unfinished = unfinished[np.unique(row)]
     return place, np.tile(take, (steps, 1))
