@@ -1,8 +1,8 @@
 """`python -m benchmarks.profile`: where the time of a W2 and of a W3 round goes, written to `PROFILE.md`.
 
 One worker, so that the parts add up to the whole: how much lies outside the executor (sampler, streams, aggregation,
-records); of W2 the compiled functions, each timed alone on its shapes and on data as it meets them; of W3 torch's
-operators by their own time (`torch.profiler`).
+records); of W2 the compiled functions, each timed alone on its shapes and on data as it meets them; of W3 the passes of
+the network's stages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numba
 import numpy as np
 import torch
 from numba import njit
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import machine
 from benchmarks.candidates import HERE
@@ -27,8 +26,7 @@ from fedlib.engine import Lockstep
 from fedlib.files import write_whole
 
 ROUNDS = {"W2": 10, "W3": 1}
-SHOWN = 12
-ALL_THREADS = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+STEPS = 100  # of a CNN that are timed part by part
 
 
 class Stopwatch:
@@ -76,7 +74,7 @@ def describe(name: str, matrix_rate: float) -> str:
         f"GFLOP/s, {work.gigaflops / plain / matrix_rate:.0%} of one core's matrix rate ({matrix_rate:.0f} GFLOP/s). "
         f"Of it {outside / watched:.1%} passes outside the executor (sampler, streams, aggregation, records) and "
         f"{drawing.seconds / rounds / watched:.1%} in drawing batches. "
-        + (parts(work, runs, plain) if work.layers else operators(runs, rounds))
+        + (parts(work, runs, plain) if work.layers else stages(work, runs, plain))
     )
 
 
@@ -137,24 +135,50 @@ def nothing(*given):
     pass
 
 
-def operators(runs: Lockstep, rounds: int) -> str:
-    """Of some rounds: torch's operators by their own time."""
-    with profile(activities=[ProfilerActivity.CPU], experimental_config=ALL_THREADS) as recorded:
-        profiled = seconds_of(runs, rounds)
-    events = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
-    total = sum(event.self_cpu_time_total for event in events) / rounds / 1e6
-    rows = [
-        (
-            f"`{event.key}`",
-            f"{event.count / rounds:,.0f}",
-            number(event.self_cpu_time_total / rounds / 1e3),
-            f"{event.self_cpu_time_total / rounds / 1e6 / total:.1%}",
-        )
-        for event in events[:SHOWN]
+def stages(work: Workload, runs: Lockstep, round_seconds: float) -> str:
+    """Of a round of a CNN: the passes of its stages, in the middle of steps like a client's."""
+    bench, net, rng = runs.executor._bench, runs.executor.net, np.random.default_rng(0)
+    all_stages = bench.passes.stages
+    seconds = np.zeros((STEPS, len(all_stages), 2))
+    other = np.zeros((STEPS, 2))
+    operations = np.zeros(len(all_stages))
+    bench.w.copy_(runs.live[0].models[0][bench.order])
+    with torch.no_grad():
+        for s in range(STEPS):
+            clock = [time.perf_counter()]
+            x = bench.images("train", torch.from_numpy(rng.integers(work.N * work.n, size=work.batch)))
+            clock.append(time.perf_counter())
+            bits = local.dropout_bits(rng, net.dropouts, work.batch, 1)[0]
+            clock.append(time.perf_counter())
+            other[s] = np.diff(clock)
+            given = iter(local.split_bits(bits, net.dropouts, work.batch))
+            for i, stage in enumerate(all_stages):
+                started = time.perf_counter()
+                x = stage.forward(x, given, training=True)
+                seconds[s, i, 0] = time.perf_counter() - started
+                if hasattr(stage, "layer"):
+                    operations[i] = 2 * stage.layer.weight[0].numel() * x.numel()
+            g = torch.randn_like(x)
+            for i, stage in reversed(list(enumerate(all_stages))):
+                started = time.perf_counter()
+                g = stage.backward(g)
+                seconds[s, i, 1] = time.perf_counter() - started
+    step = round_seconds / (work.m * work.steps)
+    lines = [
+        (what, number(1e3 * t), "", "", f"{t / step:.1%}")
+        for what, t in zip(("a batch of images", "bits for dropout"), np.median(other, axis=0), strict=True)
     ]
-    head = f"torch's operators take {number(1e3 * total)} ms of the {number(1e3 * profiled)} ms that a round takes "
-    head += "while it is profiled:\n\n"
-    return head + table(("operator", "calls a round", "own ms", "of all operators"), rows)
+    rest = step - np.median(other, axis=0).sum()
+    for i, (stage, (there, back)) in enumerate(zip(all_stages, np.median(seconds, axis=0), strict=True)):
+        rate = ""
+        if operations[i]:  # below the first stage there is no gradient to find
+            rate = f"{operations[i] / there / 1e9:.0f}, {operations[i] * (1 + (i > 0)) / back / 1e9:.0f}"
+        what = f"`{type(stage).__name__}` {' x '.join(map(str, stage.layer.weight.shape)) if rate else ''}"
+        lines.append((what, number(1e3 * there), number(1e3 * back), rate, f"{(there + back) / step:.1%}"))
+        rest -= there + back
+    lines.append(("all else", number(1e3 * rest), "", "", f"{rest / step:.1%}"))
+    head = f"A client's step takes {number(1e3 * step)} ms:\n\n"
+    return head + table(("part", "forward ms", "backward ms", "GFLOP/s of each", "of a step"), lines)
 
 
 def main() -> None:

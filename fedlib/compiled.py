@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedlib.config import Local
 from fedlib.data import Tensors
-from fedlib.local import Batches, Job, Trained, dropout_bits
+from fedlib.local import Batches, Job, Trained, dropout_bits, dropout_threshold
 from fedlib.models import Chain
 from fedlib.stacked import StackedExecutor
 
@@ -37,7 +37,7 @@ class CompiledExecutor(StackedExecutor):
         self._samples = samples(data, self.x["train"])
         self._labels = self.y["train"].numpy()
         self._sizes = np.array([shape[1] for shape in self.layout.shapes[::2]] + [self.layout.shapes[-1][0]])
-        dropouts = [(round(p * 2**16) - 2**15, 1 / (1 - p)) for p, _ in net.dropouts]
+        dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
         self._dropouts = np.array(dropouts).reshape(-1, 2)
 
     def train(

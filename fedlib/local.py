@@ -17,6 +17,7 @@ import math
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -235,18 +236,27 @@ def dropout_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps
     return words.view(np.int16).reshape(steps, -1)
 
 
+def split_bits(bits, dropouts: Dropouts, batch: int) -> list:
+    """(..., n) random int16 of a step, an array or a tensor -> for each dropout layer its (..., B * values)."""
+    ends = np.cumsum([batch * math.prod(shape) for _, shape in dropouts]).tolist()
+    return [bits[..., first:last] for first, last in pairwise([0, *ends])]
+
+
+def dropout_threshold(p: float) -> int:
+    """What a random int16 must reach for its value to be kept."""
+    return round(p * 2**16) - 2**15
+
+
 def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
     """(..., n) random int16 -> for each dropout layer its (..., B, *shape) mask of 0 and 1/(1-p).
 
     Maps are filled channel last, the order in which a CPU convolves fastest. p is met to 1/65536.
     """
-    masks, first = [], 0
-    for p, shape in dropouts:
-        last = first + batch * math.prod(shape)
-        keep = bits[..., first:last] >= round(p * 2**16) - 2**15
-        scaled = keep.float().mul_(1 / (1 - p)).view(*bits.shape[:-1], batch, *shape[1:], shape[0])
-        masks.append(scaled.movedim(-1, -len(shape)))
-        first = last
+    masks = []
+    for (p, shape), own in zip(dropouts, split_bits(bits, dropouts, batch), strict=True):
+        scaled = (own >= dropout_threshold(p)).float().mul_(1 / (1 - p))
+        maps = scaled.view(*bits.shape[:-1], batch, *shape[1:], shape[0])
+        masks.append(maps.movedim(-1, -len(shape)))
     return masks
 
 
@@ -290,3 +300,11 @@ def contrast(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
     """(B,) Moon's contrastive loss (Li et al., CVPR 2021, equation 3) of features z, z_start, z_previous: (B, L)."""
     away, near = (cosine_similarity(z, other, dim=-1) for other in (z_previous, z_start))
     return softplus((away - near) / TEMPERATURE)
+
+
+@torch.enable_grad()
+def contrast_gradient(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
+    """(B, L) the gradient of the mean of `contrast` with respect to z."""
+    z = z.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(contrast(z, z_start, z_previous).mean(), z)
+    return gradient

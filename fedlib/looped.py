@@ -1,8 +1,8 @@
 """One client after the other, without waste: the executor for CNNs on a CPU.
 
-Convolutions fill a core by themselves, so what pays here is to keep everything else out of the way: images and weights
-channels last, parameters and gradients as views of two flat vectors (an optimiser step is a handful of operations on
-whole vectors), nothing allocated that can be kept. Jobs are dealt to threads that compute with one core each.
+Convolutions fill a core by themselves, so what pays here is to keep everything else out of the way: a forward and a
+backward pass by hand (`layers.py`), images and weights channels last, parameters and gradients as views of two flat
+vectors (an optimiser step is a handful of operations). Jobs are dealt to threads that compute with one core each.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedlib.compiled import cross_entropy as cross_entropy_gradient
 from fedlib.config import Local
 from fedlib.data import Tensors
+from fedlib.layers import Network, channels_last
 from fedlib.local import (
     Job,
     Optimizer,
     Trained,
-    contrast,
+    contrast_gradient,
     draw_batches,
     dropout_bits,
-    dropout_masks,
+    split_bits,
     workers,
 )
 from fedlib.models import Chain, Layout, initialise
@@ -127,7 +129,9 @@ class Bench:
             else:
                 module, _, buffer = name.rpartition(".")
                 self.net.get_submodule(module).register_buffer(buffer, self.w[where])
+        self.passes = Network(self.net)
 
+    @torch.no_grad()
     def train(
         self,
         job: Job,
@@ -150,37 +154,33 @@ class Bench:
         own = local if previous is None else local.model_copy(update={"mu": 0.0})
         shift = None if linear is None else linear[self.order[: self.n]]
         optimizer = Optimizer(own, lr, self.w[: self.n], shift)
-        self.net.train()
         losses = np.empty(steps)
         for s in range(steps):
-            rows = index[s, : count[s]]
-            logits, z = self.net(self._images("train", rows), self._masks(job, local.batch, count[s]))
-            loss = cross_entropy(logits, self.data.y_train[rows])
-            losses[s] = loss.detach()
+            losses[s], z = self._forward(job, index[s, : count[s]], local.batch)
+            to_features = None
             if previous is not None and local.mu:
-                loss = loss + local.mu * contrast(z, *(f[s, : count[s]] for f in features)).mean()
-            self.g.zero_()
-            loss.backward()
+                to_features = contrast_gradient(z, *(f[s, : count[s]] for f in features)).mul_(local.mu)
+            self.passes.backward(self.to_logits, to_features)
             optimizer.step(self.w[: self.n], self.g)
         torch.sub(self.w[self.back], start, out=out)
         return batches.mean_loss(0, losses, local.epochs), steps
 
+    @torch.no_grad()
     def gradient(self, job: Job, start: Tensor, batch: int, out: Tensor) -> None:
         """Gradient of one mini-batch, written to out: (d,); its last places, batch statistics, are left as they are."""
         batches = draw_batches([job], batch, steps=1)
         count = int(batches.count[0, 0])
         rows = torch.from_numpy(batches.index[0, 0, :count])
         self.w.copy_(start[self.order])
-        self.g.zero_()
-        logits, _ = self.net.train()(self._images("train", rows), self._masks(job, batch, count))
-        cross_entropy(logits, self.data.y_train[rows]).backward()
+        self._forward(job, rows, batch)
+        self.passes.backward(self.to_logits)
         out[: self.n] = self.g[self.back[: self.n]]
 
     @torch.no_grad()
     def evaluate(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Loss and correctness of each of `rows`."""
         self.w.copy_(weights[self.order])
-        logits, _ = self.net.eval()(self._images(split, rows))
+        logits, _ = self.passes.forward(self.images(split, rows))
         y = getattr(self.data, f"y_{split}")[rows]
         return cross_entropy(logits, y, reduction="none"), logits.argmax(1) == y
 
@@ -189,21 +189,24 @@ class Bench:
         """What a model's output layer sees of every sample of index: (S, B) -> (S, B, L)."""
         self.w.copy_(weights[self.order])
         rows, place = torch.unique(index, return_inverse=True)
-        self.net.eval()
-        return torch.cat([self.net(self._images("train", part))[1] for part in rows.split(BLOCK)])[place]
+        parts = [self.passes.forward(self.images("train", part))[1] for part in rows.split(BLOCK)]
+        return torch.cat(parts)[place]
 
-    def _images(self, split: str, rows: Tensor | slice) -> Tensor:
-        return channels_last_memory(getattr(self.data, f"x_{split}")[rows])
+    def _forward(self, job: Job, rows: Tensor, batch: int) -> tuple[float, Tensor]:
+        """Mean loss of some samples and their features; its gradient is left in `to_logits`."""
+        bits = []
+        if self.net.dropouts:
+            bits = split_bits(dropout_bits(job.rng, self.net.dropouts, batch, 1)[0], self.net.dropouts, batch)
+        logits, z = self.passes.forward(self.images("train", rows), bits, training=True)
+        self.to_logits = torch.empty_like(logits)
+        y = self.data.y_train[rows].numpy()
+        loss = cross_entropy_gradient(logits.numpy(), y, len(y), self.to_logits.numpy())
+        self.to_logits /= len(y)
+        return loss, z
 
-    def _masks(self, job: Job, batch: int, count: int) -> list[Tensor]:
-        if not self.net.dropouts:
-            return []
-        bits = torch.from_numpy(dropout_bits(job.rng, self.net.dropouts, batch, 1)[0])
-        return [mask[:count] for mask in dropout_masks(bits, self.net.dropouts, batch)]
-
-
-def channels_last(t: Tensor) -> Tensor:
-    return t.permute(0, 2, 3, 1) if t.dim() == 4 else t
+    def images(self, split: str, rows: Tensor | slice) -> Tensor:
+        """Some samples of a split, maps channels last."""
+        return channels_last(getattr(self.data, f"x_{split}")[rows])
 
 
 def view_as(flat: Tensor, shape: torch.Size) -> Tensor:
@@ -212,7 +215,3 @@ def view_as(flat: Tensor, shape: torch.Size) -> Tensor:
         return flat.view(shape)
     out, into, height, width = shape
     return flat.view(out, height, width, into).permute(0, 3, 1, 2)
-
-
-def channels_last_memory(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from fedlib import stacked
 from fedlib.compiled import CompiledExecutor, samples
@@ -17,7 +18,7 @@ from fedlib.config import Local
 from fedlib.data import Dataset, Tensors, tensors
 from fedlib.local import Job, draw_batches, dropout_bits, dropout_masks, make_executor
 from fedlib.looped import ClientLoop
-from fedlib.models import build
+from fedlib.models import Chain, build, torch_default
 from fedlib.stacked import StackedExecutor
 from fedlib.streams import stream
 from tests.reference import Reference, relative_error
@@ -144,6 +145,22 @@ def test_loop_trains_as_the_reference(model, work):
     data = dataset(SHAPES[model])
     net = build(model, SHAPES[model], 10)
     check(ClientLoop(net, data, CPU, 2), Reference(net, data), WORK[work], shifted=work == "momentum")
+
+
+@pytest.mark.parametrize("moon", [False, True])
+def test_loop_trains_any_layers(moon):
+    """Those that have no pass of their own, those that have one in another order, maps that squares do not tile."""
+    layers = [
+        *(nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.Dropout(0.3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(5, 6, 3, padding="same"), nn.BatchNorm2d(6), nn.PReLU(6), nn.MaxPool2d(2, stride=1)),
+        *(nn.Conv2d(6, 4, 2, padding=1), nn.PReLU(4), nn.BatchNorm2d(4), nn.AvgPool2d(2), nn.Sigmoid()),
+        *(nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten(), nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 10)),
+    ]
+    net = Chain(*layers, fill=torch_default)
+    net.dropouts = [(0.3, (5, 11, 11)), (0.2, (4, 1, 1))]
+    data = dataset((3, 22, 22))
+    local = Local(lr=0.05, batch=8, epochs=2, mu=1.0) if moon else WORK["momentum"]
+    check(ClientLoop(net, data, CPU, 2), Reference(net, data), local, moon=moon)
 
 
 @pytest.mark.parametrize(
