@@ -112,9 +112,10 @@ def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
             raise ValueError("other settings")
         if record["rounds_sha256"] != hashlib.sha256(rounds).hexdigest():
             raise ValueError("contents do not match their digest")
-        if pd.read_parquet(io.BytesIO(rounds))["round"].tolist() != list(range(run.T + 1)):
+        table = pd.read_parquet(io.BytesIO(rounds))
+        if table["round"].tolist() != list(range(len(table))) or not is_over(run, table):
             raise ValueError("rounds are missing")
-        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != run.T + 1:
+        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != len(table):
             raise ValueError("times are missing")
     except (
         KeyError,
@@ -126,3 +127,10 @@ def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
             f"a worker of the cluster sent run {a} in a state that cannot be used ({error}); delete its folder there "
             "and repeat the command."
         ) from None
+
+
+def is_over(run: Run, rounds: pd.DataFrame) -> bool:
+    """Whether a run may end where its rows (from round 0 on) do: with T, by divergence, or by its target."""
+    if len(rounds) == run.T + 1 or rounds["diverged"].iloc[-1]:
+        return True
+    return run.until is not None and run.until.ends(rounds["test_accuracy"].tolist()[1:])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,6 +48,11 @@ class ConfigError(ValueError):
 
 class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+def optional() -> Any:
+    """A key of a run that is no part of its record and address where it is not set: older ones stay as they are."""
+    return Field(default=None, exclude_if=lambda value: value is None)
 
 
 class IID(Settings):
@@ -144,14 +150,45 @@ class Local(Settings):
 class Evaluate(Settings):
     """What is measured of the global model, every `every` rounds (and before round 1, and after the last).
 
-    test: the official test set. train: per-client loss on the training parts. clients: per-client accuracy and loss
-    on the clients' own test parts, where the partition has them.
+    test: the official test set. train: per-client loss on the training parts; with `train_every`, a multiple of
+    `every`, in these rounds alone (and before round 1, and after the last). clients: per-client accuracy and loss on
+    the clients' own test parts, where the partition has them.
     """
 
     every: Count = 1
     test: bool = True
     train: bool = False
+    train_every: Count | None = optional()
     clients: bool = False
+
+    @model_validator(mode="after")
+    def _train_every_is_of_use(self) -> Evaluate:
+        if self.train_every and not self.train:
+            raise ValueError(
+                "train_every is for the training loss; set train: true, or leave train_every out"
+            )
+        if self.train_every and self.train_every % self.every:
+            raise ValueError(
+                f"train_every = {self.train_every} must be a multiple of every = {self.every}; change one of them"
+            )
+        return self
+
+
+class Until(Settings):
+    """Ends a run before T, where rounds to a target are counted.
+
+    It ends after the first round t >= `least` in which the test accuracy is measured and has reached `test_accuracy`,
+    then or in an earlier round (round 0 left out).
+    """
+
+    test_accuracy: Annotated[float, Field(gt=0, le=1)]
+    least: Count = 1
+
+    def ends(self, accuracies: Sequence[float]) -> bool:
+        """Whether a run ends with round t; accuracies: (t,) test accuracy of rounds 1 to t, NaN where not measured."""
+        if len(accuracies) < self.least or math.isnan(accuracies[-1]):
+            return False
+        return any(accuracy >= self.test_accuracy for accuracy in accuracies)
 
 
 class Method(Settings):
@@ -201,6 +238,7 @@ class Run(Settings):
     N: Count
     m: Count
     T: Count
+    until: Until | None = optional()
     local: Local
     evaluate: Evaluate = Evaluate()
     method: Method
@@ -210,6 +248,12 @@ class Run(Settings):
     def _possible(self) -> Run:
         if self.m > self.N:
             raise ValueError(f"m = {self.m} clients a round is more than there are (N = {self.N})")
+        if self.until and self.until.least > self.T:
+            raise ValueError(
+                f"until.least = {self.until.least} is more than there are rounds (T = {self.T}); lower it, or raise T"
+            )
+        if self.until and not self.evaluate.test:
+            raise ValueError("until waits for a test accuracy; set evaluate.test: true, or leave until out")
         if isinstance(self.partition, DirichletClients):
             total = sum(count for count, _ in self.partition.sizes)
             if total != self.N:

@@ -3,7 +3,8 @@
 Counted: local steps of the clients that train in a round, those included that a sampler only asks (found by letting
 the sampler run a few rounds on single samples), and the samples that are evaluated. Measured: seconds of a client's
 step and of an evaluated sample, for the model on images of that shape, many clients at once. Left out: the samplers'
-own work and what partitions and files take.
+own work and what partitions and files take. A run that ends with its target (`Until`) is counted to T; as nobody knows
+when it gets there, only `shortest` says how much less it may take.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ def seconds(run: Run) -> float:
     return _seconds(run, measured(run.dataset, run.model, run.local.batch))
 
 
+def shortest(run: Run) -> Run:
+    """The run as it is if it reaches its target at once; one without a target as it is."""
+    return run.model_copy(update={"T": run.until.least, "until": None}) if run.until else run
+
+
 def core_seconds(run: Run) -> float:
     """Estimated time of one core for a run, as a worker of a cluster trains it, whatever else this machine does now."""
     return _seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
@@ -59,9 +65,10 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
 def _seconds(run: Run, speed: Speed) -> float:
     single, whole = asking(run.method.model_dump_json(), run.N, run.m)
     steps = run.T * (single + max(run.m, whole) * local_steps(run))
-    kind = KINDS[run.dataset]
-    samples = kind.n_test * run.evaluate.test + kind.n_train * run.evaluate.train
-    return steps * speed.step + (run.T / run.evaluate.every) * samples * speed.sample
+    kind, measures = KINDS[run.dataset], run.evaluate
+    samples = kind.n_test * measures.test / measures.every
+    samples += kind.n_train * measures.train / (measures.train_every or measures.every)
+    return steps * speed.step + run.T * samples * speed.sample
 
 
 def local_steps(run: Run) -> float:

@@ -47,30 +47,32 @@ class Choice:
     printed: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-        """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed."""
+        """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed.
+
+        Curves are compared over the rounds that all runs have: of a setting, or without targets of all settings.
+        """
         nothing = pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
         table = results.get(self.experiment, nothing)
         table = table[table["setting"].isin([setting for setting, _ in self.readings])]
-        if not self.target:  # curves are compared over the rounds that all settings have
-            table = table[table["round"] <= table.groupby("setting")["round"].max().min()]
+        end = {s: measure.common_end(runs if self.target else table) for s, runs in table.groupby("setting")}
         there = dict(list(table.groupby(["setting", "method"], sort=False)))
-        last = table.groupby("setting")["round"].max()
         rows = []
         for (setting, method), reading in self.readings.items():
             row = {"setting": setting, "reading": reading, "seeds": "not run"}
             if (setting, method) in there:
                 runs = [run for _, run in there[setting, method].groupby("seed")]
-                row |= {"seeds": str(len(runs))} | self._found(setting, runs, int(last[setting]))
+                row |= {"seeds": str(len(runs))} | self._found(setting, runs, end[setting])
             if self.printed:
                 row["printed"] = self.printed.get((setting, method), "")
             rows.append(row)
         return pd.DataFrame(rows).fillna("").set_index(["setting", "reading"])
 
-    def _found(self, setting: str, runs: list[pd.DataFrame], last: int) -> dict[str, str]:
+    def _found(self, setting: str, runs: list[pd.DataFrame], end: int) -> dict[str, str]:
         def over_seeds(
             column: str, statistic: measure.Statistic, scale: float = 1.0, **options: float
         ) -> str:
-            values = [scale * statistic(measure.curve(run, column, last), **options) for run in runs]
+            curves = [measure.curve(run[run["round"] <= end], column, end) for run in runs]
+            values = [scale * statistic(curve, **options) for curve in curves]
             return spread(np.array(values))
 
         if setting not in self.target:
@@ -80,7 +82,7 @@ class Choice:
             }
         goal = self.target[setting]
         rounds = np.sort(
-            [measure.rounds_to_target(measure.curve(run, "test_accuracy", last), goal) for run in runs]
+            [measure.rounds_to_target(measure.curve(run, "test_accuracy"), goal) for run in runs]
         )
         return {
             "target": f"{100 * goal:g} %",

@@ -12,6 +12,7 @@ from fedlib.local import Executor
 
 if TYPE_CHECKING:
     from fedlib.live import Live
+    from fedlib.partition import Partition
 
 
 def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -35,27 +36,24 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
     models = torch.cat([live.models for live in lives])
     owner = np.repeat(np.arange(len(lives)), [len(live.models) for live in lives])
     rows: list[dict[str, float]] = [{} for _ in lives]
-    need_test = any(live.run.evaluate.test or live.run.evaluate.clients for live in lives)
-    need_train = any(_needs_train(live) for live in lives)
-    if need_test:
+    if any(live.run.evaluate.test or live.run.evaluate.clients for live in lives):
         test_loss, test_hit = executor.evaluate(models, "test")
-    if need_train:
-        used = [lives[r].partition.used for r in owner]
-        train_loss, _ = executor.evaluate(models, "train", used)
     for r, live in enumerate(lives):
-        mine = np.flatnonzero(owner == r)
         if live.run.evaluate.test:
-            best = max(mine, key=lambda j: test_hit[j].mean())
+            best = max(np.flatnonzero(owner == r), key=lambda j: test_hit[j].mean())
             rows[r]["test_loss"] = float(test_loss[best].mean(dtype=float))
             rows[r]["test_accuracy"] = float(test_hit[best].mean())
+    due = [train_is_due(live, row) for live, row in zip(lives, rows, strict=True)]
+    asked = [live for live, now in zip(lives, due, strict=True) if now or must_choose(live)]
+    train_loss = dict(zip(map(id, asked), client_losses(executor, asked), strict=True))
+    for r, live in enumerate(lives):
+        mine = np.flatnonzero(owner == r)
         chosen = np.full(live.fed.N, mine[0])
-        if _needs_train(live):
-            place = live.partition.place_in_used
-            sizes = [len(k) for k in live.partition.train]
-            by_model = np.stack([segment_means(train_loss[j][place], sizes) for j in mine])
-            chosen = mine[by_model.argmin(axis=0)]
-            if live.run.evaluate.train:
-                rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(by_model.min(axis=0), live.fed.p)
+        if id(live) in train_loss:
+            chosen = mine[train_loss[id(live)].argmin(axis=0)]
+        if due[r]:
+            loss = train_loss[id(live)].min(axis=0)
+            rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
         if live.run.evaluate.clients:
             accuracy = np.array(
                 [test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)]
@@ -64,8 +62,29 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
     return rows
 
 
-def _needs_train(live: Live) -> bool:
-    return live.run.evaluate.train or (live.run.evaluate.clients and len(live.models) > 1)
+def train_is_due(live: Live, measured: dict[str, float]) -> bool:
+    """Whether the training loss is measured in this round, in which the test set gave what is in `measured`."""
+    settings = live.run.evaluate
+    now = live.t % (settings.train_every or 1) == 0 or live.ends(measured.get("test_accuracy", np.nan))
+    return settings.train and now
+
+
+def must_choose(live: Live) -> bool:
+    """Whether clients have to find out which of several models they test."""
+    return live.run.evaluate.clients and len(live.models) > 1
+
+
+def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]:
+    """Mean loss of each client's training data, for each run (models, N)."""
+    if not lives:
+        return []
+    used = [live.partition.used for live in lives for _ in live.models]
+    losses = iter(executor.evaluate(torch.cat([live.models for live in lives]), "train", used)[0])
+
+    def by_client(part: Partition) -> np.ndarray:
+        return segment_means(next(losses)[part.place_in_used], [len(k) for k in part.train])
+
+    return [np.stack([by_client(live.partition) for _ in live.models]) for live in lives]
 
 
 def spread(values: np.ndarray, p: np.ndarray) -> tuple[float, float]:

@@ -113,9 +113,9 @@ class Training:
 
     @property
     def rounds(self) -> tuple[int, int]:
-        """Rounds done and planned, all runs together."""
+        """Rounds done and planned, all runs together; of a run that ended early, no more than it did."""
         lives = [live for method in self.methods.values() for live in method.live]
-        return sum(live.run.T if live.done else live.t for live in lives), sum(live.run.T for live in lives)
+        return sum(live.t for live in lives), sum(live.t if live.done else live.run.T for live in lives)
 
     def advance(self) -> None:
         """One round of every run that is not done; a method that fails leaves, and what it raised is raised."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import shutil
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 
+import numpy as np
 from rich import box
 from rich.console import Group
 from rich.table import Table
@@ -87,12 +87,12 @@ def examine(settings: Experiments, scale: Scale) -> Group:
 
 
 def costs(settings: Experiments, scale: Scale) -> Table:
-    """Training that a scale still needs, by experiment, in time on this machine."""
+    """Training that a scale still needs, by experiment, in time on this machine: from the least to the most."""
     from fedlib import archive, cost, results
-    from fedlib.parallel import Place, duration
+    from fedlib.parallel import Place
 
     place, seen = Place.from_environment(), set()
-    rows, total = [], 0.0
+    rows, total = [], np.zeros(2)
     for name in settings.names:
         runs = [one.run for one in settings.runs(name, scale)]
         known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
@@ -100,22 +100,31 @@ def costs(settings: Experiments, scale: Scale) -> Table:
         new = {run.model_dump_json(): run for run in left}
         needs = sorted({run.dataset for run in left} & known.absent.keys())
         try:
-            seconds = sum(cost.seconds(run) for key, run in new.items() if key not in seen)
+            unseen = [run for key, run in new.items() if key not in seen]
+            seconds = np.array(
+                [sum(map(cost.seconds, part)) for part in (map(cost.shortest, unseen), unseen)]
+            )
         except ConfigError as error:  # a model whose weights are not here
-            seconds, needs = math.nan, [*needs, str(error)]
+            time_left, needs = "unknown", [*needs, str(error)]
         else:
-            total += seconds
+            time_left, total = between(seconds), total + seconds
         seen |= new.keys()
-        time_left = "unknown" if math.isnan(seconds) else duration(seconds)
         note = f"needs {'; '.join(needs)}" if needs else ""
         rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
-    rows.append(("all", "", duration(total), ""))
+    rows.append(("all", "", between(total), ""))
     columns = ("experiment", "finished", "time left", "")
     return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
 
 
+def between(seconds: np.ndarray) -> str:
+    """A least and a most time span (2,) as people say it."""
+    from fedlib.parallel import duration
+
+    return " to ".join(dict.fromkeys(map(duration, seconds)))
+
+
 def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
-    """What all runs of a scale, each once and on one core, take on 1, 10 and 100 nodes."""
+    """What all runs of a scale, each once, to its T and on one core, take on 1, 10 and 100 nodes."""
     from fedlib import cost
     from fedlib.parallel import duration
 
@@ -136,5 +145,5 @@ def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
         rows.append(
             ("left out", f"{len(absent)} of {len(runs)} runs: {models} needs weights that are not here")
         )
-    title = f"All {len(seconds)} runs of scale {scale}, by the speed of one core of this machine ({platform.machine()})"
+    title = f"All {len(seconds)} runs of scale {scale}, to their T, by the speed of a core here ({platform.machine()})"
     return table(title, ("", "time"), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,7 +89,14 @@ class Live:
 
     @property
     def done(self) -> bool:
-        return self.diverged or self.t >= self.run.T
+        return self.diverged or self.ends()
+
+    def ends(self, *newest: float) -> bool:
+        """Whether round t is the run's last; newest: its test accuracy, where its row is not there yet."""
+        if self.t >= self.run.T or self.run.until is None:
+            return self.t >= self.run.T
+        past = [row.get("test_accuracy", math.nan) for row in self.rows[1:]]
+        return self.run.until.ends([*past, *newest])
 
     @property
     def due(self) -> bool:

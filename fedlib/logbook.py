@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from IPython.display import SVG, Markdown, display
 
@@ -18,6 +19,7 @@ from fedlib import config, results
 from fedlib.artifact import ResultsMissing, show_frame, svg
 from fedlib.config import Scale
 from fedlib.files import Unfinished
+from fedlib.tables import reach
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Logbook:
             {
                 "runs": grouped.size(),
                 "diverged": grouped["diverged"].sum(),
-                "rounds": grouped["rounds"].max(),
+                "rounds": grouped["rounds"].agg(lambda rounds: reach(np.sort(rounds))),
                 "end accuracy (%)": [
                     f"{100 * m:.1f} ± {100 * s:.1f}"
                     for m, s in zip(grouped["accuracy"].mean(), spread, strict=True)

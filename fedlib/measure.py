@@ -54,6 +54,22 @@ def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options:
     return pd.Series(values, name=column, dtype=float).rename_axis(RUN)
 
 
+def common_end(results: pd.DataFrame) -> int:
+    """Last round that all runs have, up to which curves can be compared; those that diverged do not count.
+
+    Settings, and runs of one setting (`config.Until`), may be followed further for a table of rounds to a target.
+    """
+    runs = results.groupby(RUN, sort=False)
+    last, gone = runs["round"].max(), runs["diverged"].any()
+    return int((last if gone.all() else last[~gone]).min())
+
+
+def comparable(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each setting in the rounds that all its runs have (`common_end`)."""
+    settings = [table for _, table in results.groupby("setting", sort=False)]
+    return pd.concat([table[table["round"] <= common_end(table)] for table in settings])
+
+
 def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> float:
     """First round t >= 1 of `consecutive` measured rounds in a row at or above `target`; inf if none."""
     rounds, values = curve.index.to_numpy(), curve.to_numpy()

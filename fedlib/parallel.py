@@ -128,7 +128,8 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
             train_on_cluster(missing, place, tell)
             continue
         groups = groups_of(list(missing.values()), place.processes(rounds))
-        with Progress(place.runs, rounds, tell, what) as progress:
+        about = "at most" if any(run.until for run in missing.values()) else "about"
+        with Progress(place.runs, rounds, tell, what, about) as progress:
             killed = _train_groups(groups, place.processes(rounds), place, progress.folder, tell)
         attempts = attempts + 1 if killed else 0
         if attempts == 3:
@@ -226,9 +227,13 @@ def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Pat
                     done.append(a)
             now = time.monotonic()
             if heartbeats and (now - beat > HEARTBEAT_SECONDS or not lockstep.active):
-                rounds = sum(live.run.T if live.done else live.t for live in lockstep.live)
+                done_and_spared = [
+                    sum(live.t for live in lockstep.live),
+                    sum(live.run.T - live.t for live in lockstep.live if live.done),
+                ]
                 write_whole(
-                    heartbeats / f"{os.getpid()}-{next(iter(mine))}.json", json.dumps(rounds).encode()
+                    heartbeats / f"{os.getpid()}-{next(iter(mine))}.json",
+                    json.dumps(done_and_spared).encode(),
                 )
                 beat = now
             if not lockstep.active:
@@ -270,13 +275,22 @@ def describe(run: Run, dataset: data.Dataset, place: Place) -> dict[str, Any]:
 
 
 class Progress:
-    """A line now and then, less often the longer it takes: how far all workers are together, how long is left."""
+    """A line now and then, less often the longer it takes: how far all workers are together, how long is left.
+
+    A worker's heartbeat is the rounds that its runs have done, and those that they were spared by an early end.
+    """
 
     def __init__(
-        self, root: Path, total: int, tell: Callable[[str], None], what: str, every: float = 5.0
+        self,
+        root: Path,
+        total: int,
+        tell: Callable[[str], None],
+        what: str,
+        about: str = "about",
+        every: float = 5.0,
     ) -> None:
         self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
-        self.total, self.tell, self.what, self.every = total, tell, what, every
+        self.total, self.tell, self.what, self.about, self.every = total, tell, what, about, every
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -296,16 +310,16 @@ class Progress:
     def _watch(self) -> None:
         first: tuple[float, int] | None = None
         while not self.stop.wait(min(60.0, max(self.every, (time.monotonic() - self.started) / 20))):
-            done = sum(json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json"))
+            beats = [json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json")]
+            done, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
             now = time.monotonic()
             if done and first is None:
                 first = now, done
             elif first and done > first[1]:
                 rate = (done - first[1]) / (now - first[0])
-                left = (self.total - done) / rate
                 self.tell(
-                    f"{self.what}: {done:,} of {self.total:,} rounds ({done / self.total:.0%}), {rate:.1f} rounds/s, "
-                    f"about {duration(left)} left"
+                    f"{self.what}: {done:,} of {total:,} rounds ({done / total:.0%}), {rate:.1f} rounds/s, "
+                    f"{self.about} {duration((total - done) / rate)} left"
                 )
 
 

@@ -84,26 +84,27 @@ def draw_curves(
 ) -> None:
     """Mean over seeds of column `y` against `x`, one line a method, in one panel; band: one std over seeds.
 
-    smooth: applied to each run's curve before averaging. A run that diverged ends where it did, with a cross.
+    The line goes through the rounds in which `y` was measured in all runs but those that diverged, each of which ends
+    with a cross. smooth: applied to each run's curve before averaging.
     """
     methods = list(dict.fromkeys(results["method"])) if methods is None else methods
     styles = styles or looks(methods)
     unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
     for method in methods:
         rows = results[(results["method"] == method) & (results["round"] >= first)]
-        healthy = rows[~rows["diverged"]]
-        runs = [run.set_index("round")[y].dropna() for _, run in healthy.groupby("seed")]
-        runs = [smooth(run) if smooth else run for run in runs if len(run)]
+        healthy, diverged = rows[~rows["diverged"]], rows.groupby("seed")["diverged"].any()
+        runs = {seed: run.set_index("round")[y].dropna() for seed, run in healthy.groupby("seed")}
+        runs = {seed: smooth(run) if smooth else run for seed, run in runs.items() if len(run)}
         if not runs:
             continue
-        table = pd.concat(runs, axis=1)
+        table = pd.concat(runs, axis=1).dropna(subset=[seed for seed in runs if not diverged[seed]])
         mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
         at = mean.index if x == "round" else healthy.groupby("round")[x].mean().reindex(mean.index) * across
         look = {k: v for k, v in styles[method].items() if k != "marker"}
         ax.plot(at, mean, label=method, lw=1.6, **look)
         if band and len(runs) > 1:
             ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
-        for run, gone in rows.groupby("seed")["diverged"].any().items():
+        for run, gone in diverged.items():
             last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
             if gone and len(last):
                 ax.plot(last[x] * across, last[y] * unit, "x", color=look["color"], ms=8)

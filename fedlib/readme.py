@@ -30,7 +30,7 @@ from fedlib.config import ROOT, ConfigError, Experiments, Scale
 from fedlib.files import Unfinished, write_whole
 from fedlib.results import open_results, simulate
 from fedlib.sources import DataError
-from fedlib.tables import mean_cell, median_cell
+from fedlib.tables import mean_cell, median_cell, reach
 
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
@@ -171,16 +171,18 @@ def _replicated(row: Row, found: Mapping[Scale, Archived]) -> tuple[Scale | None
         table = _rows_of(row, found[scale].tables)
         if table.empty:
             continue
-        last = int(table["round"].max())
+        last = table.groupby(measure.RUN)["round"].max().sort_values().to_numpy()
         rounds = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=row.target)
-        cells = {m: row.cell(last)(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)}
+        cells = {
+            m: row.cell(int(last[-1]))(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)
+        }
         seeds = sorted({len(group) for _, group in rounds.groupby("method")})
         counted = (
             "1 seed"
             if seeds == [1]
             else f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
         )
-        return scale, cells, f"scale {scale}, {counted}, {last} rounds"
+        return scale, cells, f"scale {scale}, {counted}, {reach(last)} rounds"
     return None, {}, ""
 
 
@@ -203,7 +205,7 @@ def _beside(printed: str, ours: str | None, ran: bool) -> str:
 
 def takes(row: Row, settings: Experiments) -> str:
     """What a row that has not been run would take at scale paper."""
-    from fedlib.cost import local_steps
+    from fedlib.cost import local_steps, shortest
 
     runs = [
         one.run
@@ -212,9 +214,11 @@ def takes(row: Row, settings: Experiments) -> str:
     ]
     if not runs:
         return "*not run*: not planned at scale paper"
-    steps = sum(run.T * run.m * local_steps(run) for run in runs)
+    least = shortest(runs[0]).T
+    rounds = f"{least:,} to {runs[0].T:,}" if least < runs[0].T else f"{least:,}"
+    steps = sum(shortest(run).T * run.m * local_steps(run) for run in runs)
     return (
-        f"*not run*: takes {DATA[runs[0].dataset]}; {len(runs)} runs of {runs[0].T:,} rounds, "
+        f"*not run*: takes {DATA[runs[0].dataset]}; {len(runs)} runs of {rounds} rounds, "
         f"{steps / 1e6:,.0f} million local steps or more"
     )
 

@@ -205,10 +205,12 @@ def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None
 
 
 def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
-    """Test accuracy in percent, mean over seeds: a row a (setting, method, round) at which models were tested."""
+    """Test accuracy in percent, mean over seeds: a row a (setting, method, round) at which all seeds were tested."""
     if table.empty:
         return pd.DataFrame(columns=["setting", "method", "round", "accuracy"])
-    mean = 100 * table.groupby(["setting", "method", "round"], sort=False)["test_accuracy"].mean()
+    tested = table.groupby(["setting", "method", "round"], sort=False)["test_accuracy"].agg(["mean", "count"])
+    seeds = tested["count"].groupby(level=[0, 1]).transform("max")
+    mean = 100 * tested["mean"][tested["count"] == seeds]
     return mean.dropna().round(3).rename("accuracy").reset_index()
 
 

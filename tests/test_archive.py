@@ -113,6 +113,26 @@ def test_what_is_archived_is_not_trained_again(folder: Folder) -> None:
     assert folder.pack(again, remade).read_bytes() == packed
 
 
+def test_runs_of_different_lengths_are_packed_as_they_are(folder: Folder) -> None:
+    changes = {"T": 6, "until": {"test_accuracy": 0.3}, "evaluate": {"every": 1, "train_every": 2}}
+    folder.settings.raw["experiments"]["e"] |= changes | {"local": {"lr": 0.05, "batch": 8, "steps": 2}}
+    folder.settings.raw["experiments"]["e"]["evaluate"]["train"] = True
+    first, made = folder.simulate()
+    lengths = first.groupby(list(archive.RUN))["round"].max()
+    assert lengths.nunique() > 1
+    assert made["runs"][0]["run"]["until"] == {"test_accuracy": 0.3, "least": 1}
+    folder.pack(first, made)
+    folder.wipe()
+    again, remade = folder.simulate()
+    assert folder.trained == []
+    assert remade == made
+    pd.testing.assert_series_equal(again.groupby(list(archive.RUN))["round"].max(), lengths)
+    assert (again["train_loss"].isna() == first["train_loss"].isna()).all()
+    curves = results.accuracy_curves(first)  # as far as all seeds go
+    ends = curves.groupby(["setting", "method"])["round"].max()
+    assert ends.to_dict() == lengths.groupby(level=[0, 1]).min().to_dict()
+
+
 def test_what_another_experiment_or_scale_archived_is_not_trained_again(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

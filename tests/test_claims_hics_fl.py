@@ -11,9 +11,10 @@ import pytest
 
 from fedlib.claims import Runs, Verdict
 from fedlib.claims import hics_fl as book_of
+from fedlib.claims.curves import shown
 from fedlib.claims.hics_estimates import compared, envelope, fitted_envelopes, h_s, separation
 from fedlib.claims.hics_settings import METHODS, OURS, TABLE
-from fedlib.claims.hics_tables import costs, speed_table, warm_up
+from fedlib.claims.hics_tables import costs, speed_table, speed_tables, warm_up
 
 SETTINGS = ("(1)", "(2)", "(3)")
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -106,6 +107,27 @@ def test_rounds_beyond_the_figures_count_for_the_table_alone():
     results = {"hics_fmnist": pd.concat([short, long])}
     assert "FMNIST: 22" in judge("hics.T1.a", results).value  # 0.75 is reached about round 225
     assert TABLE["FMNIST"].until(Runs(results)) == 60
+
+
+def test_runs_that_end_with_their_target_give_the_same_table_and_figures():
+    """Setting (2), each run cut after its target, but for those that never arrive; nothing that is shown changes."""
+    slopes = {"HiCS-FL": 0.012, "Pow-d": 0.009, "CS": 0.006, "DivFL": 0.001, "Random": 0.005}
+    curves = {m: (lambda t, a=a: np.minimum(0.9, a * t)) for m, a in slopes.items()}
+    figures = table("hics_fmnist", {"(1)": curves, "(3)": curves})
+    long = table("hics_fmnist", {"(2)": curves}, T=300)
+    least, arrived = 60, long[long["test_accuracy"] >= 0.75].groupby(["method", "seed"])["round"].min()
+    end = [max(least, arrived.get(key, 300)) for key in zip(long["method"], long["seed"], strict=True)]
+    cut = {"hics_fmnist": pd.concat([figures, long[long["round"] <= end]])}
+    whole = {"hics_fmnist": pd.concat([figures, long])}
+    assert cut["hics_fmnist"].groupby(["setting", "method", "seed"])["round"].max().nunique() > 3
+    pd.testing.assert_frame_equal(shown(cut, {"": "hics_fmnist"}), shown(whole, {"": "hics_fmnist"}))
+    pd.testing.assert_frame_equal(
+        *(speed_tables(r, {"FMNIST": TABLE["FMNIST"]}, METHODS) for r in (cut, whole))
+    )
+    assert "> 301" in speed_tables(cut, {"FMNIST": TABLE["FMNIST"]}, METHODS)["FMNIST"].loc["DivFL", "rounds"]
+    for claim in book_of.book.claims:
+        if "hics_fmnist" in claim.needs and claim.id != "hics.C.a":
+            assert claim.judge(cut) == claim.judge(whole), claim.id
 
 
 def test_alike_where_all_clients_are_skewed():

@@ -19,8 +19,8 @@ import pytest
 from test_faults import finished, place, quiet, until
 from test_faults import runs as runs  # the fixture
 
-from fedlib.cluster import check_returned
-from fedlib.config import ConfigError
+from fedlib.cluster import check_returned, is_over
+from fedlib.config import ConfigError, Until
 from fedlib.files import StoreError
 from fedlib.parallel import Place, address, train
 from fedlib.store import Store, to_parquet
@@ -229,6 +229,18 @@ def test_what_comes_back_is_checked(runs, returned, change: Callable, message: s
     check_returned(files, wanted)
     with pytest.raises(StoreError, match=message):
         check_returned(change(*files), wanted)
+
+
+def test_a_run_may_come_back_ended_early_for_a_reason(runs, returned):
+    rounds = pd.read_parquet(io.BytesIO(returned[1][1]))
+    reached = float(rounds["test_accuracy"][1:].max())
+    cut = rounds[: 1 + int(rounds["test_accuracy"][1:].idxmax())]
+    goal = runs[0].model_copy(update={"until": Until(test_accuracy=reached)})
+    assert is_over(runs[0], rounds)
+    assert is_over(goal, rounds) or len(cut) < len(rounds)
+    assert is_over(goal, cut)
+    assert not is_over(goal, cut[:-1])
+    assert is_over(runs[0], cut.assign(diverged=cut["round"] == cut["round"].max()))
 
 
 def test_a_place_is_what_the_environment_says(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedlib import config
+from fedlib import archive, config
 from fedlib.config import ConfigError, Experiments, Local, Run, load, merge
 
 GOOD = {
@@ -80,6 +80,20 @@ def test_good_settings_become_runs():
         ("partition.sizes", [[4, 20]], "partition.sizes names 4 clients, N is 6"),
         ("rounds", 10, r"\.rounds: .*not permitted"),
         ("evaluate", {"evry": 2}, r"evaluate\.evry: .*not permitted"),
+        (
+            "evaluate",
+            {"every": 2, "train": True, "train_every": 5},
+            "train_every = 5 must be a multiple of every = 2",
+        ),
+        ("evaluate", {"train_every": 5}, "train_every is for the training loss; set train: true"),
+        ("until", {"test_accuracy": 75}, r"until\.test_accuracy: .*less than or equal to 1 \(given: 75\)"),
+        ("until", {"test_accuracy": 0.0}, r"until\.test_accuracy: .*greater than 0"),
+        ("until", {"least": 2}, r"until\.test_accuracy: Field required"),
+        (
+            "until",
+            {"test_accuracy": 0.5, "least": 6},
+            r"until\.least = 6 is more than .* \(T = 5\); lower it, or raise T",
+        ),
         ("methods", {}, "methods is missing"),
     ],
 )
@@ -143,6 +157,40 @@ def test_equal_settings_have_one_address_whatever_they_are_called():
     assert runs(GOOD)[0].run.address(1, "d") != runs(GOOD)[0].run.address(1, "other data")
 
 
+def test_what_is_not_set_is_no_part_of_record_and_address():
+    """The addresses are those of before `until` and `train_every` were there."""
+    plain, _, other, _ = (one.run for one in runs(GOOD))
+    assert (plain.address(1, "d"), other.address(2, "x")) == ("b8b51049c432dba52a96", "fac7eb4d5c992da5fc1a")
+    spec = changed("until", {"test_accuracy": 0.5, "least": 3})
+    spec["evaluate"] = {"train": True, "train_every": 2}
+    run = runs(spec)[0].run
+    assert run.model_dump(mode="json")["until"] == {"test_accuracy": 0.5, "least": 3}
+    assert run.model_dump(mode="json")["evaluate"]["train_every"] == 2
+    removed = {"until": None, "evaluate": {"train": None, "train_every": None}}
+    again = runs({**spec, "scales": {"demo": removed}})[0].run
+    assert again == plain
+    assert len({run.address(1, "d"), again.address(1, "d"), plain.address(1, "d")}) == 2
+
+
+def test_the_target_is_no_target_without_a_test_accuracy():
+    spec = changed("until", {"test_accuracy": 0.5})
+    spec["evaluate"] = {"test": False}
+    with pytest.raises(ConfigError, match=r"until waits for a test accuracy; set evaluate\.test: true"):
+        runs(spec)
+
+
+def test_archived_runs_keep_their_addresses():
+    """Their settings, read as they would be read today, give the address under which they stand."""
+    found = 0
+    for path in sorted(archive.ARCHIVE.glob("*/*.parquet")):
+        for record in archive.read(path.stem, path.parent.name).runs:
+            if "run" in record:
+                run = Run(**record["run"])
+                assert run.address(record["numerics"], record["data"]["digest"]) == record["address"], path
+                found += 1
+    assert found
+
+
 def test_learning_rate_by_round():
     local = Local(lr=0.8, batch=1, steps=1, lr_decay={3: 0.5, 5: 0.5})
     assert [local.lr_at(t) for t in range(1, 7)] == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]
@@ -172,6 +220,7 @@ PATHS = [
     "local.batch",
     "local.steps",
     "evaluate",
+    "until",
     "methods",
     "methods.MD",
     "methods.MD.sampler",

@@ -6,6 +6,7 @@ import pytest
 from test_faults import runs as runs  # the fixture
 
 from fedlib import cost
+from fedlib.config import Until
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,20 @@ def test_twice_the_rounds_take_twice_the_time(runs) -> None:
     twice = runs[0].model_copy(update={"T": 2 * runs[0].T})
     assert cost.core_seconds(runs[0]) > 0
     assert cost.core_seconds(twice) == pytest.approx(2 * cost.core_seconds(runs[0]))
+
+
+def test_early_ends_and_seldom_losses_are_known(runs, monkeypatch) -> None:
+    monkeypatch.setattr(cost, "measured", lambda *_, **__: cost.Speed(step=0.0, sample=1.0))
+    run = runs[0].model_copy(
+        update={"T": 80}
+    )  # measured every 4 rounds: 1,437 images that train and 360 that test
+    assert cost.seconds(run) == 20 * (1437 + 360)
+    seldom = run.evaluate.model_copy(update={"train_every": 16})
+    assert cost.seconds(run.model_copy(update={"evaluate": seldom})) == 5 * 1437 + 20 * 360
+    until = run.model_copy(update={"until": Until(test_accuracy=0.5, least=20)})
+    assert cost.seconds(until) == cost.seconds(run)
+    assert cost.seconds(cost.shortest(until)) == cost.seconds(run) / 4
+    assert cost.shortest(run) is run
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     both = Choice("hcsfed", "", "", "", "e", {**readings, ("longer", "A"): "longer"}, ())
     found = both.table({"e": pd.concat([results["e"], longer.drop_duplicates(["seed", "round"])])})
     assert found.loc[("longer", "longer"), "mean training loss"] == "0.475 (0.35 to 0.6)"
+    early = results["e"][
+        (results["e"]["method"] != "A") | (results["e"]["round"] < 2) | (results["e"]["seed"] == 0)
+    ]
+    cut = choice.table({"e": early}).loc[("s", "one")]  # the second seed ends in round 1, where it arrives
+    assert cut[["rounds", "final accuracy (%)"]].tolist() == ["1.5 (1 to 2)", "35 (20 to 50)"]
     assert set(choice.table({})["seeds"]) == {"not run"}
     assert discrepancies.spread(np.array([np.inf, 1.0])) == "diverged"
 

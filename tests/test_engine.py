@@ -166,6 +166,92 @@ def test_resumed_equals_straight(method, partition, executor):
     same(straight, second.live[0])
 
 
+ROUNDS = 12
+
+
+@pytest.fixture(scope="module")
+def whole(partition, executor):
+    """A run that goes on to T, and a test accuracy that it first reaches in round 5 or later."""
+    live = go([run(T=ROUNDS)], partition, executor)[0]
+    reached = np.maximum.accumulate([row["test_accuracy"] for row in live.rows[1:]])
+    target = float(reached[reached > reached[3]][0])
+    return live, target, 1 + int(np.argmax(reached >= target))
+
+
+def test_a_run_ends_where_it_has_reached_its_target(whole, partition, executor):
+    """`whole`, cut: after the round that reaches the target, or `least` rounds, or never."""
+    live, target, arrival = whole
+    assert 5 <= arrival < ROUNDS
+    for least, goal, end in (
+        (1, target, arrival),
+        (arrival, target, arrival),
+        (arrival + 1, target, arrival + 1),
+        (ROUNDS, target, ROUNDS),
+        (1, 1.0, ROUNDS),
+    ):
+        until = {"test_accuracy": goal, "least": least}
+        cut = go([run(T=ROUNDS, until=until)], partition, executor)[0]
+        assert (cut.t, cut.done) == (end, True)
+        assert repr(numbers(cut)) == repr(numbers(live)[: end + 1])
+
+
+def test_a_run_ends_in_a_round_that_is_measured(whole, partition, executor):
+    _, target, arrival = whole
+    settings = {"until": {"test_accuracy": target}, "evaluate": {"every": 3}}
+    cut = go([run(T=ROUNDS, **settings)], partition, executor)[0]
+    measured = [row["round"] for row in cut.rows if "test_accuracy" in row]
+    assert measured == list(range(0, cut.t + 1, 3))
+    assert cut.t >= arrival
+    assert cut.rows[-1]["test_accuracy"] >= target
+
+
+def test_a_run_that_ends_early_leaves_the_others_alone(whole, partition, executor):
+    live, target, arrival = whole
+    early = run(T=ROUNDS, until={"test_accuracy": target})
+    cut, other = go([early, run(T=ROUNDS)], partition, executor)
+    assert cut.t == arrival
+    same(other, live)
+
+
+@pytest.mark.parametrize("wait", [1, 3], ids=["before its target", "after its target, before `least`"])
+def test_resumed_it_ends_in_the_same_round(wait, whole, partition, executor):
+    _, target, arrival = whole
+    r = run(T=ROUNDS, until={"test_accuracy": target, "least": arrival + 2 if wait == 3 else 1})
+    straight = go([r], partition, executor)[0]
+    first = Lockstep([r], [partition], executor)
+    for _ in range(arrival - 2 + wait):
+        first.advance()
+    assert first.active
+    second = Lockstep([r], [partition], executor)
+    second.live[0].load_state_dict(unpack(pack(first.live[0].state_dict())))
+    while second.active:
+        second.advance()
+    same(straight, second.live[0])
+
+
+@pytest.mark.parametrize("method", [{}, {"algorithm": "ifca", "algorithm_params": {"models": 2}}])
+def test_training_losses_are_measured_seldom_and_nothing_else_is(method, partition, executor):
+    def rows(**evaluate) -> list[dict]:
+        settings = {"test": True, "train": True, "clients": True} | evaluate
+        return numbers(go([run(T=11, method=method, evaluate=settings)], partition, executor)[0])
+
+    every, seldom = rows(every=2), rows(every=2, train_every=4)
+    losses = {"train_loss", "train_loss_std"}
+    assert [row["round"] for row in every if losses <= row.keys()] == [0, 2, 4, 6, 8, 10, 11]
+    assert [row["round"] for row in seldom if losses & row.keys()] == [0, 4, 8, 11]
+    for one, other in zip(every, seldom, strict=True):
+        assert repr({k: v for k, v in one.items() if k in other}) == repr(other)
+        assert one.keys() - other.keys() <= losses
+
+
+def test_the_training_loss_is_measured_where_a_run_ends_early(whole, partition, executor):
+    live, target, arrival = whole
+    evaluate = {"train": True, "train_every": ROUNDS}
+    cut = go([run(T=ROUNDS, until={"test_accuracy": target}, evaluate=evaluate)], partition, executor)[0]
+    assert [row["round"] for row in cut.rows if "train_loss" in row] == [0, arrival]
+    assert cut.rows[-1]["train_loss"] == live.rows[arrival]["train_loss"]
+
+
 @register("asks_everything")
 @dataclass
 class AsksEverything(Sampler):

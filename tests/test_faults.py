@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import json
 import multiprocessing
 import os
 import re
@@ -15,12 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
 from fedlib import config
 from fedlib.files import StoreError, write_whole
-from fedlib.parallel import Place, address, groups_of, train, train_group
+from fedlib.parallel import Place, Progress, address, groups_of, train, train_group
 from fedlib.store import Store
 
 SPEC = {
@@ -278,6 +281,35 @@ def contents(disk: Path) -> dict[Path, bytes]:
     """Everything but locks; of checkpoints just that they are there: a later one may take their place."""
     files = [path for path in disk.glob("runs/??/*/*") if path.name != ".lock" and path.suffix != ".part"]
     return {path: b"" if path.suffix == ".pt" else path.read_bytes() for path in files}
+
+
+def test_progress_counts_what_is_done_and_leaves_out_what_is_not_needed_any_more(tmp_path):
+    told: list[str] = []
+    with Progress(tmp_path, 300, told.append, "x", "at most", every=0.01) as progress:
+        for done, spared in ((10, 0), (20, 0), (50, 190)):
+            before = len(told)
+            write_whole(progress.folder / "1-a.json", json.dumps([done, spared]).encode())
+            until(lambda: done == 10 or len(told) > before)  # noqa: B023
+            time.sleep(0.1)
+    assert re.match(r"x: 20 of 300 rounds \(7%\), .* at most .* left$", told[0])
+    assert told[-1].startswith("x: 50 of 110 rounds (45%)")
+
+
+def test_runs_with_a_target_share_a_training_and_a_restart(runs, straight, tmp_path):
+    """Of a group, one run ends early; killed after its end, the others go on to the numbers that they have alone."""
+    reached = pd.read_parquet(io.BytesIO(straight[address(runs[0], place(tmp_path))]))
+    ends = config.Until(test_accuracy=float(reached["test_accuracy"].max()), least=20)
+    mixed = [runs[0].model_copy(update={"until": ends}), *runs[1:]]
+    where = place(tmp_path, checkpoint_seconds=0.0)
+    child = process(train_until_write, 60, mixed, where)
+    child.join()
+    train(mixed, where, quiet)
+    files = finished(mixed, where)
+    (early,) = files.keys() - straight.keys()
+    cut = pd.read_parquet(io.BytesIO(files.pop(early)))
+    assert 20 <= cut["round"].max() <= 40
+    pd.testing.assert_frame_equal(cut, reached[: len(cut)])
+    assert files.items() <= straight.items()
 
 
 def test_groups_have_about_equally_many_rounds(runs):

@@ -78,6 +78,29 @@ def test_a_diverged_run_is_the_worst_from_there_to_the_end():
     assert areas["B", 0] == pytest.approx(0.5 / 4)
 
 
+def test_runs_are_compared_over_the_rounds_that_all_have_but_those_that_diverged():
+    short = table({("A", 0): [0, 1, 2, 3], ("A", 1): [0, 1, 2, 3, 4, 5], ("B", 0): [0, 1, 2, 3, 4]})
+    gone = table({("B", 1): [0, math.nan]})
+    gone.loc[gone["round"] == 1, "diverged"] = True
+    other = table({("A", 0): [0] * 7, ("A", 1): [0] * 9}, setting="other")
+    results = pd.concat([short, gone, other])
+    assert measure.common_end(results) == 3
+    assert measure.common_end(gone) == 1
+    alike = measure.comparable(results)
+    ends = alike.groupby(measure.RUN)["round"].max()
+    assert ends.to_dict() == {
+        ("", "A", 0): 3, ("", "A", 1): 3, ("", "B", 0): 3, ("", "B", 1): 1, ("other", "A", 0): 6, ("other", "A", 1): 6
+    }  # fmt: skip
+    assert measure.per_run(alike, "test_accuracy", measure.end_mean)["", "B", 1] == 0
+
+
+def test_a_mean_over_rounds_is_one_over_measured_rounds():
+    losses = [9.0, *[math.nan] * 3, 3.0, *[math.nan] * 3, 1.0, math.nan, 2.0]
+    results = table({("A", 0): losses}, "train_loss")
+    assert measure.per_run(results, "train_loss", measure.area)["", "A", 0] == 2.0
+    assert measure.per_run(results, "train_loss", measure.end_mean)["", "A", 0] == 2.0
+
+
 def test_rolling_is_a_mean_over_rounds_not_over_measurements():
     sparse = pd.Series([0.0, 10.0, 20.0, 60.0], index=[0, 10, 20, 60])
     assert measure.rolling(sparse, half=10).tolist() == [5.0, 10.0, 15.0, 60.0]

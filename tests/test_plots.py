@@ -78,6 +78,18 @@ def test_curves_are_means_over_seeds_and_a_diverged_run_ends_with_a_cross(result
     assert ax.get_ylabel() == "test accuracy (%)"
 
 
+def test_lines_go_through_the_rounds_that_were_measured_in_all_runs():
+    def run(seed: int, rounds: range) -> pd.DataFrame:
+        losses = [float(t) if t % 4 == 0 or t == rounds[-1] else np.nan for t in rounds]
+        labels = {"setting": "x", "method": "MD", "seed": seed, "diverged": False}
+        return pd.DataFrame({"round": rounds, "train_loss": losses, **labels})
+
+    figure = plots.curves(pd.concat([run(0, range(11)), run(1, range(14))]), "train_loss")
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_xdata().tolist() == [0, 4, 8]  # 10 and 13 are the ends of one run each
+    assert line.get_ydata().tolist() == [0, 4, 8]
+
+
 def test_bars_are_medians_and_mark_what_was_not_reached(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=10)
     figure = plots.bars(rounds, "rounds", cap=10, panels={"x": "X"})

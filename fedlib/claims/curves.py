@@ -18,6 +18,7 @@ from fedlib.measure import (
     Statistic,
     area,
     capped_mean,
+    common_end,
     end_mean,
     interval,
     jitter,
@@ -37,8 +38,8 @@ class Panel:
     target: float = 0.0
 
     def until(self, runs: Runs) -> int:
-        """Last round that all settings of the experiment have: a setting may be followed further for its table."""
-        return int(runs[self.experiment].groupby("setting")["round"].max().min())
+        """Last round that all runs of the experiment have: some are followed further, for its table."""
+        return common_end(runs[self.experiment])
 
     def within(self, runs: Runs, methods: list[str]) -> pd.DataFrame:
         """Rows of the methods in the rounds that the figures show."""
@@ -64,6 +65,7 @@ class Panel:
         return per_run(table, "test_accuracy", rounds_to_target, target=self.target).droplevel("setting")
 
     def cap(self, runs: Runs) -> int:
+        """Last round of any run of the setting: T, if one of them went on to the end."""
         return int(runs.pick(self.experiment, self.setting)["round"].max())
 
     def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
@@ -115,14 +117,14 @@ def count(
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:
     """Rows for a figure over several experiments: label -> experiment becomes the setting "label setting".
 
-    Experiments without results are left out; if none has any, asking for the first one says so. Where one setting
-    was followed further for its table, the rounds are those that all settings of the experiment have.
+    Experiments without results are left out; if none has any, asking for the first one says so. The rounds are those
+    that all runs of the experiment have: some are followed further, for its table.
     """
     names = {label: name for label, name in experiments.items() if name in results}
     tables = []
     for label, name in (names or dict(list(experiments.items())[:1])).items():
         table = results[name]
-        table = table[table["round"] <= table.groupby("setting")["round"].max().min()]
+        table = table[table["round"] <= common_end(table)]
         tables.append(table.assign(setting=[f"{label} {s}".strip() for s in table["setting"]]))
     return pd.concat(tables, ignore_index=True)
 

@@ -26,7 +26,7 @@ from fedlib.claims.hics_settings import (
     TABLE,
     book,
 )
-from fedlib.claims.hics_tables import warm_up
+from fedlib.claims.hics_tables import after_warm_up, warm_up
 from fedlib.measure import area, capped_mean, kendall, per_run, spearman
 
 claim = book.claim
@@ -256,7 +256,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def lowest_loss(panel: Panel, runs: Runs) -> Verdict:
-    """The sign rule on the mean training loss over all rounds, against the baseline of the lowest."""
+    """The sign rule on the mean training loss over the measured rounds, against the baseline of the lowest."""
     table = panel.within(runs, METHODS)
     if table["train_loss"].isna().all():
         raise Missing(f"train_loss has not been measured in {panel.experiment}")
@@ -321,11 +321,7 @@ def _(runs: Runs) -> Verdict:
     """HiCS-FL's server works less than a tenth of CS's and CS's less than DivFL's, and HiCS-FL sends nothing extra."""
 
     def data_set(experiment: str) -> Verdict:
-        table = runs.pick(experiment, "(2)", ["Random", "CS", "DivFL", OURS])
-        table = table[
-            table["round"]
-            > warm_up(table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())])
-        ]
+        table = after_warm_up(runs.pick(experiment, "(2)", ["Random", "CS", "DivFL", OURS]))
         seconds = 1000 * table.groupby("method")["server_seconds"].median()
         traffic = table.assign(sent=table["parameters_up"] + table["parameters_down"] + table["scalars_up"])
         extra = traffic.groupby("method")["sent"].mean()

@@ -17,7 +17,16 @@ from fedlib.claims.hics_settings import (
     PRINTED_CLUSTERS,
     SPEED_UP,
 )
-from fedlib.measure import BYTES, area, capped_mean, end_mean, per_run, rounds_to_target
+from fedlib.measure import (
+    BYTES,
+    area,
+    capped_mean,
+    common_end,
+    comparable,
+    end_mean,
+    per_run,
+    rounds_to_target,
+)
 from fedlib.plots import mean_cell
 
 
@@ -70,8 +79,14 @@ def warm_up(table: pd.DataFrame) -> int:
     return -(-len(seen) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
 
 
+def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a setting after HiCS-FL's warm-up, in the rounds that all its runs have."""
+    first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+    return table[table["round"].between(warm_up(first) + 1, common_end(table))]
+
+
 def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Means a round of setting (2) after HiCS-FL's warm-up (server's time: medians), by data set and method."""
+    """Means a round of setting (2) (`after_warm_up`; server's time: medians), by data set and method."""
     columns = {
         "parameters_down": "sent down (MB)",
         "parameters_up": "sent up (MB)",
@@ -86,10 +101,9 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         ("FMNIST", names["FMNIST"])
     ]:
         table = results[name].query("setting == '(2)'")
-        first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
-        if first.empty:
+        if OURS not in set(table["method"]):
             continue
-        mean = table[table["round"] > warm_up(first)].groupby("method", sort=False)
+        mean = after_warm_up(table).groupby("method", sort=False)
         mean = mean[list(columns)].mean().assign(server_seconds=mean["server_seconds"].median())
         mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
         tables[data] = (
@@ -102,13 +116,16 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
     """Final and mean accuracy (%) and the first round at a target, mean ± std over seeds, a row a (setting, method)."""
-    keys = {"final (%)": (end_mean, {"share": 0.05}, 100), "mean (%)": (area, {}, 100)}
-    keys[f"rounds to {100 * target:.0f} %"] = rounds_to_target, {"target": target}, 1
-    out = {}
-    for column, (statistic, options, unit) in keys.items():
-        values = unit * per_run(results, "test_accuracy", statistic, **options)
-        out[column] = values.groupby(["setting", "method"], sort=False).agg(lambda v: mean_cell(v.to_numpy()))
-    return pd.DataFrame(out)
+    alike = comparable(results)
+    values = {
+        "final (%)": 100 * per_run(alike, "test_accuracy", end_mean, share=0.05),
+        "mean (%)": 100 * per_run(alike, "test_accuracy", area),
+        f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
+    }
+    by = ["setting", "method"]
+    return pd.DataFrame(
+        {k: v.groupby(by, sort=False).agg(lambda v: mean_cell(v.to_numpy())) for k, v in values.items()}
+    )
 
 
 def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

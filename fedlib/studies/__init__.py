@@ -151,6 +151,8 @@ def runs_of(
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The training runs that a study follows: (labels, run) of each, a run as a plain dictionary.
 
+    What an experiment saves by measuring losses seldom or by ending early is no matter of a study, which does neither.
+
     settings: `experiments` {label of the data set: experiment}, and optionally `settings` and `methods` to keep, and
     `seeds`, how many of each experiment's seeds to take.
     """
@@ -162,4 +164,6 @@ def runs_of(
                 continue
             if one.setting in settings.get("settings", [one.setting]):
                 labels = {"data": label, "setting": one.setting, "method": one.method, "seed": one.run.seed}
-                yield labels, one.run.model_dump(mode="json")
+                evaluate = one.run.evaluate.model_copy(update={"train_every": None})
+                run = one.run.model_copy(update={"until": None, "evaluate": evaluate})
+                yield labels, run.model_dump(mode="json")
