@@ -28,6 +28,7 @@ NUMBERS = (
     "looped.py",
     "models.py",
     "partition.py",
+    "products.py",
     "results.py",
     "samplers/*.py",
     "stacked.py",

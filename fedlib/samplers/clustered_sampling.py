@@ -122,9 +122,11 @@ def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
     Products are summed in the inputs' type: with float32, angles below about 0.001 are noise.
     """
+    from fedlib.products import products  # here: importing Numba takes a second
+
+    inner = products(A, B, np.result_type(A, B))
     scale = np.outer(np.sqrt(np.vecdot(A, A)), np.sqrt(np.vecdot(B, B)))
-    products = (B @ A.T).T  # the faster way round for few rows A
-    cosine = np.divide(products, scale, out=np.ones_like(scale), where=scale > 0)
+    cosine = np.divide(inner, scale, out=np.ones_like(inner), where=scale > 0)
     return np.arccos(np.clip(cosine, -1, 1), dtype=float)
 
 

@@ -59,17 +59,15 @@ class DivFL(Sampler):
 def distances(G: np.ndarray) -> np.ndarray:
     """Euclidean distances between the rows of G (N, d) -> (N, N) float64, zero diagonal.
 
-    Through the products of the rows, summed in float64 over blocks of columns: exact to about 1e-8 of the
-    norms.
+    Through the products of the rows, summed in float64: exact to about 1e-8 of the norms.
     """
-    products = np.zeros((len(G), len(G)))
-    broken = ~(np.isfinite(G.max(axis=1)) & np.isfinite(G.min(axis=1)))
-    for start in range(0, G.shape[1], 8192):
-        block = G[:, start : start + 8192].astype(float)
-        block[broken] = 0
-        products += block @ block.T
-    squares = products.diagonal()
-    D = np.sqrt(np.maximum(squares[:, None] + squares - 2 * products, 0))
+    from fedlib.products import products  # here: importing Numba takes a second
+
+    inner = products(G, G, float)
+    broken = ~np.isfinite(inner.diagonal())
+    inner[broken] = inner[:, broken] = 0
+    squares = inner.diagonal()
+    D = np.sqrt(np.maximum(squares[:, None] + squares - 2 * inner, 0))
     np.fill_diagonal(D, 0)
     return D
 
