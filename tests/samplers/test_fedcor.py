@@ -18,6 +18,8 @@ from fedlib.samplers.fedcor import (
     choose,
     condition,
     covariance,
+    log_likelihood,
+    log_likelihood_gradient,
     posterior,
     prior,
     retained,
@@ -134,6 +136,17 @@ def test_training_groups_clients_whose_losses_move_together() -> None:
     unit = X / np.linalg.norm(X, axis=0)
     cosine, same = unit.T @ unit, group[:, None] == group
     assert cosine[same].mean() > np.abs(cosine[~same]).mean() + 0.3
+
+
+def test_closed_form_of_the_gradient_is_what_differentiation_gives() -> None:
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.normal(size=(3, 9)), requires_grad=True)
+    mean, values, weights = (torch.tensor(rng.normal(size=shape)) for shape in (9, (4, 9), 4))
+    process = prior(X, mean, 0.1)
+    (expected,) = torch.autograd.grad(weights @ log_likelihood(process, values), X, retain_graph=True)
+    torch.testing.assert_close(
+        log_likelihood_gradient(process, values, weights, X), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_loo_upstream_moves_nothing_but_what_client_0_tells() -> None:
