@@ -66,10 +66,14 @@ class Network:
 def stages_of(net: Chain) -> list[Stage]:
     layers, stages = deque(net), []
 
-    def follows(*kinds: type[nn.Module]) -> bool:
-        return bool(layers) and isinstance(layers[0], kinds)
+    def take(kind: type[nn.Module]) -> nn.Module | None:
+        return layers.popleft() if layers and isinstance(layers[0], kind) else None
 
     while layers:
+        if is_plain_pooling(layers[0]) or isinstance(layers[0], nn.ReLU | nn.Dropout):
+            pool, relu, dropout = take(nn.MaxPool2d), take(nn.ReLU), take(nn.Dropout)
+            stages.append(Activation(2 if pool else 1, relu is not None, dropout))
+            continue
         layer = layers.popleft()
         if isinstance(layer, nn.Conv2d) and not isinstance(layer.padding, str):
             stages.append(Convolution(layer, first=not stages))
@@ -77,17 +81,8 @@ def stages_of(net: Chain) -> list[Stage]:
             stages.append(Linear(layer))
         elif isinstance(layer, nn.Flatten):
             stages.append(Flatten())
-        elif is_plain_pooling(layer) or isinstance(layer, nn.ReLU | nn.Dropout):
-            pool = 2 if isinstance(layer, nn.MaxPool2d) else 1
-            relu = isinstance(layer, nn.ReLU)
-            if not relu and not isinstance(layer, nn.Dropout) and follows(nn.ReLU):
-                relu = bool(layers.popleft())
-            dropout = layer if isinstance(layer, nn.Dropout) else None
-            if dropout is None and follows(nn.Dropout):
-                dropout = layers.popleft()
-            stages.append(Activation(pool, relu, dropout))
-        elif isinstance(layer, nn.PReLU) and follows(nn.BatchNorm2d):
-            stages.append(NormalisedPReLU(layer, layers.popleft()))
+        elif isinstance(layer, nn.PReLU) and (norm := take(nn.BatchNorm2d)):
+            stages.append(NormalisedPReLU(layer, norm))
         else:
             stages.append(ByAutograd(layer))
     return stages
