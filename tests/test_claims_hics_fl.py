@@ -101,6 +101,15 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
     assert rows.loc["CS", "speed-up, paper"] == 1.3
 
 
+def test_runs_too_short_for_the_table_decide_nothing():
+    slow = {"(2)": {m: (lambda t: t / 100) for m in [*METHODS, "FedCor"]}}
+    results = {"hics_fmnist": table("hics_fmnist", slow, T=60)}
+    for part in "abcde":
+        verdict = judge(f"hics.T1.{part}", results)
+        assert verdict.status == "not run"
+    assert "nobody reaches 75% in 60 rounds" in judge("hics.T1.a", results).detail
+
+
 def test_rounds_beyond_the_figures_count_for_the_table_alone():
     short = table("hics_fmnist", fastest({"(1)": 0.2, "(3)": 0.2}))
     long = table("hics_fmnist", {"(2)": {m: (lambda t: t / 300) for m in [*METHODS, "FedCor"]}}, T=300)

@@ -32,10 +32,22 @@ from fedlib.measure import area, capped_mean, kendall, per_run, spearman
 claim = book.claim
 
 
+def arrivals(panel: Panel, runs: Runs, methods: list[str]) -> pd.Series:
+    """First round at the target by (method, seed); inf where it is never reached.
+
+    Raises:
+        Missing: nobody arrives, and the runs are shorter than the tables': these tell nothing of who would be first.
+    """
+    arrived, cap = panel.rounds(runs, methods), panel.cap(runs)
+    if np.isinf(arrived).all() and cap < CAP:
+        raise Missing(f"nobody reaches {panel.target:.0%} in {cap} rounds; the table follows a run for {CAP}")
+    return arrived
+
+
 def rounds(panel: Panel, runs: Runs, methods: list[str]) -> pd.Series:
     """Rbar by method: mean rounds to the target over seeds, runs that never arrive counted as the cap + 1."""
     cap = min(CAP, panel.cap(runs))
-    return panel.rounds(runs, methods).groupby("method").agg(capped_mean, cap=cap).reindex(methods)
+    return arrivals(panel, runs, methods).groupby("method").agg(capped_mean, cap=cap).reindex(methods)
 
 
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
@@ -104,7 +116,7 @@ def _(runs: Runs) -> Verdict:
 
     def slower(name: str, method: str) -> Verdict:
         panel = TABLE[name]
-        arrived = panel.rounds(runs, ["Random", method])
+        arrived = arrivals(panel, runs, ["Random", method])
         return by_sign(arrived, method, "Random", "rounds", cap=min(CAP, panel.cap(runs)))
 
     parts = {f"{name} DivFL": partial(slower, name, "DivFL") for name in TABLE}
