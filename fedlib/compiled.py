@@ -3,8 +3,7 @@
 At these sizes a step is a few tens of microseconds: what interpreting it costs, and what its batch costs on the way
 from memory, count as much as the arithmetic. Here a client's steps run in machine code without the interpreter's lock;
 its samples are read as the bytes of their pixels, four times fewer than floats, so that they stay in the core's cache;
-and the two products that a layer needs are blocked for its vector registers. Numba compiles for the processor at hand,
-once, and keeps the result beside this file.
+and the two products that a layer needs are blocked for its vector registers.
 
 Momentum, Adam, Moon's objective and single gradients are left to `stacked.py`.
 """
@@ -15,18 +14,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from fedlib.config import Local
 from fedlib.data import Tensors
+from fedlib.jit import compiled
 from fedlib.local import Batches, Job, Trained, dropout_bits, dropout_threshold
 from fedlib.models import Chain
 from fedlib.stacked import StackedExecutor
 
 LINE = 16  # floats of a cache line; where rows begin with one, as torch's memory does, products are a third faster
 QUAD = 4  # samples whose gradients are added together; a batch is filled up to a multiple of it
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 
 
 class CompiledExecutor(StackedExecutor):

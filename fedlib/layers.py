@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from fedlib.compiled import compiled
+from fedlib.jit import compiled
 from fedlib.local import dropout_threshold
 from fedlib.models import Chain
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fedlib.jit import exact
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@exact
 def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """k-means of each sorted row of `values` (n, d), k > 1 -> centres (n, k), ascending, and borders (n, k + 1).
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fedlib.jit import compiled
 
 WIDTH = 2048  # bytes of a row in a block of columns: a hundred rows of them stay in a core's cache
 LINE = 64  # bytes of a cache line; where blocks begin with one, products are a quarter faster
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 
 
-def products(A: np.ndarray, B: np.ndarray, dtype: np.dtype | type) -> np.ndarray:
-    """The inner products of the rows of A (n, d) and B (N, d) -> (n, N) float64; half the work if B is A.
+def products(
+    A: np.ndarray, B: np.ndarray, dtype: np.dtype | type
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The inner products of the rows of A (n, d) and B (N, d), and their squares -> (n, N), (n,), (N,) float64.
 
-    Summed in `dtype` over a block of columns, in float64 over the blocks.
+    Summed in `dtype` over a block of columns, in float64 over the blocks. Half the work if B is A.
     """
     symmetric = B is A
     a = zeros(len(A), dtype)
     b = a if symmetric else zeros(len(B), dtype)
-    sums = np.zeros((len(a), len(b)))
-    add_products(A, B, symmetric, a, b, sums)
+    sums, squares_a = np.zeros((len(a), len(b))), np.zeros(len(A))
+    squares_b = squares_a if symmetric else np.zeros(len(B))
+    add_products(A, B, symmetric, a, b, sums, squares_a, squares_b)
     sums = sums[: len(A), : len(B)]
-    return np.tril(sums) + np.tril(sums, -1).T if symmetric else sums
+    return np.tril(sums) + np.tril(sums, -1).T if symmetric else sums, squares_a, squares_b
 
 
 def zeros(rows: int, dtype: np.dtype | type) -> np.ndarray:
@@ -33,14 +36,14 @@ def zeros(rows: int, dtype: np.dtype | type) -> np.ndarray:
 
 
 @compiled
-def add_products(A, B, symmetric, a, b, sums):
-    """sums += A B', or what is not above its diagonal; a and b hold a block of each."""
+def add_products(A, B, symmetric, a, b, sums, squares_a, squares_b):
+    """sums += A B', or what is not above its diagonal, and the rows' squares; a and b hold a block of each."""
     d, width = A.shape[1], a.shape[1]
     for start in range(0, d, width):
         w = min(width, d - start)
-        copy(A, start, w, a)
+        copy(A, start, w, a, squares_a)
         if not symmetric:
-            copy(B, start, w, b)
+            copy(B, start, w, b, squares_b)
         for k in range(0, len(A), 5):  # 5 x 2 sums at a time: more would not stay in 16 registers
             v0, v1, v2, v3, v4 = a[k], a[k + 1], a[k + 2], a[k + 3], a[k + 4]
             for s in range(0, k + 5 if symmetric else len(B), 2):
@@ -63,9 +66,11 @@ def add_products(A, B, symmetric, a, b, sums):
 
 
 @compiled
-def copy(A, start, w, block):
-    """The first w columns of the block become A's from `start`."""
+def copy(A, start, w, block, squares):
+    """The first w columns of the block become A's from `start`, whose squares are added up on the way."""
     for i in range(len(A)):
-        row, to = A[i, start : start + w], block[i]
+        row, to, total = A[i, start : start + w], block[i], block.dtype.type(0)
         for j in range(w):
             to[j] = row[j]
+            total += to[j] * to[j]
+        squares[i] += total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -89,6 +90,16 @@ def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
     assert not any("plots" in file or "claims" in file or "site" in file for file in used)
     for patterns in uses.GIVEN.values():
         assert all(list((ROOT / "fedlib").glob(pattern)) for pattern in patterns)
+
+
+def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
+    """Whatever those modules import, be it only when they need it, but for how runs are fetched, spread and kept."""
+    plumbing = {"files.py", "parallel.py", "sources.py", "store.py"}
+    used = {file for pattern in uses.GIVEN["study"] for file in (ROOT / "fedlib").glob(pattern)}
+    for file in used:
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        found = uses.imported("\n".join(map(ast.unparse, nodes)), ROOT)
+        assert {path for path in found if path.name not in plumbing} <= used, file
 
 
 def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """
     from fedlib.products import products  # here: importing Numba takes a second
 
-    inner = products(A, B, np.result_type(A, B))
-    scale = np.outer(np.sqrt(np.vecdot(A, A)), np.sqrt(np.vecdot(B, B)))
+    inner, a, b = products(A, B, np.result_type(A, B))
+    scale = np.sqrt(np.outer(a, b))
     cosine = np.divide(inner, scale, out=np.ones_like(inner), where=scale > 0)
     return np.arccos(np.clip(cosine, -1, 1), dtype=float)
 
@@ -197,7 +197,8 @@ def similarity_distributions(
 
 def draw(r: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One client from each row of r (m, N) -> (m,)."""
-    return np.array([rng.choice(len(row), p=row) for row in r])
+    borders = np.cumsum(r, axis=1)
+    return (borders / borders[:, -1:] <= rng.random((len(r), 1))).sum(axis=1)
 
 
 @register("clustered_size")

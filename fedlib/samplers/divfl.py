@@ -63,7 +63,7 @@ def distances(G: np.ndarray) -> np.ndarray:
     """
     from fedlib.products import products  # here: importing Numba takes a second
 
-    inner = products(G, G, float)
+    inner, *_ = products(G, G, float)
     broken = ~np.isfinite(inner.diagonal())
     inner[broken] = inner[:, broken] = 0
     squares = inner.diagonal()

@@ -15,6 +15,7 @@ from fedlib.samplers.clustered_sampling import (
     ClusteredSize,
     angles,
     cut_tree,
+    draw,
     pour,
     similarity_distributions,
     similarity_matrix,
@@ -215,3 +216,11 @@ def test_angles_by_hand() -> None:
     np.testing.assert_allclose(angles(A[:1], A)[0], [0, np.pi / 2, np.pi, 0])
     assert angles(x[None], 3 * x[None])[0, 0] == pytest.approx(0, abs=1e-7)
     assert (angles(A, A)[3] == 0).all()
+
+
+@given(st.integers(1, 12), st.integers(1, 30), st.integers(0, 10_000))
+def test_each_draw_is_numpy_s_choice(m: int, N: int, seed: int) -> None:
+    r = np.random.default_rng(seed).dirichlet(np.full(N, 0.3), size=m)
+    one_by_one = np.random.default_rng(seed + 1)
+    expected = [one_by_one.choice(N, p=row) for row in r]
+    np.testing.assert_array_equal(draw(r, np.random.default_rng(seed + 1)), expected)
