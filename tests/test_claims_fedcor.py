@@ -110,10 +110,13 @@ def test_a_printed_mean_is_reproduced_within_the_standard_errors_or_a_factor():
     assert "FMNIST 2SPC FedCor" in judge("fedcor.T1.c", arriving_at(160)).detail.split("Not run")[0]
 
 
-def test_never_arriving_counts_as_printed_not_available():
+def test_never_arriving_counts_as_printed_not_available_if_the_run_is_as_long_as_the_paper_s():
     flat = {m: (lambda t: 0 * t + 0.3) for m in METHODS}
-    verdict = judge("fedcor.T1.c", {"fedcor_fmnist": table("fedcor_fmnist", {"1SPC": flat})})
-    assert verdict.value.startswith("2 of 24")  # Random and AFL are printed as N/A, Pow-d and FedCor are not
+    long, short = ({"fedcor_fmnist": table("fedcor_fmnist", {"1SPC": flat}, T=T)} for T in (500, 60))
+    # Random and AFL are printed as N/A, Pow-d and FedCor are not
+    assert judge("fedcor.T1.c", long).value.startswith("2 of 24")
+    for part in "abcd":
+        assert judge(f"fedcor.T1.{part}", short).status == "not run", part
 
 
 def test_interval_may_cost_one_point():

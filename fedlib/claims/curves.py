@@ -31,11 +31,15 @@ from fedlib.measure import (
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a figure: a setting of an experiment, and the target accuracy that its table asks for."""
+    """One panel of a figure: a setting of an experiment, and the target accuracy that its table asks for.
+
+    T: rounds for which the paper follows a run to the target.
+    """
 
     experiment: str
     setting: str
     target: float = 0.0
+    T: int = 0
 
     def until(self, runs: Runs) -> int:
         """Last round that all runs of the experiment have: some are followed further, for its table."""
@@ -68,11 +72,23 @@ class Panel:
         """Last round of any run of the setting: T, if one of them went on to the end."""
         return int(runs.pick(self.experiment, self.setting)["round"].max())
 
+    def arrived(self, runs: Runs, methods: list[str]) -> pd.Series:
+        """`rounds`, where they can decide who is first.
+
+        Raises:
+            Missing: nobody arrives, and the runs are shorter than the paper's.
+        """
+        rounds, cap = self.rounds(runs, methods), self.cap(runs)
+        if np.isinf(rounds).all() and cap < self.T:
+            raise Missing(
+                f"nobody reaches {self.target:.0%} in {cap} rounds; the paper follows a run for {self.T}"
+            )
+        return rounds
+
     def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
-        """Rbar by method."""
-        return (
-            self.rounds(runs, methods).groupby("method").agg(capped_mean, cap=self.cap(runs)).reindex(methods)
-        )
+        """Rbar by method, of those that `arrived`."""
+        arrived = self.arrived(runs, methods)
+        return arrived.groupby("method").agg(capped_mean, cap=self.cap(runs)).reindex(methods)
 
 
 def means(values: pd.Series) -> pd.Series:

@@ -41,7 +41,7 @@ def _(runs: Runs) -> Verdict:
     """FedCor needs fewer rounds to the target than every baseline in all 6 cells."""
 
     def cell(panel: Panel) -> Verdict:
-        rounds = means(panel.rounds(runs, METHODS))  # inf where a seed never arrives
+        rounds = means(panel.arrived(runs, METHODS))  # inf where a seed never arrives
         others = {b: rounds[b] for b in BASELINES}
         nearest = min(others, key=others.get)
         value = f"{number(rounds['FedCor'])} against {number(others[nearest])} ({nearest})"
@@ -74,7 +74,7 @@ def _(runs: Runs) -> Verdict:
     """Each printed mean of Table 1 is reproduced."""
 
     def entry(panel: Panel, method: str, printed: tuple[float, float] | None) -> Verdict:
-        rounds = panel.rounds(runs, [method]).to_numpy()
+        rounds = panel.arrived(runs, [method]).to_numpy()
         if printed is None or np.isinf(rounds).any():
             return decide(printed is None and bool(np.isinf(rounds).any()))
         mean = capped_mean(rounds, panel.cap(runs))
@@ -97,7 +97,7 @@ def _(runs: Runs) -> Verdict:
     """The lead over Pow-d is significant at 5 % (one-sided Welch test on the rounds to the target)."""
 
     def cell(panel: Panel) -> Verdict:
-        rounds = panel.rounds(runs, ["Pow-d", "FedCor"]).clip(upper=panel.cap(runs) + 1)
+        rounds = panel.arrived(runs, ["Pow-d", "FedCor"]).clip(upper=panel.cap(runs) + 1)
         ours, theirs = rounds.loc["FedCor"], rounds.loc["Pow-d"]
         if min(len(ours), len(theirs)) < 2 or ours.std() + theirs.std() == 0:
             raise Missing("fewer than two different seeds")

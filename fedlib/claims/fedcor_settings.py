@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedlib.claims import Book
 from fedlib.claims.curves import Panel
 
@@ -16,9 +18,10 @@ ANNEALING = {data: f"{name}_annealing" for data, name in EXPERIMENTS.items()}
 INTERVALS = ["FedCor, Δt", "FedCor, 2Δt", "FedCor, no update"]
 BETAS = {data: [f"FedCor, β = {b}" for b in betas] for data, betas in {
     "FMNIST": (0.5, 0.75, 0.9), "CIFAR-10": (0.9, 0.95, 0.99)}.items()}  # fmt: skip
+T = {"FMNIST": 500, "CIFAR-10": 2000}
 TARGETS = {"FMNIST": (0.69, 0.62, 0.64), "CIFAR-10": (0.62, 0.36, 0.54)}
 PANELS = {
-    f"{data} {setting}": Panel(experiment, setting, target)
+    f"{data} {setting}": Panel(experiment, setting, target, T[data])
     for data, experiment in EXPERIMENTS.items()
     for setting, target in zip(SETTINGS, TARGETS[data], strict=True)
 }
@@ -37,7 +40,7 @@ PRINTED: dict[str, dict[str, tuple[float, float] | None]] = {
 MAIN = list(EXPERIMENTS.values())
 VARIANTS = ["FedCor", "FedCor, README of 2023", "Pow-d, d = 10", "Pow-d, d = 20", "Pow-d, d = 30", "Random"]
 VARIANT_PANELS = {
-    name: Panel(f"{panel.experiment}_variants", panel.setting, panel.target) for name, panel in PANELS.items()
+    name: replace(panel, experiment=f"{panel.experiment}_variants") for name, panel in PANELS.items()
 }
 
 

@@ -27,27 +27,9 @@ from fedlib.claims.hics_settings import (
     book,
 )
 from fedlib.claims.hics_tables import after_warm_up, warm_up
-from fedlib.measure import area, capped_mean, kendall, per_run, spearman
+from fedlib.measure import area, kendall, per_run, spearman
 
 claim = book.claim
-
-
-def arrivals(panel: Panel, runs: Runs, methods: list[str]) -> pd.Series:
-    """First round at the target by (method, seed); inf where it is never reached.
-
-    Raises:
-        Missing: nobody arrives, and the runs are shorter than the tables': these tell nothing of who would be first.
-    """
-    arrived, cap = panel.rounds(runs, methods), panel.cap(runs)
-    if np.isinf(arrived).all() and cap < CAP:
-        raise Missing(f"nobody reaches {panel.target:.0%} in {cap} rounds; the table follows a run for {CAP}")
-    return arrived
-
-
-def rounds(panel: Panel, runs: Runs, methods: list[str]) -> pd.Series:
-    """Rbar by method: mean rounds to the target over seeds, runs that never arrive counted as the cap + 1."""
-    cap = min(CAP, panel.cap(runs))
-    return arrivals(panel, runs, methods).groupby("method").agg(capped_mean, cap=cap).reindex(methods)
 
 
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
@@ -58,7 +40,7 @@ def _(runs: Runs) -> Verdict:
     """HiCS-FL needs the fewest rounds to the target accuracy on every data set."""
 
     def data_set(name: str) -> Verdict:
-        rbar = rounds(TABLE[name], runs, list(PRINTED[name]))
+        rbar = TABLE[name].rbar(runs, list(PRINTED[name]))
         others = rbar.drop(OURS)
         return decide(
             rbar[OURS] < others.min(),
@@ -73,7 +55,7 @@ def _(runs: Runs) -> Verdict:
     """HiCS-FL speeds up random selection by the printed factors (in part: by a factor above 1)."""
 
     def data_set(name: str) -> Verdict:
-        rbar = rounds(TABLE[name], runs, ["Random", OURS])
+        rbar = TABLE[name].rbar(runs, ["Random", OURS])
         ratio = rbar["Random"] / rbar[OURS]
         if 1 / 1.5 <= ratio / SPEED_UP[name][OURS] <= 1.5:
             return Verdict("held", number(ratio))
@@ -87,7 +69,7 @@ def _(runs: Runs) -> Verdict:
     """Each printed number of rounds is reproduced within a factor 2."""
 
     def entry(name: str, method: str, printed: int) -> Verdict:
-        return decide(0.5 <= rounds(TABLE[name], runs, [method])[method] / printed <= 2)
+        return decide(0.5 <= TABLE[name].rbar(runs, [method])[method] / printed <= 2)
 
     entries = {
         f"{name} {method}": partial(entry, name, method, value)
@@ -103,7 +85,7 @@ def _(runs: Runs) -> Verdict:
     """The methods come in the printed order on every data set."""
 
     def data_set(name: str) -> Verdict:
-        rbar = rounds(TABLE[name], runs, list(PRINTED[name]))
+        rbar = TABLE[name].rbar(runs, list(PRINTED[name]))
         tau = kendall(list(PRINTED[name].values()), rbar.to_numpy())
         return decide(tau >= 0.6, f"tau {tau:.2f}")
 
@@ -116,8 +98,8 @@ def _(runs: Runs) -> Verdict:
 
     def slower(name: str, method: str) -> Verdict:
         panel = TABLE[name]
-        arrived = arrivals(panel, runs, ["Random", method])
-        return by_sign(arrived, method, "Random", "rounds", cap=min(CAP, panel.cap(runs)))
+        arrived = panel.arrived(runs, ["Random", method])
+        return by_sign(arrived, method, "Random", "rounds", cap=panel.cap(runs))
 
     parts = {f"{name} DivFL": partial(slower, name, "DivFL") for name in TABLE}
     parts |= {f"{name} Pow-d": partial(slower, name, "Pow-d") for name in TABLE if name != "FMNIST"}
@@ -370,8 +352,8 @@ def branches(runs: Runs) -> float:
 @claim("hics.V.a", "variants", ["hics_cifar10_variants"], printed="")
 def _(runs: Runs) -> Verdict:
     """The switch on the variance of the estimates turns the published code into Clustered Sampling on CIFAR-10 (2)."""
-    panel = Panel("hics_cifar10_variants", "(2)", 0.6)
-    rbar = rounds(panel, runs, ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"])
+    panel = Panel("hics_cifar10_variants", "(2)", 0.6, CAP)
+    rbar = panel.rbar(runs, ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"])
     share = branches(runs)
     near = abs(rbar["HiCS-FL, C"] / rbar["CS"] - 1) <= 0.1
     value = f"{100 * share:.0f} % of rounds; rounds to 60 %: P {rbar[OURS]:.0f}, C0 {rbar['HiCS-FL, C0']:.0f}"

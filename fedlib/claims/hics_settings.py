@@ -13,14 +13,14 @@ BASELINES = ["Random", "Pow-d", "CS", "DivFL"]
 METHODS = [*BASELINES, "HiCS-FL"]
 OURS = "HiCS-FL"
 CAP = 2000  # rounds to which the tables follow a run
-FMNIST = {f"({i})": Panel("hics_fmnist", f"({i})", 0.75) for i in (1, 2, 3)}
-CIFAR10 = {f"({i})": Panel("hics_cifar10", f"({i})", 0.6) for i in (1, 2, 3)}
-CIFAR100 = {f"({i})": Panel("hics_cifar100", f"({i})", 0.3) for i in (1, 2)}
+FMNIST = {f"({i})": Panel("hics_fmnist", f"({i})", 0.75, CAP) for i in (1, 2, 3)}
+CIFAR10 = {f"({i})": Panel("hics_cifar10", f"({i})", 0.6, CAP) for i in (1, 2, 3)}
+CIFAR100 = {f"({i})": Panel("hics_cifar100", f"({i})", 0.3, CAP) for i in (1, 2)}
 TABLE = {  # Table 1 and the slides' table, setting (2) of each data set
     "FMNIST": FMNIST["(2)"],
     "CIFAR-10": CIFAR10["(2)"],
     "CIFAR-100": CIFAR100["(2)"],
-    "Mini-ImageNet": Panel("hics_mini_imagenet", "(2)", 0.5),
+    "Mini-ImageNet": Panel("hics_mini_imagenet", "(2)", 0.5, CAP),
 }
 EXPERIMENTS = [panel.experiment for panel in TABLE.values()]
 PRINTED = {  # rounds to the target; FedCor's are the slides'

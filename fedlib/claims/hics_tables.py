@@ -10,7 +10,6 @@ import pandas as pd
 from fedlib.claims import Missing, Runs, number
 from fedlib.claims.curves import Panel, arrivals
 from fedlib.claims.hics_settings import (
-    CAP,
     CLUSTERS,
     OURS,
     PRINTED,
@@ -65,7 +64,7 @@ def speed_tables(
     """`speed_table` of every data set that has been run, side by side."""
     runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
     there = dict.fromkeys(rounds.index.get_level_values("setting"))
-    tables = {d: speed_table(rounds.loc[d], d, min(CAP, panels[d].cap(runs))) for d in there}
+    tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in there}
     return pd.concat(tables, axis=1).reindex([m for m in methods if m in rounds.index.levels[1]])
 
 
