@@ -10,6 +10,7 @@ Momentum, Adam, Moon's objective and single gradients are left to `stacked.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +33,7 @@ class CompiledExecutor(StackedExecutor):
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         super().__init__(net, data, device, threads)
-        self._samples = samples(data, self.x["train"])
+        self._samples = samples(data)
         self._labels = self.y["train"].numpy()
         self._sizes = np.array([shape[1] for shape in self.layout.shapes[::2]] + [self.layout.shapes[-1][0]])
         dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
@@ -98,14 +99,16 @@ class CompiledExecutor(StackedExecutor):
         return np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs])
 
 
-def samples(data: Tensors, x: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def samples(data: Tensors, channels_last: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The training set as it is read: stored (n, D), and (D,) scale and shift with x = stored * scale + shift."""
-    D = x.shape[1]
-    if data.pixels is None:
-        return x.numpy(), np.ones(D, np.float32), np.zeros(D, np.float32)
-    stored, scale, shift = data.pixels
-    each = D // len(scale)  # values of a channel stand together
-    return stored.reshape(len(x), D), np.repeat(scale, each), np.repeat(shift, each)
+    n, C, *size = data.x_train.shape
+    each = math.prod(size)
+    one, zero = np.ones(C, np.float32), np.zeros(C, np.float32)
+    stored, scale, shift = data.pixels or (data.x_train.numpy(), one, zero)
+    if channels_last:
+        stored = np.ascontiguousarray(stored.transpose(0, 2, 3, 1))
+        return stored.reshape(n, -1), np.tile(scale, each), np.tile(shift, each)
+    return stored.reshape(n, -1), np.repeat(scale, each), np.repeat(shift, each)
 
 
 @compiled

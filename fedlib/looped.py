@@ -2,7 +2,8 @@
 
 Convolutions fill a core by themselves, so what pays here is to keep everything else out of the way: a forward and a
 backward pass by hand (`layers.py`), images and weights channels last, parameters and gradients as views of two flat
-vectors (an optimiser step is a handful of operations). Jobs are dealt to threads that compute with one core each.
+vectors (an optimiser step is a handful of operations), batches read from the bytes of their pixels. Jobs are dealt to
+threads that compute with one core each.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedlib.compiled import QUAD, samples, take
 from fedlib.compiled import cross_entropy as cross_entropy_gradient
 from fedlib.config import Local
 from fedlib.data import Tensors
@@ -42,6 +44,7 @@ class ClientLoop:
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         self.net, self.data, self.device = net, data, device
         self.layout = Layout.of(net)
+        self.samples = samples(data, channels_last=True)
         self.threads, self.pool = threads, workers(threads)
         self._own = threading.local()
 
@@ -103,7 +106,7 @@ class ClientLoop:
     def _bench(self) -> Bench:
         """The calling thread's own copy of the model."""
         if not hasattr(self._own, "bench"):
-            self._own.bench = Bench(self.net, self.data)
+            self._own.bench = Bench(self.net, self.data, self.samples)
         return self._own.bench
 
 
@@ -113,8 +116,8 @@ class Bench:
     `order` holds, for each place of the flat vector used here, its place in the model's layout.
     """
 
-    def __init__(self, net: Chain, data: Tensors) -> None:
-        self.net, self.data = copy.deepcopy(net), data
+    def __init__(self, net: Chain, data: Tensors, samples: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        self.net, self.data, self.samples = copy.deepcopy(net), data, samples
         layout = Layout.of(net)
         self.n = layout.n_trainable
         self.w, self.g = torch.zeros(layout.d), torch.zeros(self.n)
@@ -206,7 +209,13 @@ class Bench:
 
     def images(self, split: str, rows: Tensor | slice) -> Tensor:
         """Some samples of a split, maps channels last."""
-        return channels_last(getattr(self.data, f"x_{split}")[rows])
+        if split == "test":
+            return channels_last(self.data.x_test[rows])
+        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.numpy()
+        n, (_, C, h, w) = len(index), self.data.x_train.shape
+        batch = torch.empty(-(-n // QUAD) * QUAD, C * h * w)
+        take(self.samples[0], index, n, *self.samples[1:], batch.numpy())
+        return batch[:n].view(n, h, w, C)
 
 
 def view_as(flat: Tensor, shape: torch.Size) -> Tensor:

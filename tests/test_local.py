@@ -108,17 +108,23 @@ def test_layers_of_any_size(model, classes):
     check(CompiledExecutor(net, data, CPU, 2), Reference(net, data), WORK["epochs"])
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize(("scaling", "channels"), [("unit", 1), ("mnist", 1), ("cifar", 3)])
-def test_pixels_are_what_they_stand_for(scaling, channels):
+def test_pixels_are_what_they_stand_for(scaling, channels, channels_last):
     rng = np.random.default_rng(3)
-    x = rng.integers(256, size=(60, channels, 4, 5), dtype=np.uint8)
+    x = rng.integers(256, size=(60, channels, 18, 19), dtype=np.uint8)
     y = np.arange(60) % 10
     data = tensors(Dataset("cifar10", x, y, x[:23], y[:23], (), "", ""), scaling)
-    net = build("mlp", (channels, 4, 5), 10)
-    stored, scale, shift = samples(data, data.x_train.flatten(1))
+    net = build("cs_cnn" if channels_last else "mlp", (channels, 18, 19), 10)
+    stored, scale, shift = samples(data, channels_last)
     assert stored.dtype == np.uint8
-    np.testing.assert_allclose(stored * scale + shift, data.x_train.flatten(1), rtol=1e-5, atol=1e-6)
-    check(CompiledExecutor(net, data, CPU, 2), Reference(net, data), WORK["epochs"])
+    expected = data.x_train.permute(0, 2, 3, 1) if channels_last else data.x_train
+    np.testing.assert_allclose(stored * scale + shift, expected.flatten(1), rtol=1e-5, atol=1e-6)
+    executor = make_executor("cs_cnn" if channels_last else "mlp", data, threads=2)
+    check(executor, Reference(net, data), WORK["epochs"])
+    weights = start_of(executor, runs=1)
+    everyone, some = executor.evaluate(weights, "train"), executor.evaluate(weights, "train", [np.arange(60)])
+    np.testing.assert_array_equal(everyone[0][0], some[0][0])
 
 
 def test_one_models_divergence_is_not_the_next_ones():
