@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import numba
@@ -26,7 +28,6 @@ from fedlib.engine import Lockstep
 from fedlib.files import write_whole
 
 ROUNDS = {"W2": 10, "W3": 1}
-STEPS = 100  # of a CNN that are timed part by part
 
 
 class Stopwatch:
@@ -74,7 +75,7 @@ def describe(name: str, matrix_rate: float) -> str:
         f"GFLOP/s, {work.gigaflops / plain / matrix_rate:.0%} of one core's matrix rate ({matrix_rate:.0f} GFLOP/s). "
         f"Of it {outside / watched:.1%} passes outside the executor (sampler, streams, aggregation, records) and "
         f"{drawing.seconds / rounds / watched:.1%} in drawing batches. "
-        + (parts(work, runs, plain) if work.layers else stages(work, runs, plain))
+        + (parts(work, runs, plain) if work.layers else stages(work, runs))
     )
 
 
@@ -135,49 +136,44 @@ def nothing(*given):
     pass
 
 
-def stages(work: Workload, runs: Lockstep, round_seconds: float) -> str:
-    """Of a round of a CNN: the passes of its stages, in the middle of steps like a client's."""
-    bench, net, rng = runs.executor._bench, runs.executor.net, np.random.default_rng(0)
-    all_stages = bench.passes.stages
-    seconds = np.zeros((STEPS, len(all_stages), 2))
-    other = np.zeros((STEPS, 2))
-    operations = np.zeros(len(all_stages))
-    bench.w.copy_(runs.live[0].models[0][bench.order])
-    with torch.no_grad():
-        for s in range(STEPS):
-            clock = [time.perf_counter()]
-            x = bench.images("train", torch.from_numpy(rng.integers(work.N * work.n, size=work.batch)))
-            clock.append(time.perf_counter())
-            bits = local.dropout_bits(rng, net.dropouts, work.batch, 1)[0]
-            clock.append(time.perf_counter())
-            other[s] = np.diff(clock)
-            given = iter(local.split_bits(bits, net.dropouts, work.batch))
-            for i, stage in enumerate(all_stages):
-                started = time.perf_counter()
-                x = stage.forward(x, given, training=True)
-                seconds[s, i, 0] = time.perf_counter() - started
-                if hasattr(stage, "layer"):
-                    operations[i] = 2 * stage.layer.weight[0].numel() * x.numel()
-            g = torch.randn_like(x)
-            for i, stage in reversed(list(enumerate(all_stages))):
-                started = time.perf_counter()
-                g = stage.backward(g)
-                seconds[s, i, 1] = time.perf_counter() - started
-    step = round_seconds / (work.m * work.steps)
-    lines = [
-        (what, number(1e3 * t), "", "", f"{t / step:.1%}")
-        for what, t in zip(("a batch of images", "bits for dropout"), np.median(other, axis=0), strict=True)
+def stages(work: Workload, runs: Lockstep) -> str:
+    """Of a round of a CNN: the passes of its stages, in a client's training."""
+    bench, live = runs.executor._bench, runs.live[0]
+    start, out = live.models[0], torch.empty(runs.executor.layout.d)
+
+    def train(client: int) -> None:
+        bench.train(live.job(0, client), start, live.run.local, work.lr, None, None, out)
+
+    train(0)
+    passes = [
+        [Stopwatch(stage, name=way) for way in ("forward", "backward")] for stage in bench.passes.stages
     ]
-    rest = step - np.median(other, axis=0).sum()
-    for i, (stage, (there, back)) in enumerate(zip(all_stages, np.median(seconds, axis=0), strict=True)):
-        rate = ""
-        if operations[i]:  # below the first stage there is no gradient to find
-            rate = f"{operations[i] / there / 1e9:.0f}, {operations[i] * (1 + (i > 0)) / back / 1e9:.0f}"
-        what = f"`{type(stage).__name__}` {' x '.join(map(str, stage.layer.weight.shape)) if rate else ''}"
-        lines.append((what, number(1e3 * there), number(1e3 * back), rate, f"{(there + back) / step:.1%}"))
-        rest -= there + back
-    lines.append(("all else", number(1e3 * rest), "", "", f"{rest / step:.1%}"))
-    head = f"A client's step takes {number(1e3 * step)} ms:\n\n"
+    gather, draw = Stopwatch(bench, name="images"), Stopwatch(looped, name="dropout_bits")
+    with ExitStack() as watched, Stopwatch(bench, name="train") as whole:
+        for watch in (gather, draw, *chain(*passes)):
+            watched.enter_context(watch)
+        for client in range(1, 4):
+            train(client)
+    steps = 3 * work.steps
+    lines = [
+        (what, number(1e3 * watch.seconds / steps), "", "", f"{watch.seconds / whole.seconds:.1%}")
+        for what, watch in (("a batch of images", gather), ("bits for dropout", draw))
+    ]
+    x = bench.images("train", torch.arange(work.batch))
+    with torch.no_grad():
+        for i, (stage, ways) in enumerate(zip(bench.passes.stages, passes, strict=True)):
+            x = stage.forward(x, iter(()), training=False)
+            there, back = (watch.seconds / steps for watch in ways)
+            what, rate = f"`{type(stage).__name__}`", ""
+            if hasattr(stage, "layer"):  # below the first stage there is no gradient to find
+                operations = 2 * stage.layer.weight[0].numel() * x.numel() / 1e9
+                what += " " + " x ".join(map(str, stage.layer.weight.shape))
+                rate = f"{operations / there:.0f}, {operations * (1 + (i > 0)) / back:.0f}"
+            share = (there + back) * steps / whole.seconds
+            lines.append((what, number(1e3 * there), number(1e3 * back), rate, f"{share:.1%}"))
+    rest = whole.seconds - sum(watch.seconds for watch in (gather, draw, *chain(*passes)))
+    lines.append(("all else", number(1e3 * rest / steps), "", "", f"{rest / whole.seconds:.1%}"))
+    head = f"A client's step takes {number(1e3 * whole.seconds / steps)} ms:\n\n"
     return head + table(("part", "forward ms", "backward ms", "GFLOP/s of each", "of a step"), lines)
 
 
