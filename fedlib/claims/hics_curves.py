@@ -109,7 +109,7 @@ def _(runs: Runs) -> Verdict:
 # -- Figures 2 to 5: accuracy curves
 
 
-def leads(runs: Runs, values: pd.Series, unit: str = "points") -> Verdict:
+def leads(values: pd.Series, unit: str = "points") -> Verdict:
     """The sign rule of HiCS-FL against the baseline of the best mean; values: (method, seed), higher is better."""
     best = str(means(values)[BASELINES].idxmax())
     verdict = by_sign(values, OURS, best, unit)
@@ -123,10 +123,7 @@ def gain(runs: Runs, panel: Panel) -> float:
 
 
 def highest(panels: Mapping[str, Panel], runs: Runs) -> dict[str, Callable[[], Verdict]]:
-    return {
-        name: lambda panel=panel: leads(runs, 100 * panel.auc(runs, METHODS))
-        for name, panel in panels.items()
-    }
+    return {name: lambda panel=panel: leads(100 * panel.auc(runs, METHODS)) for name, panel in panels.items()}
 
 
 def largest(panels: Mapping[str, Panel], runs: Runs, where: str) -> Verdict:
@@ -165,7 +162,7 @@ def _(runs: Runs) -> Verdict:
     """On CIFAR-10 HiCS-FL converges fastest and ends highest in each of the three settings."""
 
     def judge(panel: Panel) -> Verdict:
-        auc, fin = (leads(runs, 100 * read(runs, METHODS)) for read in (panel.auc, panel.fin))
+        auc, fin = (leads(100 * read(runs, METHODS)) for read in (panel.auc, panel.fin))
         return auc if auc.status != "held" else fin
 
     return count({name: partial(judge, panel) for name, panel in CIFAR10.items()})
@@ -254,7 +251,7 @@ def lowest_loss(panel: Panel, runs: Runs) -> Verdict:
     table = panel.within(runs, METHODS)
     if table["train_loss"].isna().all():
         raise Missing(f"train_loss has not been measured in {panel.experiment}")
-    return leads(runs, -per_run(table, "train_loss", area).droplevel("setting"), "nats")
+    return leads(-per_run(table, "train_loss", area).droplevel("setting"), "nats")
 
 
 for id_, artifact, panels_ in (

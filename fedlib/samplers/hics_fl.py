@@ -56,7 +56,6 @@ class HiCSFL(Sampler):
     horizon: int | None = None
     estimate: Estimate | None = None
     several_alphas: bool = True
-    horizon: int | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -93,11 +92,11 @@ class HiCSFL(Sampler):
         notes = {"entropy": np.round(H, 6).tolist(), "clusters": labels.tolist()}
         T = self.horizon or fed.T
         if self.paper:
-            pi = log_softmax(self.gamma * max(0.0, 1 - t / T) * cluster_means(H, labels))
+            pi = log_softmax(self.gamma * annealed(t, T) * cluster_means(H, labels))
             within = fed.p / np.bincount(labels, fed.p)[labels]
             return Selection(draw_distinct(round.rng, pi[labels] + log(within), fed.m), notes=notes)
         if self.hierarchical(H):
-            pi = log_softmax(self.gamma * max(0.0, 1 - (t - 1) / T) * cluster_means(H, labels))
+            pi = log_softmax(self.gamma * annealed(t - 1, T) * cluster_means(H, labels))
             clients = draw_by_cluster(round.rng, pi, labels, fed.m)
             return Selection(clients, notes=notes | {"branch": "hierarchical"})
         r, _ = similarity_distributions(fed.sizes, fed.m, tree, round.rng)
