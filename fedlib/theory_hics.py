@@ -15,8 +15,10 @@ import torch
 from scipy.special import softmax
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import skip_init
 
 from fedlib.config import DirichletClasses
+from fedlib.models import torch_default
 from fedlib.partition import make
 from fedlib.samplers.fedcor import one_thread
 from fedlib.samplers.hics_fl import estimated_entropy
@@ -58,9 +60,11 @@ def digits(alphas: list[float], per_group: int, seed: int = 0) -> Digits:
 
 def network(seed: int, scale: float = 1.0) -> nn.Sequential:
     """A 64-32-10 perceptron; scale: of its random output weights."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    generator = torch.Generator().manual_seed(seed)
+    hidden, output = skip_init(nn.Linear, 64, 32), skip_init(nn.Linear, 32, 10)
+    for layer in (hidden, output):
+        torch_default(layer, generator)
+    model = nn.Sequential(hidden, nn.ReLU(), output)
     with torch.no_grad():
         model[-1].weight *= scale
         model[-1].bias.zero_()

@@ -86,7 +86,7 @@ class Panel:
         return rounds
 
     def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
-        """Rbar by method, of those that `arrived`."""
+        """Rbar by method, where `arrived` can tell."""
         arrived = self.arrived(runs, methods)
         return arrived.groupby("method").agg(capped_mean, cap=self.cap(runs)).reindex(methods)
 
