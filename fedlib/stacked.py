@@ -183,10 +183,11 @@ class StackedExecutor:
             for r, own_loss, own_hit in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
                 losses[r][part], correct[r][part] = own_loss, own_hit
 
-        together = [[r for r, own in enumerate(wanted) if own is None]]
-        together += [[r] for r, own in enumerate(wanted) if own is not None]
+        together: dict[bytes | None, list[int]] = {}  # who asks for the same samples reads them once
+        for r, own in enumerate(wanted):
+            together.setdefault(None if own is None else own.tobytes(), []).append(r)
         waiting = []
-        for runs in filter(None, together):
+        for runs in together.values():
             stack = self._stack(weights[runs])
             waiting += [self.pool.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
         for future in waiting:

@@ -202,6 +202,8 @@ def test_gradients_and_evaluation(model, kind):
         ("test", None),
         ("train", None),
         ("train", [np.array([4, 4, 0]), np.arange(50)[::-1]]),
+        ("train", [np.array([7, 0, 3]), np.array([7, 0, 3])]),
+        ("train", [np.array([], int), np.arange(60)]),
     ):
         losses, correct = executor.evaluate(start, split, rows)
         for r in range(2):

@@ -85,7 +85,7 @@ def run_study(
             continue
         else:
             if not kept.exists():
-                tell(f"{name} [{scale}]: {', '.join(map(str, unit['labels'].values()))}")
+                tell(f"{name} [{scale}]: {', '.join(str(x) for x in unit['labels'].values() if x != '')}")
                 store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
             rows = pd.read_parquet(io.BytesIO(kept.read_bytes()))
             record = {"data": source, "numerics": NUMERICS, "date": _date(kept), "address": kept.stem}
