@@ -20,7 +20,7 @@ from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
 from fedlib.artifact import ResultsMissing
-from fedlib.claims import Missing
+from fedlib.measure import Missing
 
 JUDGE = "artifact.judge();"
 IN_ORDER = (ResultsMissing, Missing)  # what a page may lack: it ends there, without an error

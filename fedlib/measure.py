@@ -26,6 +26,10 @@ RUN = ["setting", "method", "seed"]
 BYTES = 4  # a parameter travels as float32
 
 
+class Missing(LookupError):
+    """What is asked for needs runs that are not there; the message says which."""
+
+
 def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
     """One run's measured rounds of `column`, indexed by round.
 
@@ -51,7 +55,8 @@ def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options:
         key: statistic(curve(run, column, last[key[0]]), **options)
         for key, run in results.groupby(RUN, sort=False)
     }
-    return pd.Series(values, name=column, dtype=float).rename_axis(RUN)
+    runs = pd.MultiIndex.from_arrays(list(zip(*values, strict=True)) or [[], [], []], names=RUN)
+    return pd.Series(list(values.values()), runs, name=column, dtype=float)
 
 
 def common_end(results: pd.DataFrame) -> int:
@@ -216,8 +221,14 @@ def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
 
 
 def dominant_labels(partitions: pd.DataFrame, data: str) -> dict[tuple[str, int], np.ndarray]:
-    """(setting, seed) -> (N,) the label that each client holds most of, from a study of partitions."""
+    """(setting, seed) -> (N,) the label that each client holds most of, from a study of partitions.
+
+    Raises:
+        Missing: the study has nothing of `data`.
+    """
     table = partitions[partitions["data"] == data].sort_values("client")
+    if table.empty:
+        raise Missing(f"the partitions of {data} have not been measured")
     groups = table.groupby(["setting", "seed"])
     return {key: np.stack(rows["counts"]).argmax(axis=1) for key, rows in groups}
 
@@ -281,7 +292,13 @@ def mean_ranks(scores: pd.DataFrame) -> pd.Series:
 
 
 def friedman(scores: pd.DataFrame) -> float:
-    """p-value of Friedman's test that all methods (columns) rank alike over the cases (rows)."""
+    """p-value of Friedman's test that all methods (columns) rank alike over the cases (rows).
+
+    Raises:
+        Missing: there are fewer than three methods.
+    """
+    if len(scores.columns) < 3:
+        raise Missing("fewer than three methods have been run in the same settings")
     return float(stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
 
 

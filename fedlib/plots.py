@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.measure import Missing
 from fedlib.style import Look, looks
 from fedlib.style import style as style
 from fedlib.style import sweep as sweep
@@ -48,7 +49,13 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
 
 
 def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank."""
+    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank.
+
+    Raises:
+        Missing: there is no panel to draw.
+    """
+    if panels < 1:
+        raise Missing("nothing that this figure shows has been run")
     columns = max(1, min(columns, panels))
     rows = math.ceil(panels / columns)
     fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
@@ -264,13 +271,13 @@ def bars(
     return fig
 
 
-def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure:
+def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
     """Who owns what, two panels a partition: label shares of each client (stacked), samples of each class.
 
     counts: title -> (N, K) training samples by client and label. Clients are ordered by their dominant label.
     """
-    fig, axes = plt.subplots(len(counts), columns, figsize=(9.5, 2.4 * len(counts)), squeeze=False)
-    for (left, right), (title, table) in zip(axes, counts.items(), strict=True):
+    fig, axes = grid(2 * len(counts), columns=2, width=4.75, height=2.4)
+    for left, right, (title, table) in zip(axes[::2], axes[1::2], counts.items(), strict=True):
         N, K = table.shape
         colours = sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K)
         shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
@@ -291,8 +298,7 @@ def partition_bars(counts: Mapping[str, np.ndarray], columns: int = 2) -> Figure
         for ax in (left, right):
             ax.grid(visible=False, axis="x")
     if K <= 10:
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        fig.legend(handles, labels, title="class", loc="outside right center")
+        fig.legend(*axes[0].get_legend_handles_labels(), title="class", loc="outside right center")
     return fig
 
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn.manifold import TSNE
 
-from fedlib.claims import Missing
+from fedlib.measure import Missing
 from fedlib.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
 from fedlib.style import DASHES, Look, family, looks, sweep
 

@@ -30,7 +30,12 @@ def rounds_table(
 
     -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
     highest) and "paper". printed: the paper's cell by (setting, method).
+
+    Raises:
+        Missing: there are no values.
     """
+    if values.empty:
+        raise measure.Missing("nothing that this table shows has been run")
     settings, methods = (list(dict.fromkeys(values.index.get_level_values(level))) for level in (0, 1))
     runs = {key: np.sort(group.to_numpy()) for key, group in values.groupby(level=[0, 1])}
     table = pd.DataFrame(index=pd.Index(methods, name="method"))
@@ -55,17 +60,37 @@ def speed_ups(
     """Speed-up over `base` of every method, ours beside the printed.
 
     rounds: by (setting, method, seed), inf where never; printed: the paper's by (setting, method).
+
+    Raises:
+        Missing: `base` has been run in none of the settings `columns`.
     """
     runs = {key: group.to_numpy() for key, group in rounds.groupby(level=[0, 1])}
     there = [c for c in columns if (c, base) in runs]
+    if not there:
+        raise measure.Missing(f"{base} has not been run")
     methods = list(dict.fromkeys(rounds.index.get_level_values("method")))
-    table = pd.DataFrame(index=pd.Index(methods, name="method"))
+    table = pd.DataFrame(index=pd.Index(methods, name=f"over {base}"))
     for c in there:
-        ratios = {m: measure.speed_up(runs[c, base], runs[c, m], cap) for m in methods}
-        table[c, "ours"] = ["-" if math.isnan(x) else f"{'>' * bound}{x:.1f}" for x, bound in ratios.values()]
+        ratios = {m: measure.speed_up(runs[c, base], runs[c, m], cap) for m in methods if (c, m) in runs}
+        table[c, "ours"] = pd.Series(
+            {m: "-" if math.isnan(x) else f"{'>' * bound}{x:.1f}" for m, (x, bound) in ratios.items()}
+        )
         table[c, "paper"] = [printed.get((c, m), "") for m in methods]
     table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table
+    return table.fillna("not run")
+
+
+def gains(ends: pd.Series, base: str) -> pd.DataFrame:
+    """Mean final loss of each method (column) by setting (row), and by how much it is below `base`'s (%).
+
+    ends: by (setting, method, seed). Where `base` has not been run there are no gains.
+    """
+    table = ends.unstack("method")
+    if base in table:
+        others = table.drop(columns=base)
+        below = 100 * others.rsub(table[base], axis=0).div(table[base], axis=0)
+        table = table.join(below.add_prefix("gain of ").add_suffix(" (%)"))
+    return table.groupby("setting", sort=False).mean()
 
 
 def search_table(ends: pd.Series, used: Mapping[str, str]) -> pd.DataFrame:

@@ -30,14 +30,11 @@ import numpy as np
 import pandas as pd
 
 from fedlib import measure
+from fedlib.measure import Missing as Missing
 
 Status = Literal["held", "held in part", "not held", "not run"]
 STATUSES: tuple[Status, ...] = ("held", "held in part", "not held", "not run")
 PAPERS = ("clustered_sampling", "hcsfed", "fedcor", "hics_fl")
-
-
-class Missing(LookupError):
-    """A rule needs runs that are not there; the message says which."""
 
 
 @dataclass(frozen=True)
