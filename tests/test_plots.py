@@ -110,6 +110,42 @@ def test_rounds_table_stands_beside_the_printed(results):
     assert speed.loc["Algorithm 2", ("x", "ours")] == "-"
 
 
+def test_speed_ups_leave_open_what_has_not_been_run(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
+    only = rounds.loc[["x"]].rename({"x": "z"}, level="setting")[
+        lambda v: v.index.get_level_values("method") == "MD"
+    ]
+    speed = tables.speed_ups(pd.concat([rounds, only]), ["x", "z"], "MD", {}, 10)
+    assert speed.loc["Algorithm 2", ("z", "ours")] == "not run"
+    assert speed.loc["MD", ("z", "ours")] == "1.0"
+
+
+def test_gains_over_a_base_that_may_not_have_been_run():
+    index = pd.MultiIndex.from_product(
+        [["b", "a"], ["MD", "CS"], [0, 1]], names=["setting", "method", "seed"]
+    )
+    ends = pd.Series([1.0, 3.0, 0.5, 3.0, 4.0, 4.0, 2.0, 2.0], index)
+    table = tables.gains(ends, "MD")
+    assert table.loc["b"].tolist() == [1.75, 2.0, 25.0]  # columns CS, MD, the mean of 50 % and 0 %
+    assert table.loc["a", "gain of CS (%)"] == 50
+    assert tables.gains(ends[ends.index.get_level_values("method") == "CS"], "MD").columns.tolist() == ["CS"]
+
+
+def test_what_has_nothing_to_show_says_so(results):
+    nothing = measure.per_run(results[:0], "test_accuracy", measure.best)
+    assert nothing.index.names == measure.RUN
+    for show in (
+        lambda: plots.curves(results, "test_accuracy", panels=["z"]),
+        lambda: plots.partition_bars({}),
+        lambda: tables.rounds_table(nothing, {}),
+        lambda: tables.speed_ups(nothing, ["x"], "MD", {}, 10),
+        lambda: measure.friedman(pd.DataFrame({"MD": [1.0, 2.0], "CS": [2.0, 1.0]})),
+        lambda: measure.dominant_labels(pd.DataFrame({"data": ["cs_mnist"], "client": [0]}), "cs_cifar"),
+    ):
+        with pytest.raises(measure.Missing):
+            show()
+
+
 def test_a_search_for_the_rate_names_the_lowest_and_what_is_not_there():
     keys = ["alpha = 10, lr = 0.01", "alpha = 10, lr = 0.1", "alpha = 0.1, lr = 0.01"]
     index = pd.MultiIndex.from_tuples(
