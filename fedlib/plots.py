@@ -167,18 +167,16 @@ def panels(
     height: float = 2.7,
 ) -> Figure:
     """Rows of panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
-    rows, columns = len(cells), max(map(len, cells))
-    fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
-    for ax, (setting, column, title, smooth) in zip(
-        axes.flat, [c for row in cells for c in row], strict=True
-    ):
+    all_cells, columns = [c for row in cells for c in row], max(map(len, cells), default=1)
+    fig, axes = grid(len(all_cells), columns, width, height)
+    for ax, (setting, column, title, smooth) in zip(axes, all_cells, strict=True):
         draw_curves(
             ax, results[results["setting"] == setting], column, methods=methods, smooth=smooth, band=band
         )
         ax.set_title(title)
         label_axes(ax, "round", column)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    legend_below(fig, list(axes.flat), columns=max(2, 2 * columns))
+    legend_below(fig, axes, columns=max(2, 2 * columns))
     return fig
 
 
