@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import io
 import json
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -57,7 +58,7 @@ def run_study(
     from fedlib import config, data, store
     from fedlib.engine import NUMERICS
     from fedlib.files import Unfinished
-    from fedlib.parallel import Place
+    from fedlib.parallel import Place, duration
     from fedlib.results import RESULTS
 
     experiments, place = experiments or config.load(), place or Place.from_environment()
@@ -66,7 +67,8 @@ def run_study(
     module = module_of(name)
     packed = archives.sources(name, scale, results or RESULTS, archive or archives.ARCHIVE)
     tables, records, missing = [], [], []
-    for unit in module.units(settings, experiments, scale):
+    units, began, measured = list(module.units(settings, experiments, scale)), time.monotonic(), 0
+    for i, unit in enumerate(units):
         labels = {key: unit["labels"].get(key, default) for key, default in LABELS.items()}
         try:
             source, reason = _source(unit.get("dataset"), place), ""
@@ -85,8 +87,12 @@ def run_study(
             continue
         else:
             if not kept.exists():
-                tell(f"{name} [{scale}]: {', '.join(str(x) for x in unit['labels'].values() if x != '')}")
+                words = ", ".join(str(label) for label in unit["labels"].values() if label != "")
+                pace = (time.monotonic() - began) / max(measured, 1)
+                left = f", about {duration(pace * (len(units) - i))} left" if measured else ""
+                tell(f"{name} [{scale}]: {i + 1} of {len(units)}: {words}{left}")
                 store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
+                measured += 1
             rows = pd.read_parquet(io.BytesIO(kept.read_bytes()))
             record = {"data": source, "numerics": NUMERICS, "date": _date(kept), "address": kept.stem}
         tables.append(rows.assign(**unit["labels"]))
