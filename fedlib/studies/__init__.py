@@ -70,6 +70,7 @@ def run_study(
     units, began, measured = list(module.units(settings, experiments, scale)), time.monotonic(), 0
     for i, unit in enumerate(units):
         labels = {key: unit["labels"].get(key, default) for key, default in LABELS.items()}
+        words = ", ".join(str(label) for label in unit["labels"].values() if label != "")
         try:
             source, reason = _source(unit.get("dataset"), place), ""
         except data.DataError as error:
@@ -83,11 +84,10 @@ def run_study(
             rows, record = one.rows(at).drop(columns="diverged"), one.records[at]
         elif not kept.exists() and any_data:
             missing.append({**labels, "unit": unit["labels"], "reason": reason})
-            tell(f"{name} [{scale}]: {reason or 'not measured'}")
+            tell(f"{name} [{scale}]: {words}: {reason or 'not measured'}")
             continue
         else:
             if not kept.exists():
-                words = ", ".join(str(label) for label in unit["labels"].values() if label != "")
                 pace = (time.monotonic() - began) / max(measured, 1)
                 left = f", about {duration(pace * (len(units) - i))} left" if measured else ""
                 tell(f"{name} [{scale}]: {i + 1} of {len(units)}: {words}{left}")
