@@ -427,6 +427,12 @@ NOT_VARIED = [
     ("fedcor", "mean of the prior", "the paper: 0; the README of 2023 updates it", "0"),
     ("fedcor", "AFL's alphas", "the code: 0.75, 0.01, 0.1", "the code's"),
     ("fedcor", "a fifth of each client's data held out", "the code only", "held out"),
+    (
+        "fedcor",
+        "the run along which Figures 2 and 3 are measured",
+        "not stated",
+        "uniformly random selection; at scale paper FedCor's own as well",
+    ),
     ("fedcor", "standard deviation over seeds", "of the sample or not: not stated", "of the sample (n - 1)"),
     (
         "hics_fl",
@@ -446,6 +452,12 @@ NOT_VARIED = [
         "the warm-up's order",
         "the paper: random; the code: by client id, which is by alpha",
         "random",
+    ),
+    (
+        "hics_fl",
+        "the round of Figures 9 to 12",
+        "not stated",
+        "the end of the warm-up; a common start, other temperatures and the code's estimator stand on their pages",
     ),
     ("hics_fl", "Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
 ]
