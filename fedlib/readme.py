@@ -123,7 +123,7 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             "leaves open how its Gaussian process is trained: FedCor is trained as in the code nearest to "
             "publication, and in the last column as in the authors' README of 2023.",
             headline(fedcor(), found, settings),
-            "**HiCS-FL, Table 1** (Mini-ImageNet: the slides'): rounds to the target, mean over seeds (>: one did not "
+            "**HiCS-FL, Table 1** (Mini-ImageNet: the slides'): rounds to the target, mean over seeds (≥: one did not "
             "arrive).",
             headline(hics(), found, settings),
         ]
@@ -274,7 +274,7 @@ def short_cell(cap: int, rounds: np.ndarray) -> str:
 
 def capped_cell(cap: int, rounds: np.ndarray) -> str:
     """As HiCS-FL's Table 1: the mean over seeds, a lower bound where one never arrives."""
-    return f"{'>' * bool(np.isinf(rounds).any())}{measure.capped_mean(rounds, cap):.0f}"
+    return f"{'≥ ' * bool(np.isinf(rounds).any())}{measure.capped_mean(rounds, cap):.0f}"
 
 
 def markdown(columns: list[str], rows: list[list[str]], right: int) -> str:

@@ -42,7 +42,7 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
         ratio = "-"
         if "Random" in mean:
             ratio = ratio_cell(mean["Random"] / mean[method], open_ended["Random"], open_ended[method])
-        ours = f"{'> ' if open_ended[method] else ''}{mean[method]:.1f}"
+        ours = f"{'≥ ' if open_ended[method] else ''}{mean[method]:.1f}"
         paper = {
             "rounds, paper": PRINTED[data].get(method, ""),
             "speed-up, paper": SPEED_UP[data].get(method, ""),
@@ -55,7 +55,7 @@ def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
     """A speed-up as text: a bound where one of the two never arrived, none where both did not."""
     if base_open and own_open:
         return "-"
-    return f"{'> ' if base_open else '< ' if own_open else ''}{number(ratio)}"
+    return f"{'≥ ' if base_open else '≤ ' if own_open else ''}{number(ratio)}"
 
 
 def speed_tables(
