@@ -112,8 +112,26 @@ def costs(settings: Experiments, scale: Scale) -> Table:
         note = f"needs {'; '.join(needs)}" if needs else ""
         rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
     rows.append(("all", "", between(total), ""))
+    rows += measurements(settings, scale)
     columns = ("experiment", "finished", "time left", "")
     return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
+
+
+def measurements(settings: Experiments, scale: Scale) -> list[tuple[str, str, str, str]]:
+    """A row a study: what of it is measured. Its time is not estimated: it is no matter of training runs alone."""
+    from fedlib import archive, results, studies
+    from fedlib.parallel import Place
+
+    place, rows = Place.from_environment(), []
+    for name in settings.studies:
+        units = studies.units_of(name, settings, scale)
+        known = studies.Measured(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        left = [unit for unit in units if not known.has(unit)]
+        needs = sorted({unit["dataset"] for unit in left if not known.kept(unit)})
+        time_left = "not estimated" if left else "0 s"
+        note = f"needs {', '.join(needs)}" if needs else ""
+        rows.append((name, f"{len(units) - len(left)} of {len(units)}", time_left, note))
+    return rows
 
 
 def between(seconds: np.ndarray) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import config, data
+from fedlib import config, data, store
 from fedlib.config import ConfigError, Experiments
 from fedlib.parallel import Place
-from fedlib.studies import loss_changes, module_of, run_study, toy
+from fedlib.studies import Measured, loss_changes, module_of, partitions, run_study, toy, units_of
 
 EXPERIMENT = {
     "title": "a small one",
@@ -82,6 +82,19 @@ def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, pl
     settings.raw["studies"]["x_toy"]["cases"]["a"]["lr"] = 2.0
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         measured("x_toy", settings, place, tmp_path)
+
+
+def test_a_study_says_how_far_it_is(settings, place, tmp_path):
+    place = Place(runs=tmp_path / "runs", workers=1)
+    known = Measured("x_partitions", "demo", place, tmp_path, tmp_path)
+    units = units_of("x_partitions", settings, "demo")
+    store.write_whole(known.kept(units[0]), store.to_parquet(partitions.measure(units[0], place)))
+    assert [known.has(unit) for unit in units] == [True] + [False] * 3
+    said = []
+    run_study("x_partitions", "demo", settings, place, tmp_path, tell=said.append)
+    assert said[0] == "x_partitions [demo]: 1 of 3: D, (1), 1"
+    assert said[2].startswith("x_partitions [demo]: 3 of 3: D, (2), 1, about ")
+    assert all(map(known.has, units))
 
 
 def test_scales_and_unknown_names(settings, place, tmp_path):

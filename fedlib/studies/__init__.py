@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
+    from fedlib.archive import Packed
     from fedlib.config import Experiments, Scale
     from fedlib.parallel import Place
 
@@ -56,59 +57,142 @@ def run_study(
     """
     from fedlib import archive as archives
     from fedlib import config, data, store
-    from fedlib.engine import NUMERICS
     from fedlib.files import Unfinished
-    from fedlib.parallel import Place, duration
+    from fedlib.parallel import Place
     from fedlib.results import RESULTS
 
     experiments, place = experiments or config.load(), place or Place.from_environment()
-    scale = scale or experiments.scale
-    settings = experiments.study(name, scale)
-    module = module_of(name)
-    packed = archives.sources(name, scale, results or RESULTS, archive or archives.ARCHIVE)
+    scale, results = scale or experiments.scale, results or RESULTS
+    units = units_of(name, experiments, scale)
+    known = Measured(name, scale, place, results, archive or archives.ARCHIVE, any_data=only_finished)
+    if not only_finished:
+        measure_missing(name, scale, units, known, tell)
     tables, records, missing = [], [], []
-    units, began, measured = list(module.units(settings, experiments, scale)), time.monotonic(), 0
-    for i, unit in enumerate(units):
+    for unit in units:
         labels = {key: unit["labels"].get(key, default) for key, default in LABELS.items()}
-        words = ", ".join(str(label) for label in unit["labels"].values() if label != "")
-        try:
-            source, reason = _source(unit.get("dataset"), place), ""
-        except data.DataError as error:
-            source, reason = {"name": unit["dataset"], "digest": None}, str(error)
-        of = partial(address, name, unit, NUMERICS)
-        kept = place.runs / "studies" / f"{of(source['digest'])}.parquet"
-        any_data = only_finished or source["digest"] is None
-        found = archives.find(packed, source["name"], of, None if any_data else source["digest"])
-        if not kept.exists() and found:
-            one, at = found
-            rows, record = one.rows(at).drop(columns="diverged"), one.records[at]
-        elif not kept.exists() and any_data:
+        if (found := known.read(unit)) is None:
+            reason = known.absent.get(unit["dataset"], "")
             missing.append({**labels, "unit": unit["labels"], "reason": reason})
-            tell(f"{name} [{scale}]: {words}: {reason or 'not measured'}")
+            tell(f"{name} [{scale}]: {words(unit)}: {reason or 'not measured'}")
             continue
-        else:
-            if not kept.exists():
-                pace = (time.monotonic() - began) / max(measured, 1)
-                left = f", about {duration(pace * (len(units) - i))} left" if measured else ""
-                tell(f"{name} [{scale}]: {i + 1} of {len(units)}: {words}{left}")
-                store.write_whole(kept, store.to_parquet(module.measure(unit, place)))
-                measured += 1
-            rows = pd.read_parquet(io.BytesIO(kept.read_bytes()))
-            record = {"data": source, "numerics": NUMERICS, "date": _date(kept), "address": kept.stem}
+        rows, record = found
         tables.append(rows.assign(**unit["labels"]))
         records.append({**record, **labels, "unit": unit})
     if not tables and only_finished:
         raise Unfinished(f"{name} has nothing finished at scale {scale}; run: dvc repro study@{name}")
     if not tables:
         raise data.DataError(missing[0]["reason"])
-    path = (results or RESULTS) / scale / f"{name}.parquet"
-    planned = len(records) + len(missing)
-    record = {"study": name, "scale": scale, "planned": planned, "runs": records, "missing": missing}
+    path = results / scale / f"{name}.parquet"
+    record = {"study": name, "scale": scale, "planned": len(units), "runs": records, "missing": missing}
     table = pd.concat(tables, ignore_index=True)
     table = table.assign(**{k: v for k, v in LABELS.items() if k not in table}, diverged=False)
     store.write_whole(path.with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
     store.write_whole(path, store.to_parquet(table))
     return path
+
+
+def units_of(name: str, experiments: Experiments, scale: Scale) -> list[Unit]:
+    """What a study is made of at a scale.
+
+    Raises:
+        ConfigError: no such study, or settings that cannot be used.
+    """
+    settings = experiments.study(name, scale)
+    return list(module_of(name).units(settings, experiments, scale))
+
+
+def words(unit: Unit) -> str:
+    return ", ".join(str(label) for label in unit["labels"].values() if label != "")
+
+
+def measure_missing(
+    name: str, scale: Scale, units: list[Unit], known: Measured, tell: Callable[[str], None]
+) -> None:
+    """Measure the units that are not there and whose dataset is, and say how far it is."""
+    from fedlib import store
+    from fedlib.parallel import duration
+
+    todo = [unit for unit in units if not known.has(unit) and known.kept(unit)]
+    began = time.monotonic()
+    for done, unit in enumerate(todo):
+        left = duration((time.monotonic() - began) / max(done, 1) * (len(todo) - done))
+        tell(
+            f"{name} [{scale}]: {done + 1} of {len(todo)}: {words(unit)}"
+            + f", about {left} left" * bool(done)
+        )
+        measured = module_of(name).measure(unit, known.place)
+        store.write_whole(known.kept(unit), store.to_parquet(measured))
+
+
+class Measured:
+    """The units of a study that have been measured: here, in its results of before, anywhere in the archive.
+
+    absent: dataset -> why it is not at hand; of units on it, and with `any_data` of all, archived ones are taken
+    whatever the digest of the data.
+    """
+
+    def __init__(
+        self, name: str, scale: Scale, place: Place, results: Path, archive: Path, any_data: bool = False
+    ) -> None:
+        from fedlib import archive as archives
+
+        self.name, self.place, self.any_data = name, place, any_data
+        self.packed = archives.sources(name, scale, results, archive)
+        self.absent: dict[str, str] = {}
+
+    def has(self, unit: Unit) -> bool:
+        kept = self.kept(unit)
+        return bool((kept and kept.exists()) or self._packed(unit))
+
+    def kept(self, unit: Unit) -> Path | None:
+        """Where its table stands once it is measured here; None where its dataset is not at hand."""
+        source = self._source(unit)
+        return source and self.place.runs / "studies" / f"{self._address(unit, source['digest'])}.parquet"
+
+    def read(self, unit: Unit) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+        """The table of a measured unit, and what made it."""
+        from fedlib.engine import NUMERICS
+
+        kept = self.kept(unit)
+        if kept and kept.exists():
+            record = {
+                "data": self._source(unit),
+                "numerics": NUMERICS,
+                "date": _date(kept),
+                "address": kept.stem,
+            }
+            return pd.read_parquet(io.BytesIO(kept.read_bytes())), record
+        if found := self._packed(unit):
+            packed, at = found
+            return packed.rows(at).drop(columns="diverged"), packed.records[at]
+        return None
+
+    def _source(self, unit: Unit) -> dict[str, str] | None:
+        """Name, provenance and digest of its dataset; of a unit that makes its own data, just that."""
+        from fedlib import data
+
+        if (dataset := unit.get("dataset")) is None:
+            return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
+        try:
+            digest = data.digest(dataset, self.place.datasets)  # prepares what is embedded
+        except data.DataError as error:
+            self.absent[dataset] = str(error)
+            return None
+        provenance = data.status(dataset, self.place.datasets)["provenance"]
+        return {"name": dataset, "digest": digest, "provenance": provenance}
+
+    def _packed(self, unit: Unit) -> tuple[Packed, str] | None:
+        from fedlib import archive as archives
+
+        source = self._source(unit)
+        digest = None if self.any_data or source is None else source["digest"]
+        dataset = source["name"] if source else unit["dataset"]
+        return archives.find(self.packed, dataset, partial(self._address, unit), digest)
+
+    def _address(self, unit: Unit, dataset_digest: str | None) -> str:
+        from fedlib.engine import NUMERICS
+
+        return address(self.name, unit, NUMERICS, dataset_digest)
 
 
 def address(name: str, unit: Unit, numerics: int, dataset_digest: str | None) -> str:
@@ -132,20 +216,6 @@ def module_of(name: str) -> ModuleType:
         raise ConfigError(
             f"studies.{name}: there is no fedlib/studies/{kind}.py that could measure it."
         ) from None
-
-
-def _source(dataset: str | None, place: Place) -> dict[str, str]:
-    """Name, provenance and digest of a prepared dataset; of a study that makes its own data, just that."""
-    from fedlib import data
-
-    if dataset is None:
-        return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
-    digest = data.digest(dataset, place.datasets)  # prepares what is embedded
-    return {
-        "name": dataset,
-        "digest": digest,
-        "provenance": data.status(dataset, place.datasets)["provenance"],
-    }
 
 
 def _date(path: Path) -> str:
