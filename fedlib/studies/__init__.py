@@ -71,7 +71,7 @@ def run_study(
     for unit in units:
         labels = {key: unit["labels"].get(key, default) for key, default in LABELS.items()}
         if (found := known.read(unit)) is None:
-            reason = known.absent.get(unit["dataset"], "")
+            reason = known.absent.get(unit.get("dataset"), "")
             missing.append({**labels, "unit": unit["labels"], "reason": reason})
             tell(f"{name} [{scale}]: {words(unit)}: {reason or 'not measured'}")
             continue
