@@ -147,7 +147,8 @@ def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str
     if runs:
         devices = ", ".join(sorted({run["device"] for run in runs}))
         dates = sorted(run["date"][:10] for run in runs)
-        data = "; ".join(sorted({run["data"]["provenance"] for run in runs}))
+        made = [one["data"] for info in found.info.values() for one in info["runs"]]  # studies' units as well
+        data = "; ".join(sorted({source["provenance"] for source in made if source["name"] != "synthetic"}))
         when = f"from {dates[0]} to {dates[-1]}" if dates[0] < dates[-1] else f"on {dates[0]}"
         text += f", trained {when}, device {devices}. Data: {data}"
     lines = [text + ". Claims that need no training are decided by the algorithms alone."]
