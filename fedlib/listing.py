@@ -83,7 +83,12 @@ def examine(settings: Experiments, scale: Scale) -> Group:
         ("disk", f"{free:.1f} GB free" + (" - little: paper-scale results need some GB" if free < 5 else "")),
         *((name, version(name)) for name in LIBRARIES),
     ]
-    return Group(table("Environment", ("what", ""), rows), datasets(), costs(settings, scale))
+    return Group(
+        table("Environment", ("what", ""), rows),
+        datasets(),
+        costs(settings, scale),
+        measurements(settings, scale),
+    )
 
 
 def costs(settings: Experiments, scale: Scale) -> Table:
@@ -112,13 +117,12 @@ def costs(settings: Experiments, scale: Scale) -> Table:
         note = f"needs {'; '.join(needs)}" if needs else ""
         rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
     rows.append(("all", "", between(total), ""))
-    rows += measurements(settings, scale)
     columns = ("experiment", "finished", "time left", "")
     return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
 
 
-def measurements(settings: Experiments, scale: Scale) -> list[tuple[str, str, str, str]]:
-    """A row a study: what of it is measured. Its time is not estimated: it is no matter of training runs alone."""
+def measurements(settings: Experiments, scale: Scale) -> Table:
+    """What of each study is measured; its time is not estimated, as it is no matter of training runs alone."""
     from fedlib import archive, results, studies
     from fedlib.parallel import Place
 
@@ -128,10 +132,9 @@ def measurements(settings: Experiments, scale: Scale) -> list[tuple[str, str, st
         known = studies.Measured(name, scale, place, results.RESULTS, archive.ARCHIVE)
         left = [unit for unit in units if not known.has(unit)]
         needs = sorted({unit["dataset"] for unit in left if not known.kept(unit)})
-        time_left = "not estimated" if left else "0 s"
         note = f"needs {', '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(units) - len(left)} of {len(units)}", time_left, note))
-    return rows
+        rows.append((name, f"{len(units) - len(left)} of {len(units)}", note))
+    return table(f"Studies at scale {scale} (time not estimated)", ("study", "measured", ""), rows)
 
 
 def between(seconds: np.ndarray) -> str:

@@ -166,7 +166,7 @@ def panels(
     width: float = 4.6,
     height: float = 2.7,
 ) -> Figure:
-    """Rows of panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
+    """Rows of as many panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
     all_cells, columns = [c for row in cells for c in row], max(map(len, cells), default=1)
     fig, axes = grid(len(all_cells), columns, width, height)
     for ax, (setting, column, title, smooth) in zip(axes, all_cells, strict=True):

@@ -102,6 +102,7 @@ def units_of(name: str, experiments: Experiments, scale: Scale) -> list[Unit]:
 
 
 def words(unit: Unit) -> str:
+    """A unit's labels, as people are told which one it is."""
     return ", ".join(str(label) for label in unit["labels"].values() if label != "")
 
 
