@@ -183,9 +183,9 @@ class Artifact:
 
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
-    """Display a table whole."""
+    """Display a table whole; a cell without a value, as of a method that has not been run, shows a dash."""
     with pd.option_context("display.max_colwidth", None):
-        display(HTML(frame.to_html(index=index, border=0)))
+        display(HTML(frame.to_html(index=index, border=0, na_rep="–")))
 
 
 def verdict_table(decided: pd.DataFrame) -> str:

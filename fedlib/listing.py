@@ -12,7 +12,7 @@ from importlib.metadata import version
 import numpy as np
 from rich import box
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedlib import config
 from fedlib.config import ROOT, ConfigError, Experiments, Scale
@@ -32,7 +32,10 @@ LIBRARIES = (
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    out = Table(*columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    """A table whose first column, the names that commands take, is never shortened."""
+    names, *others = (Column(header, overflow="fold") for header in columns)
+    names.no_wrap = True
+    out = Table(names, *others, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for row in rows:
         out.add_row(*map(str, row))
     return out
