@@ -85,6 +85,7 @@ def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]
             label = " ".join(name) if table["method"].nunique() > 1 else name[0]
             ax.plot(mean.index, mean["cosine"], color=colour, lw=1.6, marker=".", label=label)
             ax.plot(mean.index, mean["cosine_centred"], color=colour, lw=1.2, ls="--", marker=".")
+        ax.plot([], [], color="black", lw=1.2, ls="--", label="without the mean diagonal")
         ax.axhline(bounds[title], color="black", lw=0.8, ls=":", label="the paper's bound")
         ax.set(title=title, xlabel="round", ylabel="cosine of covariances", ylim=(None, 1.01))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
