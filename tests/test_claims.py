@@ -101,7 +101,7 @@ def test_combine():
     assert combine({"a": yes, "b": no}).status == "held in part"
     assert combine({"a": no, "b": no}).status == "not held"
     assert combine({"a": yes, "b": missing}).status == "held in part"
-    assert "Not run: b." in combine({"a": yes, "b": missing}).detail
+    assert "No verdict on b: no such run." in combine({"a": yes, "b": missing}).detail
     assert combine({"a": yes, "b": yes, "c": no}, all_of=2).status == "held"
     assert combine({"a": yes, "b": no, "c": no}, some_of=2).status == "not held"
     with pytest.raises(Missing, match="no such run"):
@@ -296,6 +296,20 @@ def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
     only_mnist = table_1(printed())["hcsfed_table_1"]
     only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
     assert verdict(hc.book, "hcsfed.T1.a", only_mnist).status == "held in part"
+
+
+def test_hcsfeds_comparisons_need_somebody_who_arrives():
+    never = table_1(dict.fromkeys(printed(), [201] * 6))
+    for id in "abcdefgh":
+        found = verdict(hc.book, f"hcsfed.T1.{id}", never)
+        assert found.status == "not run"
+        assert "none reaches 80% in 200 rounds" in found.detail
+    rounds = dict.fromkeys(printed(), [50] * 3 + [201] * 3)
+    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds))
+    assert found.status == "held in part"
+    assert "No verdict on GC-A, FMNIST" in found.detail
+    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds | {"Cluster": [50] * 6}))
+    assert "GC-A, FMNIST: 200+, Cluster 50" in found.value
 
 
 def test_hcsfeds_ablation_rules():

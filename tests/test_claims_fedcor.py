@@ -83,7 +83,7 @@ def test_four_of_six_cells_are_a_part():
     # what has been run held, the rest is missing: in part, and it says what is missing
     partly = judge("fedcor.T1.a", {"fedcor_fmnist": fmnist})
     assert partly.status == "held in part"
-    assert "Not run: CIFAR-10 2SPC" in partly.detail
+    assert "No verdict on CIFAR-10 2SPC" in partly.detail
 
 
 def test_speed_up_is_the_ratio_of_rounds_less_one():

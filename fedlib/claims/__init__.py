@@ -289,8 +289,10 @@ def combine(
     value = "; ".join(f"{name}: {v.value}" for name, v in done.items() if v.value)
     bounds = "; ".join(f"{name}: {v.interval}" for name, v in done.items() if v.interval)
     failed = [name for name, v in done.items() if v.status != "held"]
-    absent = [name for name in judged if name not in done]
+    absent = {name: v.detail for name, v in judged.items() if name not in done}
     detail = [f"{good} of {len(judged)} parts held."] if len(judged) > 1 else []
-    detail += [f"Not held: {', '.join(failed)}."] if failed and len(judged) > 1 else []
-    detail += [f"Not run: {', '.join(absent)}."] if absent else []
+    detail += [f"Not held: {'; '.join(failed)}."] if failed and len(judged) > 1 else []
+    for reason in dict.fromkeys(absent.values()):
+        names = "; ".join(name for name, why in absent.items() if why == reason)
+        detail.append(f"No verdict on {names}: {reason.rstrip('.')}.")
     return Verdict(status, value, bounds, " ".join(detail))

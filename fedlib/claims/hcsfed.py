@@ -1,9 +1,10 @@
 """What HCSFed (Song et al., UAI 2023) claims, and how each claim is decided.
 
 r(M): first round with test accuracy at the target; a run that never arrives counts as T + 1. Medians are over
-seeds, a speed-up is median r(Random) / median r(M). The paper leaves open how updates are compressed (GC-A,
-GC-B) and how Random is aggregated (plain mean, or attrition): each claim is decided for each reading, and
-held only if all held. The paper states no seeds; tolerances are ours.
+seeds, a speed-up is median r(Random) / median r(M). Where none of the methods compared arrives, nothing is decided:
+their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B) and how
+Random is aggregated (plain mean, or attrition): each claim is decided for each reading, and held only if all held.
+The paper states no seeds; tolerances are ours.
 """
 
 from fedlib.claims.hcsfed_parts import FEDAVGS, sweep

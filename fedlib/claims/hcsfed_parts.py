@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, span
-from fedlib.claims.hcsfed_readings import ABLATION, GCS, book, each, hcsfed, r, within
+from fedlib.claims.hcsfed_readings import ABLATION, GCS, book, compared, each, hcsfed, within
 from fedlib.measure import at_start, best, end_mean, interval, paired, rounds_to_best
 
 # -- Figures 4 to 6
@@ -186,8 +186,9 @@ def _(runs: Runs) -> Verdict:
     """Cluster selection needs fewer rounds than importance selection."""
 
     def less(gc: str) -> Verdict:
-        cluster, importance = r(runs, ABLATION, f"+cluster ({gc})"), r(runs, ABLATION, "+importance")
-        return decide(cluster < importance, f"{number(cluster)} and {number(importance)} rounds")
+        arms = (f"+cluster ({gc})", "+importance")
+        (cluster, importance), texts = compared(runs, [(ABLATION, arm) for arm in arms])
+        return decide(cluster < importance, f"{' and '.join(texts)} rounds")
 
     return each([(gc,) for gc in GCS], less)
 
@@ -198,8 +199,8 @@ def _(runs: Runs) -> Verdict:
 
     def chain(gc: str, component: str) -> Verdict:
         arms = (hcsfed(gc), f"+cluster+{component} ({gc})", f"+cluster ({gc})")
-        needed = [r(runs, ABLATION, arm) for arm in arms]
-        return decide(needed == sorted(needed), " <= ".join(number(x) for x in needed))
+        needed, texts = compared(runs, [(ABLATION, arm) for arm in arms])
+        return decide(needed == sorted(needed), " <= ".join(texts))
 
     return each([(gc, component) for gc in GCS for component in ("re-allocation", "importance")], chain)
 
@@ -210,8 +211,8 @@ def _(runs: Runs) -> Verdict:
 
     def beats(gc: str, quantity: str) -> Verdict:
         if quantity == "rounds":
-            mine, other = r(runs, ABLATION, hcsfed(gc)), r(runs, ABLATION, "SCAFFOLD")
-            return decide(mine < other, f"{number(mine)} and {number(other)}")
+            (mine, other), texts = compared(runs, [(ABLATION, m) for m in (hcsfed(gc), "SCAFFOLD")])
+            return decide(mine < other, " and ".join(texts))
         mine, other = (float(np.median(final(runs, m))) for m in (hcsfed(gc), "SCAFFOLD"))
         return decide(mine >= other, f"{number(mine, '%')} and {number(other, '%')}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedlib.claims import Book, Runs, Verdict, combine, decide, number, span
+from fedlib.claims import Book, Missing, Runs, Verdict, combine, decide, number, span
 from fedlib.measure import interval, rounds_to_target
 
 book = Book("hcsfed")
@@ -61,23 +61,46 @@ def r(runs: Runs, place: Place, method: str, target: float = 0.8) -> float:
     return float(np.median(rounds(runs, place, method, target)))
 
 
+def told(runs: Runs, place: Place, needed: float) -> str:
+    """r as the paper prints it."""
+    cap = runs.last(*place)
+    return f"{cap}+" if needed > cap else number(needed)
+
+
+def compared(
+    runs: Runs, cases: Iterable[tuple[Place, str]], target: float = 0.8
+) -> tuple[list[float], list[str]]:
+    """r of each (setting, method), as numbers and as text.
+
+    Raises:
+        Missing: none arrives, which would look like a tie.
+    """
+    cases = list(cases)
+    found = [r(runs, *case, target) for case in cases]
+    if all(needed > runs.last(*place) for (place, _), needed in zip(cases, found, strict=True)):
+        raise Missing(f"none reaches {target:.0%} in {runs.last(*cases[0][0])} rounds")
+    return found, [told(runs, place, needed) for (place, _), needed in zip(cases, found, strict=True)]
+
+
 def ratio(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> float:
-    """The speed-up of `method` over `base`."""
-    return r(runs, place, base, target) / r(runs, place, method, target)
+    """The speed-up of `method` over `base`, where one of them arrives (`compared`)."""
+    (slow, fast), _ = compared(runs, [(place, base), (place, method)], target)
+    return slow / fast
 
 
 def within(
     runs: Runs, place: Place, base: str, method: str, low: float, high: float = np.inf, target: float = 0.8
 ) -> Verdict:
     """A speed-up between two values; its interval re-draws seeds."""
+    found = ratio(runs, place, base, method, target)
     a, b = (rounds(runs, place, m, target) for m in (base, method))
     shared = np.arange(min(len(a), len(b)))
 
     def of_seeds(i: np.ndarray, axis: int) -> np.ndarray:
         return np.median(a[i.astype(int)], axis) / np.median(b[i.astype(int)], axis)
 
-    found = ratio(runs, place, base, method, target)
-    return decide(low <= found <= high, number(found), span(interval(shared, of_seeds)))
+    bound = "≥ " if np.median(a) > runs.last(*place) else ""
+    return decide(low <= found <= high, f"{bound}{number(found)}", span(interval(shared, of_seeds)))
 
 
 def of(data: str, q: str) -> Place:
@@ -95,13 +118,14 @@ DATA = ("MNIST", "FMNIST")
 def fewest(
     runs: Runs, place: Place, method: str, others: Iterable[str], target: float, strictly: bool
 ) -> Verdict:
-    """Whether `method` needs the fewest rounds."""
-    mine = rounds(runs, place, method, target)
-    rest = {other: r(runs, place, other, target) for other in others}
-    next_best = min(rest, key=rest.get)
-    middle = float(np.median(mine))
-    ok = middle < rest[next_best] if strictly else middle <= rest[next_best]
-    return decide(ok, f"{number(middle)} rounds, {next_best} {number(rest[next_best])}", span(interval(mine)))
+    """Whether `method` needs the fewest rounds, where anybody arrives (`compared`)."""
+    others = list(others)
+    needed, texts = compared(runs, [(place, m) for m in (*others, method)], target)
+    *theirs, mine = needed
+    best = int(np.argmin(theirs))
+    ok = mine < theirs[best] if strictly else mine <= theirs[best]
+    seeds = rounds(runs, place, method, target)
+    return decide(ok, f"{texts[-1]} rounds, {others[best]} {texts[best]}", span(interval(seeds)))
 
 
 BASELINES = ("Random", "SCAFFOLD", "Importance", "Cluster")

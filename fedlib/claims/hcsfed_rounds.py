@@ -17,6 +17,7 @@ from fedlib.claims.hcsfed_readings import (
     RANDOMS,
     TABLE_1,
     book,
+    compared,
     each,
     fewest,
     hcsfed,
@@ -25,6 +26,7 @@ from fedlib.claims.hcsfed_readings import (
     r,
     ratio,
     rounds,
+    told,
     within,
 )
 from fedlib.measure import interval, paired
@@ -69,8 +71,8 @@ def _(runs: Runs) -> Verdict:
     """HCSFed hardly depends on q: at q = 10 % it needs at most 1.25 times the rounds of q = 50 %."""
 
     def steady(gc: str, data: str) -> Verdict:
-        few, many = (r(runs, of(data, q), hcsfed(gc)) for q in ("10 %", "50 %"))
-        return decide(few <= 1.25 * many, f"{number(few)} and {number(many)} rounds")
+        (few, many), texts = compared(runs, [(of(data, q), hcsfed(gc)) for q in ("10 %", "50 %")])
+        return decide(few <= 1.25 * many, f"{' and '.join(texts)} rounds")
 
     return each([(gc, data) for gc in GCS for data in DATA], steady)
 
@@ -81,8 +83,8 @@ def _(runs: Runs) -> Verdict:
 
     def tie(gc: str, data: str) -> Verdict:
         place = of(data, "50 %")
-        ours, cluster = r(runs, place, hcsfed(gc)), r(runs, place, "Cluster")
-        return decide(abs(ours - cluster) <= max(2, 0.1 * ours), f"{number(ours)}, Cluster {number(cluster)}")
+        (ours, cluster), texts = compared(runs, [(place, hcsfed(gc)), (place, "Cluster")])
+        return decide(abs(ours - cluster) <= max(2, 0.1 * ours), ", Cluster ".join(texts))
 
     return each([(gc, data) for gc in GCS for data in DATA], tie)
 
@@ -93,7 +95,8 @@ def _(runs: Runs) -> Verdict:
 
     def ordered(gc: str, base: str) -> Verdict:
         def column(name: str) -> Verdict:
-            chain = [r(runs, (TABLE_1, name), m) for m in (base, "SCAFFOLD", "Cluster", hcsfed(gc))]
+            arms = (base, "SCAFFOLD", "Cluster", hcsfed(gc))
+            chain, _ = compared(runs, [((TABLE_1, name), m) for m in arms])
             return decide(chain == sorted(chain, reverse=True))
 
         inner = combine({name: (lambda name=name: column(name)) for name in COLUMNS})
@@ -107,8 +110,9 @@ def _(runs: Runs) -> Verdict:
     """Importance needs no more rounds than Random, and Cluster no more than Importance, in all six columns."""
 
     def ordered(column: str, base: str) -> Verdict:
-        chain = [r(runs, (TABLE_1, column), m) for m in (base, "Importance", "Cluster")]
-        return decide(chain == sorted(chain, reverse=True), " >= ".join(number(x) for x in chain))
+        arms = (base, "Importance", "Cluster")
+        chain, texts = compared(runs, [((TABLE_1, column), m) for m in arms])
+        return decide(chain == sorted(chain, reverse=True), " >= ".join(texts))
 
     return each([(column, base) for column in COLUMNS for base in RANDOMS], ordered)
 
@@ -122,7 +126,7 @@ def _(runs: Runs) -> Verdict:
         cap = runs.last(*places[0])
         medians = [r(runs, place, base) for place in places]
         ok = medians[0] > cap and medians[1] > cap and medians[2] <= cap
-        return decide(ok, ", ".join(f"{cap}+" if x > cap else number(x) for x in medians))
+        return decide(ok, ", ".join(told(runs, place, x) for place, x in zip(places, medians, strict=True)))
 
     return each([(base,) for base in RANDOMS], reaches)
 
@@ -204,7 +208,8 @@ def _(runs: Runs) -> Verdict:
         shared = fewest(runs, place, hcsfed(gc), (*BASELINES, "IFCA"), 0.6, False)
         own = float(np.median(rounds(runs, place, "IFCA", 0.6, "client_accuracy")))
         ok = shared.status == "held" and r(runs, place, hcsfed(gc), 0.6) <= own
-        return decide(ok, f"{shared.value}, IFCA by its own measure {number(own)}", shared.interval)
+        value = f"{shared.value}, IFCA by its own measure {told(runs, place, own)}"
+        return decide(ok, value, shared.interval)
 
     return each([(gc, setting) for gc in GCS for _, setting in FIGURE_3], best_of)
 
