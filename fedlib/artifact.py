@@ -107,7 +107,8 @@ class Artifact:
                 tables[experiment], info[experiment] = table, made
         artifact = cls(name, scale, experiments, Results(scale, tables), info, root)
         artifact._write_verdicts(verdicts(artifact.claims, {}))  # until judged
-        display(Markdown(artifact.describe()))
+        if experiments:
+            display(Markdown(artifact.describe()))
         return artifact
 
     @property
@@ -171,6 +172,11 @@ class Artifact:
         display(HTML(verdict_table(decided)))
         return decided
 
+    def board(self, decided: pd.DataFrame, name: str) -> None:
+        """Display verdicts on claims of other artifacts, with links to their pages, and keep them as `<name>.csv`."""
+        self._write_csv(decided, name)
+        display(HTML(verdict_table(decided, links=True)))
+
     def _write_csv(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
         write_whole(self.folder / f"{name}.csv", frame.to_csv(index=index).encode())
 
@@ -188,12 +194,18 @@ def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
         display(HTML(frame.to_html(index=index, border=0, na_rep="–")))
 
 
-def verdict_table(decided: pd.DataFrame) -> str:
-    """Verdicts (rows of `claims.verdicts`) as an HTML table: the claim, printed, replicated, verdict."""
+def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
+    """Verdicts (rows of `claims.verdicts`) as an HTML table: the claim, printed, replicated, verdict.
+
+    links: to the page that shows a claim, as seen from the site's first page.
+    """
     rows = []
     for row in decided.map(html.escape).to_dict("records"):
         verdict = f'<span class="verdict {row["verdict"].replace(" ", "-")}">{row["verdict"]}</span>'
-        about = f"<small><code>{row['id']}</code> {row['detail']}</small>"
+        name = f"<code>{row['id']}</code>"
+        if links:
+            name = f'<a href="{row["artifact"]}.html">{name}</a>'
+        about = f"<small>{name} {row['detail']}</small>"
         replicated = "<br>".join(filter(None, [row["replicated"], row["interval"]]))
         cells = [f"{row['claim']}<br>{about}", row["printed"], replicated, verdict]
         rows.append("".join(f"<td>{cell}</td>" for cell in cells))

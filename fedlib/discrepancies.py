@@ -125,8 +125,7 @@ def show(artifact: Artifact, paper: str, board: pd.DataFrame, results: Mapping[s
     said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if status in counts)
     display(Markdown(f"{len(board[board['paper'] == paper])} claims at scale **{artifact.scale}**: {said}."))
     if len(open_claims):
-        columns = ["id", "claim", "printed", "replicated", "interval", "verdict", "detail"]
-        artifact.table(open_claims[columns], f"{paper}_claims", index=False)
+        artifact.board(open_claims, f"{paper}_claims")
     for k, choice in enumerate(choices(paper), start=1):
         concerned = open_claims.loc[open_claims["artifact"].isin(choice.bears_on), "id"]
         bears = f" Bears on {', '.join(f'`{one}`' for one in concerned)}." if len(concerned) else ""

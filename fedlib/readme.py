@@ -35,13 +35,6 @@ from fedlib.tables import mean_cell, median_cell, reach
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
 SCALES: tuple[Scale, ...] = ("paper", "cpu")  # demo's digits say nothing about the papers
-TITLES = {
-    "clustered_sampling": "Clustered Sampling",
-    "hcsfed": "HCSFed",
-    "fedcor": "FedCor",
-    "hics_fl": "HiCS-FL",
-    "all papers": "all",
-}
 DATA = {
     "mnist": "MNIST",
     "fmnist": "Fashion-MNIST",
@@ -133,9 +126,8 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
 def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str]:
     """What became of every claim at a scale, by paper, and what it was decided over."""
     board = totals(verdicts([claim for paper in PAPERS for claim in claims(paper)], found.tables))
-    board = board.reindex([*PAPERS, "all papers"])
     rows = [
-        [TITLES[paper], *(str(n) for n in counts)]
+        [PAPERS.get(paper, "all"), *(str(n) for n in counts)]
         for paper, counts in zip(board.index, board.to_numpy(), strict=True)
     ]
     known = {run["address"]: run for info in found.info.values() for run in info["runs"] if "run" in run}

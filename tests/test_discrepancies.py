@@ -74,6 +74,7 @@ def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
 ) -> None:
     (tmp_path / "params.yaml").write_text("scale: demo\nexperiments: {}\nartifacts: {discrepancies: {}}\n")
     artifact = Artifact.open("discrepancies", root=tmp_path)
+    assert capsys.readouterr().out == ""  # made from no experiment: nothing to say of any
     board = verdicts(claims("hcsfed"), {})
     assert len(discrepancies.unsettled(board, "hcsfed")) == 0
     board.loc[0, "verdict"], board.loc[1, "verdict"], board.loc[2, "verdict"] = (

@@ -156,6 +156,8 @@ def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     shown = verdict_table(pd.DataFrame([{**row, "claim": "a < b & c", "verdict": "not held"}]))
     assert "a &lt; b &amp; c" in shown
     assert '<span class="verdict not-held">not held</span>' in shown
+    linked = verdict_table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
+    assert '<a href="fedcor/figure_4.html"><code>F4.a</code></a>' in linked
 
 
 def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> None:

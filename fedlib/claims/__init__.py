@@ -34,7 +34,12 @@ from fedlib.measure import Missing as Missing
 
 Status = Literal["held", "held in part", "not held", "not run"]
 STATUSES: tuple[Status, ...] = ("held", "held in part", "not held", "not run")
-PAPERS = ("clustered_sampling", "hcsfed", "fedcor", "hics_fl")
+PAPERS = {
+    "clustered_sampling": "Clustered Sampling",
+    "hcsfed": "HCSFed",
+    "fedcor": "FedCor",
+    "hics_fl": "HiCS-FL",
+}
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,7 @@ def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd
 def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
     """How many claims held, by paper: one row a paper and one for all, one column a status."""
     counts = pd.crosstab(verdicts["paper"], verdicts["verdict"]).reindex(columns=STATUSES, fill_value=0)
+    counts = counts.reindex([paper for paper in PAPERS if paper in counts.index])
     counts.loc["all papers"] = counts.sum()
     return counts.assign(claims=counts.sum(axis=1)).rename_axis(columns=None)
 
