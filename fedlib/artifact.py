@@ -28,7 +28,7 @@ from IPython.display import HTML, SVG, Markdown, display
 
 from fedlib import config
 from fedlib.claims import PAPERS, STATUSES, claims_of, verdicts
-from fedlib.config import ROOT, ConfigError, Scale
+from fedlib.config import ROOT, ConfigError, Experiments, Scale
 from fedlib.files import write_whole
 from fedlib.results import lacking, open_results
 
@@ -133,13 +133,15 @@ class Artifact:
         return claims_of(self.place) if self.place.split("/")[0] in PAPERS else []
 
     def describe(self) -> str:
-        """In Markdown: scale, data, how many of the planned runs are there, and what is missing."""
-        lines = []
+        """In Markdown: scale, data, how many of the planned runs are there, what is cut, and what is missing."""
+        settings, lines = config.load(self.root / config.PARAMS.name), []
         for experiment, info in self.info.items():
             data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
             done = f"{len(info['runs'])} of {info['planned']} runs"
             missing = f" Missing: {lacking(info)}." if info.get("missing") else ""
-            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.{missing}")
+            less = cut(settings, experiment, self.scale)
+            less = f" Cut against scale paper: {less}." if less else ""
+            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.{less}{missing}")
         for experiment in self.missing:
             command = f"`fedlib run {experiment} --scale {self.scale}`"
             lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}")
@@ -186,6 +188,21 @@ class Artifact:
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", decided.to_json(orient="records", indent=1).encode())
+
+
+def cut(settings: Experiments, name: str, scale: Scale) -> str:
+    """What a scale has less of than scale `paper` in an experiment or study, in words; empty if nothing."""
+    if name in settings.studies:
+        here, paper = (settings.study(name, one) for one in (scale, "paper"))
+        pairs = [(here[key], paper[key], key) for key in ("rounds", "subsets", "seeds") if key in paper]
+    else:
+        here, paper = (settings.runs(name, one) for one in (scale, "paper"))
+        T = {one.setting: one.run.T for one in paper}
+        rounds = sorted({(one.run.T, T.get(one.setting, 0)) for one in here})
+        pairs = [(*pair, "rounds") for pair in rounds]
+        for what, key in (("settings", lambda one: one.setting), ("seeds", lambda one: one.run.seed)):
+            pairs.append((len(set(map(key, here))), len(set(map(key, paper))), what))
+    return ", ".join(f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most)
 
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:

@@ -14,7 +14,7 @@ A run that diverged counts as the worst there is: infinite loss, zero accuracy f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -284,6 +284,19 @@ def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:
         needed = cost_to_target(table, float(ends.min()), cost).groupby("method", sort=False).median()
         rows[setting] = needed[base] / needed
     return pd.DataFrame(rows).T.rename_axis("setting")
+
+
+def cases(
+    tables: Mapping[str, pd.DataFrame], methods: Sequence[str], statistic: Statistic, **options: Any
+) -> pd.DataFrame:
+    """A statistic of the test accuracy, mean over seeds: a row an (experiment, setting), a column a method.
+
+    Of `methods`, those that have run at all; of the settings, those in which all of these have.
+    """
+    runs = {name: per_run(table, "test_accuracy", statistic, **options) for name, table in tables.items()}
+    means = pd.concat(runs, names=["experiment"]).groupby(["experiment", "setting", "method"]).mean()
+    found = means.unstack("method")
+    return found[[method for method in methods if method in found]].dropna()
 
 
 def mean_ranks(scores: pd.DataFrame) -> pd.Series:

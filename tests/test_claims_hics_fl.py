@@ -73,6 +73,9 @@ def test_claims_on_curves_hold_where_hics_leads_and_fall_where_it_does_not():
         assert judge(f"hics.{id}", tables).status == "held", id
     for id in ("F2.a", "F3.a", "F5.a", "F13.a", "F14.a"):
         assert judge(f"hics.{id}", swapped).status != "held", id
+    behind = table("hics_fmnist", fastest({"(1)": 0.1, "(2)": 0.2, "(3)": 0.2}))
+    behind = {"hics_fmnist": behind.replace({"method": {OURS: "CS", "CS": OURS}})}
+    assert judge("hics.F2.b", behind).status == "not held", "to be behind by the least is no lead"
 
 
 def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_order():

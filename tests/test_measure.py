@@ -173,6 +173,19 @@ def test_costs_add_up_in_order_of_rounds():
     assert cost["", "B", 0] == math.inf
 
 
+def test_cases_are_the_settings_in_which_all_samplers_have_run():
+    def runs(**last: float) -> pd.DataFrame:
+        return table(
+            {(method, seed): [0.1, value + seed / 10] for method, value in last.items() for seed in (0, 1)}
+        )
+
+    tables = {"few": runs(A=0.5, B=0.2), "many": runs(A=0.6, B=0.3, extra=0.9), "part": runs(A=0.4)}
+    found = measure.cases(tables, ["B", "A", "not run"], measure.end_mean, share=0.05)
+    assert list(found.columns) == ["B", "A"]
+    assert list(found.index) == [("few", ""), ("many", "")]
+    assert found.to_numpy() == pytest.approx(np.array([[0.25, 0.55], [0.35, 0.65]]))
+
+
 def test_ranks_and_nemenyi():
     scores = pd.DataFrame({"A": [3, 3, 3], "B": [2, 1, 2], "C": [1, 2, 1]})
     assert measure.mean_ranks(scores).to_dict() == pytest.approx({"A": 1, "B": 7 / 3, "C": 8 / 3})

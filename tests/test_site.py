@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib import notebooks, site
-from fedlib.artifact import Artifact, drawn_lines, svg, verdict_table
-from fedlib.config import ROOT, ConfigError
+from fedlib.artifact import Artifact, cut, drawn_lines, svg, verdict_table
+from fedlib.config import ROOT, ConfigError, Experiments
 
 PARAMS = """\
 scale: demo
@@ -158,6 +158,20 @@ def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     assert '<span class="verdict not-held">not held</span>' in shown
     linked = verdict_table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
     assert '<a href="fedcor/figure_4.html"><code>F4.a</code></a>' in linked
+
+
+def test_a_page_says_what_its_scale_cuts() -> None:
+    run = {"dataset": "digits", "partition": {"scheme": "iid"}, "model": "logistic", "N": 4, "m": 2}
+    run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}, "methods": {"MD": {"sampler": "md"}}}
+    grid = {"short": {"T": 10}, "long": {"T": 2000}, "left out": {"T": 5}}
+    cpu = {"seeds": 2, "grid": {"long": {"T": 50}, "left out": None}}
+    study = {"seeds": 3, "subsets": 1000, "scales": {"cpu": {"subsets": 300}}}
+    settings = Experiments(
+        {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": {"s": study}}
+    )
+    assert cut(settings, "e", "cpu") == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds"
+    assert cut(settings, "s", "cpu") == "300 of 1,000 subsets"
+    assert cut(settings, "e", "paper") == cut(settings, "s", "paper") == ""
 
 
 def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> None:
