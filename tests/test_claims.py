@@ -303,7 +303,7 @@ def test_hcsfeds_comparisons_need_somebody_who_arrives():
     for id in "abcdefgh":
         found = verdict(hc.book, f"hcsfed.T1.{id}", never)
         assert found.status == "not run"
-        assert "none reaches 80% in 200 rounds" in found.detail
+        assert "none reaches 80 % in 200 rounds" in found.detail
     rounds = dict.fromkeys(printed(), [50] * 3 + [201] * 3)
     found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds))
     assert found.status == "held in part"

@@ -110,7 +110,7 @@ def test_runs_too_short_for_the_table_decide_nothing():
     for part in "abcde":
         verdict = judge(f"hics.T1.{part}", results)
         assert verdict.status == "not run"
-    assert "nobody reaches 75% in 60 rounds" in judge("hics.T1.a", results).detail
+    assert "nobody reaches 75 % in 60 rounds" in judge("hics.T1.a", results).detail
 
 
 def test_rounds_beyond_the_figures_count_for_the_table_alone():

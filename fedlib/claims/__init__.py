@@ -92,7 +92,7 @@ class Runs(Mapping[str, pd.DataFrame]):
                 self.kept["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
             table = self.kept["settings", experiment].get(setting)
             if table is None:
-                raise Missing(f"setting {setting!r} of {experiment} is not part of this scale")
+                raise Missing(f"setting {setting!r} of {experiment} has not been run at this scale")
         absent = set(methods) - set(table["method"].unique())
         if absent:
             where = f"{experiment} {setting}" if setting else experiment

@@ -81,7 +81,7 @@ class Panel:
         rounds, cap = self.rounds(runs, methods), self.cap(runs)
         if np.isinf(rounds).all() and cap < self.T:
             raise Missing(
-                f"nobody reaches {self.target:.0%} in {cap} rounds; the paper follows a run for {self.T}"
+                f"nobody reaches {100 * self.target:.0f} % in {cap} rounds; the paper follows a run for {self.T}"
             )
         return rounds
 

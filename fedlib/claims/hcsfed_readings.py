@@ -78,7 +78,7 @@ def compared(
     cases = list(cases)
     found = [r(runs, *case, target) for case in cases]
     if all(needed > runs.last(*place) for (place, _), needed in zip(cases, found, strict=True)):
-        raise Missing(f"none reaches {target:.0%} in {runs.last(*cases[0][0])} rounds")
+        raise Missing(f"none reaches {100 * target:.0f} % in {runs.last(*cases[0][0])} rounds")
     return found, [told(runs, place, needed) for (place, _), needed in zip(cases, found, strict=True)]
 
 
