@@ -115,6 +115,8 @@ def draw_curves(
             last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
             if gone and len(last):
                 ax.plot(last[x] * across, last[y] * unit, "x", color=look["color"], ms=8)
+    if not ax.lines:
+        ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
 
 
 def curves(

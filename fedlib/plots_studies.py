@@ -112,7 +112,7 @@ def curves_and_selections(
     for (left, right), (data, rows) in zip(axes, curves.items(), strict=True):
         betas = list(counts[data])
         styles = {**sweep(betas), **looks(["Random"])}
-        draw_curves(left, rows, "test_accuracy", methods=["Random", *betas], styles=styles, band=False)
+        draw_curves(left, rows, "test_accuracy", methods=["Random", *betas], styles=styles)
         label_axes(left, "round", "test_accuracy")
         left.set_title(data)
         selections(right, counts[data], styles, f"{data}: selections over the run")

@@ -370,5 +370,15 @@ def test_what_is_left_out_is_of_experiments_that_exist() -> None:
     assert all(set(where) <= names for where in archive.ONLY.values())
 
 
+def test_what_a_page_draws_is_kept() -> None:
+    settings = config.load()
+    for name, entry in settings.artifacts.items():
+        text = (config.ROOT / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb").read_text()
+        for column in ("local_loss", "local_loss_std"):
+            if f'\\"{column}\\"' in text:
+                drawn = {one for one in entry["experiments"] if one in settings.names}
+                assert drawn <= set(archive.ONLY[column]), (name, column)
+
+
 def test_all_of_the_archive_is_small_enough_for_git() -> None:
     assert sum(path.stat().st_size for path in archive.ARCHIVE.rglob("*.parquet")) < 30e6
