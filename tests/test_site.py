@@ -245,6 +245,16 @@ def test_every_page_opens_and_leads_to_what_is_there(browser: Browser) -> None:
 
 
 @pytest.mark.browser
+def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> None:
+    for page in browser.root.rglob("*.html"):
+        text = page.read_text()
+        assert "&lt;IPython.core" not in text, page
+        assert "Traceback (most recent call last)" not in text, page
+    for numbers in (browser.root / "_downloads").rglob("*.csv"):
+        assert len(numbers.read_text().splitlines()) > 1, numbers
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
     names = [path.relative_to(browser.root).as_posix() for path in browser.root.glob("fedcor/*.html")]
