@@ -194,7 +194,7 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
     """What a scale has less of than scale `paper` in an experiment or study, in words; empty if nothing."""
     if name in settings.studies:
         here, paper = (settings.study(name, one) for one in (scale, "paper"))
-        pairs = [(here[key], paper[key], key) for key in ("rounds", "subsets", "seeds") if key in paper]
+        pairs = [(here[key], paper[key], key) for key in ("subsets", "seeds") if key in here and key in paper]
     else:
         here, paper = (settings.runs(name, one) for one in (scale, "paper"))
         T = {one.setting: one.run.T for one in paper}
