@@ -207,6 +207,10 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
     """Display a table whole; a cell without a value, as of a method that has not been run, shows a dash."""
+    named = frame.index.name
+    if index and frame.index.nlevels == 1:  # its name in the head's first row, not in a row of its own
+        frame = frame.rename_axis(index=None)
+        frame.columns = frame.columns.set_names([named, *[None] * (frame.columns.nlevels - 1)])
     with pd.option_context("display.max_colwidth", None):
         display(HTML(frame.to_html(index=index, border=0, na_rep="–")))
 

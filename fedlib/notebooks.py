@@ -74,7 +74,8 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
     for old in set(target.rglob("*.ipynb")) - set(wanted):
         old.unlink()
     for path, content in wanted.items():
-        write_whole(path, content)
+        if not path.exists() or path.read_bytes() != content:  # else its date would say that it changed
+            write_whole(path, content)
     return list(wanted)
 
 
@@ -106,7 +107,11 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
     else:
         output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
+        old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*")}
         execute(source, output, {"scale": scale})
+        for path, written in old.items():  # what the notebook no longer makes
+            if path.stat().st_mtime_ns == written:
+                path.unlink()
     return output
 
 

@@ -151,7 +151,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
 
 
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
-    """Make the logs and pages that are not there, or older than what they show; trains nothing.
+    """Make the logs and pages that are not there, or older than what they show or the code they use; trains nothing.
 
     Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
     page stops no other, and stands in the terminal.
@@ -170,8 +170,9 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
         there = packed.exists() or (
             not study and any(finished.has(one.run) for one in settings.runs(name, scale))
         )
-        if there and _older(table.with_suffix(".ipynb"), [packed, table]):
-            log = "study" if study else "simulate"
+        log = "study" if study else "simulate"
+        source = notebooks.NORMALISED / f"{log}.ipynb"
+        if there and _older(table.with_suffix(".ipynb"), [packed, table, source]):
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
     with warm(os.environ) as environment:
         failed = _run(commands, scale, environment, tell)
@@ -180,7 +181,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
             page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
             shown = [folder / f"{one}.parquet" for one in (entry or {}).get("experiments", [])]
             shown = list(folder.glob("*.parquet")) if name in WHOLE_SCALE else shown
-            if _older(page, [*shown, ROOT / "notebooks" / f"{place(name)}.ipynb"]):
+            if _older(page, [*shown, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
                 commands.append(["notebook", "run", name])
         return failed + _run(commands, scale, environment, tell)
 

@@ -46,6 +46,10 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "work": ("local steps so far (client-steps)", 1),
     "server_seconds": ("sampler's own time a round (s)", 1),
 }
+LINES = [
+    ("#D55E00", "D", "-"),
+    ("#0072B2", "s", "--"),
+]  # colour, marker and dashes of the readings of one method
 
 
 def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
@@ -202,6 +206,28 @@ def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", **look: Any) -> 
     reach = np.abs(np.stack([middle - values.min(), values.max() - middle]))
     ax.errorbar(range(len(middle)), middle, yerr=reach, capsize=3, label=label, **look)
     ax.set_xticks(range(len(middle)), [str(name) for name in middle.index])
+
+
+def sweeps(
+    statistics: Mapping[str, pd.Series], swept: Mapping[str, Mapping[str, Mapping[str, str]]]
+) -> Figure:
+    """A row a swept parameter, a panel a statistic: median over seeds and their range at each value.
+
+    statistics: name -> by (method, seed); swept: name of the parameter -> label of a line -> value -> method. Methods
+    that have not been run are left out.
+    """
+    fig, axes = grid(len(swept) * len(statistics), columns=len(statistics), width=3.9, height=2.9)
+    pairs = [(parameter, name) for parameter in swept for name in statistics]
+    for ax, (parameter, name) in zip(axes, pairs, strict=True):
+        runs = statistics[name].unstack("method")
+        for i, (label, methods) in enumerate(swept[parameter].items()):
+            colour, marker, dashes = LINES[i % len(LINES)]
+            there = {value: method for value, method in methods.items() if method in runs}
+            values = runs[list(there.values())].set_axis(list(there), axis=1)
+            draw_seeds(ax, values, label, color=colour, marker=marker, ls=dashes)
+        ax.set(xlabel=parameter, ylabel=name)
+    legend_below(fig, axes)
+    return fig
 
 
 def bars(

@@ -46,7 +46,7 @@ def toy(table: pd.DataFrame, draws: Sequence[int]) -> Figure:
             ylabel="$x_2$",
             title=f"draw {draw}",
         )
-        ax.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     return fig
 
 

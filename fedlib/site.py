@@ -120,6 +120,18 @@ def heading(notebook: NotebookNode) -> str:
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "Untitled")
 
 
+def folded(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """Cells as a reader wants them: code that shows nothing stands with the code after it, one fold an output."""
+    out: list[NotebookNode] = []
+    for cell in cells:
+        before = out[-1] if out else None
+        if cell.cell_type == "code" and before and before.cell_type == "code" and not before.outputs:
+            cell.source = f"{before.source}\n\n{cell.source}"
+            out.pop()
+        out.append(cell)
+    return out
+
+
 class Site:
     """The sources of the site at one scale, written to `target`; a file whose content stays is not touched."""
 
@@ -240,12 +252,11 @@ class Site:
         self._notebook(f"logs/{name}", notebook, about["title"], tools)
 
     def _notebook(self, place: str, notebook: NotebookNode, title: str, tools: str) -> None:
-        cells = []
-        for cell in notebook.cells:
+        cells = folded(notebook.cells)
+        for cell in cells:
             if cell.cell_type == "code":
-                cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+                cell.metadata["tags"] = ["hide-input"]
                 cell.metadata["mystnb"] = {"image": {"alt": title}}
-            cells.append(cell)
         tools_cell = new_markdown_cell(tools, id="tools")
         notebook.cells = [cells[0], tools_cell, *cells[1:]]
         self._text(f"{place}.ipynb", nbformat.writes(notebook))

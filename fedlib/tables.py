@@ -29,7 +29,7 @@ def rounds_table(
     """Rounds to a target, ours beside the printed: `values` by (setting, method, seed), inf where never.
 
     -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
-    highest) and "paper". printed: the paper's cell by (setting, method).
+    highest) and, where anything is printed, "paper": the paper's cell by (setting, method).
 
     Raises:
         Missing: there are no values.
@@ -43,7 +43,8 @@ def rounds_table(
         there = {m: runs[s, m] for m in methods if (s, m) in runs}
         table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
         table[s, "seeds"] = pd.Series({m: reach(seeds) for m, seeds in there.items()})
-        table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
+        if printed:
+            table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table.fillna("not run")
 

@@ -160,8 +160,8 @@ def test_smaller_beta_selects_more_evenly_after_the_warm_up():
     assert judge("fedcor.F6.a", annealing_tables(-1)).status == "not held"
     assert judge("fedcor.F6.b", results).status == "held"
     curves, counts = annealing(results, "2SPC")
-    assert list(curves) == list(counts) == ["FMNIST", "CIFAR-10"]
-    assert all((np.diff(c) <= 0).all() for c in counts["FMNIST"].values())
+    assert list(curves) == list(counts) == ["FMNIST 2SPC", "CIFAR-10 2SPC"]
+    assert all((np.diff(c) <= 0).all() for c in counts["FMNIST 2SPC"].values())
 
 
 @pytest.mark.parametrize(("shift", "status"), [(4.0, "held"), (0.0, "not held")])

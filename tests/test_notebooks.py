@@ -92,6 +92,9 @@ def test_normalise_all_follows_its_sources(tmp_path: Path) -> None:
     source = written(tmp_path / "in" / "paper" / "figure_1.ipynb", "1")
     (made,) = notebooks.normalise_all(tmp_path / "in", tmp_path / "out")
     assert made == tmp_path / "out" / "paper" / "figure_1.ipynb"
+    first = made.stat().st_ino
+    notebooks.normalise_all(tmp_path / "in", tmp_path / "out")
+    assert made.stat().st_ino == first  # what did not change keeps its date
     source.unlink()
     assert notebooks.normalise_all(tmp_path / "in", tmp_path / "out") == []
     assert not made.exists()

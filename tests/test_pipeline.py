@@ -272,6 +272,17 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     assert (project.folder / "reports" / "theory" / "tiny.html").exists()
     assert not list((data / "runs").rglob("run.json"))
 
+    made = page.stat().st_mtime_ns
+    project.fedlib("report", "--scale", "demo")
+    assert page.stat().st_mtime_ns == made
+    with open(project.folder / "fedlib" / "artifact.py", "a") as code:
+        code.write("# A comment.\n")
+    left = page.with_name("no_longer_made.csv")
+    left.touch()
+    project.fedlib("report", "--scale", "demo")
+    assert page.stat().st_mtime_ns > made  # code that it uses has changed
+    assert not left.exists()
+
     assert {"data", "simulate@tiny"} <= project.ran("theory-tiny")
     assert not list((data / "runs").rglob("run.json"))
 

@@ -97,6 +97,16 @@ def test_bars_are_medians_and_mark_what_was_not_reached(results):
     assert words == {"9.5", "not reached"}  # MD 10 and 9; Algorithm 2: 5 and never
 
 
+def test_a_sweep_draws_what_has_been_run():
+    index = pd.MultiIndex.from_product([["H = 5", "H = 6"], [0, 1, 2]], names=["method", "seed"])
+    values = {"rounds": pd.Series([1.0, 2, 9, 4, 5, 6], index)}
+    swept = {"H": {"GC-A": {"5": "H = 5", "6": "H = 6", "7": "H = 7"}}}
+    (ax,) = plots.sweeps(values, swept).axes
+    (middle, *_), *_ = (container.lines for container in ax.containers)
+    assert list(middle.get_ydata()) == [2, 5]  # medians
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "6"]
+
+
 def test_rounds_table_stands_beside_the_printed(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
     table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))

@@ -68,6 +68,7 @@ def small_project(folder: Path) -> Path:
     cells = [
         new_markdown_cell("# FedCor, Table 1: a test"),
         new_markdown_cell("It holds that $\\bar x = \\frac{1}{n} \\sum_k x_k$."),
+        new_code_cell("prepare_it()"),
         new_code_cell("show_it()", outputs=shown),
     ]
     notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
@@ -99,7 +100,8 @@ def test_pages_are_those_of_the_settings(rendered: Path) -> None:
 
 def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None:
     page = rendered / "fedcor" / "table_1.html"
-    for part in ("show_it()", "1 held", "1 not held", "dvc repro fedcor-table_1"):
+    assert page.read_text().count("<details") == 1  # one fold an output: what prepares it stands in it
+    for part in ("prepare_it()", "show_it()", "1 held", "1 not held", "dvc repro fedcor-table_1"):
         assert part in text(page)
     for part in ("logs/tiny.html", "<math"):
         assert part in page.read_text()

@@ -254,7 +254,8 @@ def counts_of(results: pd.DataFrame, after_warm_up: bool = False) -> np.ndarray:
 def annealing(
     results: Mapping[str, pd.DataFrame], setting: str
 ) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, np.ndarray]]]:
-    """Figure 6's panels by data set: rows of the curves; each beta's (N,) selections, descending, mean over seeds.
+    """Figure 6's panels, by data set and setting: rows of the curves; each beta's (N,) selections, descending, mean of
+    the seeds.
 
     Of what has been run; if nothing has, asking for the first experiment says so.
     """
@@ -262,7 +263,7 @@ def annealing(
     tables = {
         data: results[e][results[e]["setting"] == setting] for data, e in ANNEALING.items() if e in names
     }
-    tables = {data: table for data, table in tables.items() if len(table)}
+    tables = {f"{data} {setting}": table for data, table in tables.items() if len(table)}
     counts: dict[str, dict[str, np.ndarray]] = {}
     for data, table in tables.items():
         runs = table[table["method"] != "Random"].groupby(["method", "seed"], sort=False)

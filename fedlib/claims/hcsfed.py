@@ -7,7 +7,7 @@ Random is aggregated (plain mean, or attrition): each claim is decided for each 
 The paper states no seeds; tolerances are ours.
 """
 
-from fedlib.claims.hcsfed_parts import FEDAVGS, sweep
+from fedlib.claims.hcsfed_parts import FEDAVGS, SWEEPS, sweep, swept
 from fedlib.claims.hcsfed_readings import (
     ABLATION,
     COLUMNS,
@@ -28,10 +28,12 @@ __all__ = [
     "GCS",
     "PRINTED",
     "SPEED_UPS",
+    "SWEEPS",
     "TABLE_1",
     "book",
     "hcsfed",
     "in_print",
     "schematic",
     "sweep",
+    "swept",
 ]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedlib.claims import Missing, Runs, Verdict, combine, decide, number, span
 from fedlib.claims.hcsfed_readings import ABLATION, GCS, book, compared, each, hcsfed, within
-from fedlib.measure import at_start, best, end_mean, interval, paired, rounds_to_best
+from fedlib.measure import at_start, best, end_mean, interval, paired, per_run, rounds_to_best
 
 # -- Figures 4 to 6
 
@@ -21,6 +21,25 @@ def sweep(gc: str, letter: str) -> dict[str, str]:
     if letter == "H":
         return {str(H): f"{gc}, H = {H}" for H in range(5, 11)}
     return {R: "R = 100 %" if R == "100 %" else f"{gc}, R = {R}" for R in RATES}
+
+
+SWEEPS = {
+    name: {gc: sweep(gc, letter) for gc in GCS}
+    for letter, name in {"H": "clusters H (count)", "R": "compression rate R"}.items()
+}
+
+
+def swept(results: pd.DataFrame) -> dict[str, pd.Series]:
+    """What Figures 4 to 6 show of Dir(0.01), by (method, seed): best accuracy (%), rounds to it and to 95 % of it."""
+    there = results[results["setting"] == "alpha = 0.01"]
+    return {
+        name: values.droplevel("setting")
+        for name, values in {
+            "best test accuracy (%)": 100 * per_run(there, "test_accuracy", best),
+            "rounds to the best accuracy": per_run(there, "test_accuracy", rounds_to_best),
+            "rounds to 95 % of the best": per_run(there, "test_accuracy", rounds_to_best, share=0.95),
+        }.items()
+    }
 
 
 def read(runs: Runs, experiment: str, methods: dict[str, str], statistic: Callable, **options) -> pd.Series:
