@@ -124,6 +124,7 @@ class Logbook:
         """Test accuracy, and training loss where it was measured, by round."""
         from fedlib import plots
 
+        plots.style()
         for column in ("test_accuracy", "train_loss"):
             if self.table[column].notna().any():
                 display(SVG(svg(plots.curves(self.table, column), f"{self.experiment} {column}")))

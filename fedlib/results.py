@@ -233,25 +233,41 @@ def pack(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:
     return archives.write(name, scale, table, info["runs"])
 
 
-def lacking(info: dict[str, Any], most: int = 12) -> str:
+def lacking(info: dict[str, Any]) -> str:
     """What the record of results (`open_results`) says is missing, in words; empty if nothing is.
 
     A setting of which nothing is there is named as a whole, a method likewise; else the seeds that are missing.
+    Methods that miss the same seeds are named together, and so are settings that miss the same methods.
     """
-    there = {(run["setting"], run["method"]) for run in info["runs"]}
-    settings = {setting for setting, _ in there}
-    words: dict[str, list[str]] = {}
+    there = {(_setting(run), run["method"]) for run in info["runs"]}
+    begun = {setting for setting, _ in there}
+    gaps: dict[str, dict[str, list[str]]] = {}  # setting -> method -> seeds
     for run in info.get("missing", []):
-        setting, method = run.get("setting", ""), run.get("method", "")
-        if setting not in settings:
-            words.setdefault(f"all of {setting}" if setting else "all", [])
-            continue
-        name = " of ".join(filter(None, [method, setting]))
-        seeds = words.setdefault(name or "all", [])
-        if (setting, method) in there:
-            seeds.append(str(run["seed"]))
-    found = [f"{name} (seeds {', '.join(seeds)})" if seeds else name for name, seeds in words.items()]
-    return "; ".join(found[:most] + ([f"and {len(found) - most} more"] if len(found) > most else []))
+        methods = gaps.setdefault(_setting(run), {})
+        methods.setdefault(run.get("method", ""), []).append(str(run["seed"]))
+    found: dict[tuple[str, str], list[str]] = {}  # methods and seeds -> the settings that miss them
+    for setting, methods in gaps.items():
+        alike: dict[str, list[str]] = {}  # seeds -> methods
+        for method, seeds in methods.items():
+            some = f" (seeds {', '.join(seeds)})" if (setting, method) in there else ""
+            alike.setdefault(some, []).append(method)
+        for some, names in alike.items() if setting in begun else [("", ["all"])]:
+            found.setdefault((_counted(names, "methods"), some), []).append(setting)
+    return "; ".join(
+        " of ".join(filter(None, [names, _counted(settings, "settings")])) + some
+        for (names, some), settings in found.items()
+    )
+
+
+def _setting(run: dict[str, Any]) -> str:
+    """The setting of a run; of a study's unit, which may have the settings of several data sets, with the data."""
+    unit = run.get("unit", {})
+    data, setting = unit.get("labels", unit).get("data", ""), run.get("setting", "")
+    return data if setting in data else f"{data} {setting}".strip()
+
+
+def _counted(names: list[str], what: str, few: int = 6) -> str:
+    return " / ".join(names) if len(names) <= few else f"{len(names)} {what}"
 
 
 def open_results(

@@ -20,31 +20,22 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from fedlib import config
-from fedlib.claims import STATUSES
+from fedlib.claims import PAPERS, STATUSES
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
 
-PAPERS = {
-    "clustered_sampling": (
-        "Clustered Sampling",
-        "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved Representativity for Clients "
-        "Selection in Federated Learning. ICML 2021.",
-    ),
-    "hcsfed": (
-        "HCSFed",
-        "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with Hybrid Client "
-        "Selection. UAI 2023.",
-    ),
-    "fedcor": (
-        "FedCor",
-        "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection Strategy for "
-        "Heterogeneous Federated Learning. CVPR 2022.",
-    ),
-    "hics_fl": (
-        "HiCS-FL",
-        "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling. NeurIPS "
-        "2024.",
-    ),
+CITED = {
+    "clustered_sampling": "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
+    "Representativity for Clients Selection in Federated Learning. ICML 2021.",
+    "hcsfed": "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with Hybrid Client "
+    "Selection. UAI 2023.",
+    "fedcor": "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection Strategy for "
+    "Heterogeneous Federated Learning. CVPR 2022.",
+    "hics_fl": "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling. "
+    "NeurIPS 2024.",
+}
+SECTIONS = {  # section -> title, what it is about
+    **{paper: (title, CITED[paper]) for paper, title in PAPERS.items()},
     "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
 }
 SCALES = {
@@ -89,7 +80,7 @@ class Page:
         notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
         if notebook is None:
             return self.place.split("/")[-1].replace("_", " ").capitalize()
-        return heading(notebook).removeprefix(f"{PAPERS.get(self.section, ('',))[0]}, ")
+        return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
 
     @cached_property
     def verdicts(self) -> Counter[str]:
@@ -156,7 +147,7 @@ class Site:
         for name in self.logs:
             self._log(name)
         for section in self.sections:
-            title, by = PAPERS.get(section, (section, ""))
+            title, by = SECTIONS.get(section, (section, ""))
             pages = self.of(section)
             self._text(f"{section}/index.md", self._filled("section.md", title=title, by=by, pages=pages))
         self._text(
@@ -208,7 +199,7 @@ class Site:
             "name": name,
             "title": spec.get("title", name),
             "kind": "study" if study else "experiment",
-            "paper": PAPERS.get(spec.get("paper", ""), ("all papers", ""))[0],
+            "paper": SECTIONS.get(spec.get("paper", ""), ("all papers", ""))[0],
             "done": len(info.get("runs", [])),
             "planned": info.get("planned", "?"),
             "used": [page for page in self.pages if name in page.experiments],
@@ -223,7 +214,7 @@ class Site:
             "index.md",
             scale=self.scale,
             meaning=SCALES[self.scale],
-            sections=[(s, *PAPERS.get(s, (s, "")), self.of(s), counts[s]) for s in self.sections],
+            sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s), counts[s]) for s in self.sections],
             others=self.of(""),
             statuses=STATUSES,
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),

@@ -52,7 +52,7 @@ def rounds_table(
 def reach(rounds: np.ndarray) -> str:
     """The lowest and the highest of sorted rounds; "never" where the target is not reached."""
     ends = ["never" if np.isinf(end) else f"{end:.0f}" for end in (rounds[0], rounds[-1])]
-    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+    return ends[0] if ends[0] == ends[1] else "\u2013".join(ends)
 
 
 def speed_ups(

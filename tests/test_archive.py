@@ -195,10 +195,7 @@ def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
     assert set(table["seed"]) == {1}
     assert set(table["method"]) == {"MD", "the same"}  # equal settings are one run
     assert info["planned"] == 12
-    assert results.lacking(info) == (
-        "MD of few (seeds 0); Random of few; the same of few (seeds 0); "
-        "MD of many (seeds 0); Random of many; the same of many (seeds 0)"
-    )
+    assert results.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
     _, info = folder.simulate(methods=["Random"])
     assert len(folder.trained) == 4
     assert len(info["runs"]) == 8
@@ -210,6 +207,11 @@ def test_settings_without_any_run_are_named_as_a_whole() -> None:
     missing = [{"setting": "b", "method": m, "seed": s, "reason": ""} for m in "xy" for s in (0, 1)]
     assert results.lacking({"runs": runs, "missing": missing}) == "all of b"
     assert results.lacking({"runs": runs, "missing": []}) == ""
+
+    labels = [{"setting": "2SPC", "method": "", "seed": 0, "data": data} for data in ("MNIST", "CIFAR-10")]
+    units = [{"setting": "2SPC", "method": "", "seed": 0, "unit": one} for one in labels]
+    measured = [{**units[0], "unit": {"labels": labels[0]}}]
+    assert results.lacking({"runs": measured, "missing": units[1:]}) == "all of CIFAR-10 2SPC"
 
 
 def test_nothing_finished_is_said(folder: Folder) -> None:

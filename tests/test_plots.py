@@ -111,10 +111,10 @@ def test_rounds_table_stands_beside_the_printed(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
     table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))
     assert table.loc["MD", ("x", "ours")] == "9.5"
-    assert table.loc["MD", ("x", "seeds")] == "9 to 10"
+    assert table.loc["MD", ("x", "seeds")] == "9\u201310"
     assert table.loc["MD", ("x", "paper")] == "96"
     assert table.loc["Algorithm 2", ("x", "ours")] == "10+"
-    assert table.loc["Algorithm 2", ("x", "seeds")] == "5 to never"
+    assert table.loc["Algorithm 2", ("x", "seeds")] == "5\u2013never"
     speed = tables.speed_ups(rounds, ["x"], "MD", {("x", "MD"): "1.0"}, 10)
     assert speed.loc["MD", ("x", "ours")] == "1.0"
     assert speed.loc["Algorithm 2", ("x", "ours")] == "-"

@@ -105,7 +105,11 @@ def toy_cases(toy: pd.DataFrame) -> pd.DataFrame:
         opposite, gap, failed = toy_shares(toy, setting)
         loss = toy[toy["setting"] == setting].groupby("method")["loss"].median()
         rows[setting] = {f"median loss, {m}": loss[m] for m in ("start", "Ind", "Cor", "Opt")}
-        rows[setting] |= {"Cor picks both labels": opposite, "left of the gap": gap, "Ind fails": failed}
+        rows[setting] |= {
+            "Cor picks both labels": opposite,
+            "gap to Opt left by Cor": gap,
+            "Ind fails": failed,
+        }
     return pd.DataFrame(rows).T.rename_axis("case").round(2)
 
 
