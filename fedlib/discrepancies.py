@@ -92,11 +92,11 @@ class Choice:
 
 
 def spread(values: np.ndarray) -> str:
-    """Mean over seeds, and the lowest to the highest of several: "1.234 (1.1 to 1.4)"; diverged where infinite."""
+    """Mean over seeds, and the lowest to the highest of several: "1.234 (1.1\u20131.4)"; diverged where infinite."""
     mean = float(values.mean())
     text = "diverged" if math.isinf(mean) else "not measured" if math.isnan(mean) else f"{mean:.4g}"
     return (
-        f"{text} ({values.min():.4g} to {values.max():.4g})"
+        f"{text} ({values.min():.4g}\u2013{values.max():.4g})"
         if len(values) > 1 and math.isfinite(mean)
         else text
     )
@@ -141,6 +141,7 @@ def _grid(settings: list[str], methods: Mapping[str, str]) -> dict[tuple[str, st
 
 
 def _hcsfed_printed() -> dict[tuple[str, str], str]:
+    """Table 1's cells by the setting and the method of our runs, whatever their alpha."""
     methods = (
         "Random",
         "Random, attrition",
@@ -149,7 +150,10 @@ def _hcsfed_printed() -> dict[tuple[str, str], str]:
         "HCSFed-R (GC-A)",
         "HCSFed-R (GC-B)",
     )
-    cells = {(c, m): in_print(HCSFED_PRINTED, m.split(", ")[0], c) for c in COLUMNS for m in methods}
+    settings = {column: column for column in COLUMNS} | {s: s.split(" %")[0] + " %" for s in _ALPHAS}
+    cells = {
+        (s, m): in_print(HCSFED_PRINTED, m.split(", ")[0], c) for s, c in settings.items() for m in methods
+    }
     return {key: "200+" if rounds > 200 else str(rounds) for key, rounds in cells.items()}
 
 
@@ -166,13 +170,16 @@ def _fedcor_printed(data: str, names: Mapping[str, str]) -> dict[tuple[str, str]
 
 _MNIST = [f"MNIST, q = {q} %" for q in (10, 30, 50)]
 _FMNIST = [f"FMNIST, q = {q} %" for q in (10, 30, 50)]
-_MNIST_ALPHAS = {  # setting -> alpha
+_ALPHAS = {  # setting -> alpha
     "MNIST, q = 10 %": "0.01",
     "MNIST, q = 10 %, alpha = 0.1": "0.1",
     "MNIST, q = 10 %, alpha = 0.001": "0.001",
     "MNIST, q = 10 %, IID": "IID",
+    "FMNIST, q = 10 %": "0.01",
+    "FMNIST, q = 10 %, alpha = 0.1": "0.1",
+    "FMNIST, q = 10 %, alpha = 0.001": "0.001",
 }
-_TO_80 = dict.fromkeys([*_MNIST, *_FMNIST, *_MNIST_ALPHAS], 0.8)
+_TO_80 = dict.fromkeys([*_MNIST, *_FMNIST, *_ALPHAS], 0.8)
 _HICS = dict.fromkeys(["(2)"], 0.6)
 _HICS_TABLE = HICS_PRINTED["CIFAR-10"]
 
@@ -312,10 +319,11 @@ CHOICES = [
         {
             (setting, method): f"{method}, alpha = {alpha}".replace("alpha = IID", "IID")
             for method in ("Random", "HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation")
-            for setting, alpha in _MNIST_ALPHAS.items()
+            for setting, alpha in _ALPHAS.items()
         },
         ("hcsfed/table_1",),
         _TO_80,
+        _hcsfed_printed(),
     ),
     Choice(
         "hcsfed",

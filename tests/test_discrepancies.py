@@ -49,22 +49,22 @@ def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     results = {"e": runs(A=[[0, 0.2, 0.6], [0, 0.5, 0.8]], B=[[0, 0.1, 0.2]])}
     table = choice.table(results)
     one, another, third = (table.loc[("s", name)] for name in readings.values())
-    assert one[["seeds", "rounds", "printed"]].tolist() == ["2", "1.5 (1 to 2)", "42"]
-    assert one["final accuracy (%)"] == "70 (60 to 80)"
+    assert one[["seeds", "rounds", "printed"]].tolist() == ["2", "1.5 (1\u20132)", "42"]
+    assert one["final accuracy (%)"] == "70 (60\u201380)"
     assert another[["seeds", "rounds", "printed"]].tolist() == ["1", "never (never)", ""]
     assert third["seeds"] == "not run"
     losses = Choice("hcsfed", "", "", "", "e", readings, ()).table(results)
-    assert losses.loc[("s", "one"), "mean training loss"] == "0.475 (0.35 to 0.6)"
+    assert losses.loc[("s", "one"), "mean training loss"] == "0.475 (0.35\u20130.6)"
     longer = results["e"].query("method == 'A'").assign(setting="longer")
     longer = pd.concat([longer, longer.assign(round=longer["round"] + 3)])
     both = Choice("hcsfed", "", "", "", "e", {**readings, ("longer", "A"): "longer"}, ())
     found = both.table({"e": pd.concat([results["e"], longer.drop_duplicates(["seed", "round"])])})
-    assert found.loc[("longer", "longer"), "mean training loss"] == "0.475 (0.35 to 0.6)"
+    assert found.loc[("longer", "longer"), "mean training loss"] == "0.475 (0.35\u20130.6)"
     early = results["e"][
         (results["e"]["method"] != "A") | (results["e"]["round"] < 2) | (results["e"]["seed"] == 0)
     ]
     cut = choice.table({"e": early}).loc[("s", "one")]  # the second seed ends in round 1, where it arrives
-    assert cut[["rounds", "final accuracy (%)"]].tolist() == ["1.5 (1 to 2)", "35 (20 to 50)"]
+    assert cut[["rounds", "final accuracy (%)"]].tolist() == ["1.5 (1\u20132)", "35 (20\u201350)"]
     assert set(choice.table({})["seeds"]) == {"not run"}
     assert discrepancies.spread(np.array([np.inf, 1.0])) == "diverged"
 
