@@ -82,25 +82,29 @@ def compared(
     return found, [told(runs, place, needed) for (place, _), needed in zip(cases, found, strict=True)]
 
 
-def ratio(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> float:
-    """The speed-up of `method` over `base`, where one of them arrives (`compared`)."""
+def ratio(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> tuple[float, str]:
+    """The speed-up of `method` over `base`, where one of them arrives (`compared`), as number and text.
+
+    Who does not arrive counts with T + 1: the text says which way the speed-up is then bounded.
+    """
     (slow, fast), _ = compared(runs, [(place, base), (place, method)], target)
-    return slow / fast
+    cap = runs.last(*place)
+    bound = "≥ " if slow > cap else "≤ " if fast > cap else ""
+    return slow / fast, f"{bound}{number(slow / fast)}"
 
 
 def within(
     runs: Runs, place: Place, base: str, method: str, low: float, high: float = np.inf, target: float = 0.8
 ) -> Verdict:
     """A speed-up between two values; its interval re-draws seeds."""
-    found = ratio(runs, place, base, method, target)
+    found, text = ratio(runs, place, base, method, target)
     a, b = (rounds(runs, place, m, target) for m in (base, method))
     shared = np.arange(min(len(a), len(b)))
 
     def of_seeds(i: np.ndarray, axis: int) -> np.ndarray:
         return np.median(a[i.astype(int)], axis) / np.median(b[i.astype(int)], axis)
 
-    bound = "≥ " if np.median(a) > runs.last(*place) else ""
-    return decide(low <= found <= high, f"{bound}{number(found)}", span(interval(shared, of_seeds)))
+    return decide(low <= found <= high, text, span(interval(shared, of_seeds)))
 
 
 def of(data: str, q: str) -> Place:

@@ -60,8 +60,9 @@ def _(runs: Runs) -> Verdict:
     """On MNIST HCSFed's speed-up falls with q."""
 
     def falls(gc: str, base: str) -> Verdict:
-        s = [ratio(runs, of("MNIST", q), base, hcsfed(gc)) for q in FRACTIONS]
-        return decide(s[0] > s[1] > s[2], ", ".join(number(x) for x in s))
+        found = [ratio(runs, of("MNIST", q), base, hcsfed(gc)) for q in FRACTIONS]
+        (a, b, c), texts = zip(*found, strict=True)
+        return decide(a > b > c, ", ".join(texts))
 
     return each([(gc, base) for gc in GCS for base in RANDOMS], falls)
 
@@ -220,7 +221,8 @@ def _(runs: Runs) -> Verdict:
     """On CIFAR-10 the speed-up over Random at alpha = 0.001 is at least that at 0.01."""
 
     def grows(gc: str, base: str) -> Verdict:
-        mild, severe = (ratio(runs, place, base, hcsfed(gc), 0.6) for place in FIGURE_3[-2:])
-        return decide(severe >= mild, f"{number(mild)} at 0.01, {number(severe)} at 0.001")
+        found = [ratio(runs, place, base, hcsfed(gc), 0.6) for place in FIGURE_3[-2:]]
+        (mild, severe), texts = zip(*found, strict=True)
+        return decide(severe >= mild, f"{texts[0]} at 0.01, {texts[1]} at 0.001")
 
     return each([(gc, base) for gc in GCS for base in RANDOMS], grows)
