@@ -84,9 +84,10 @@ class Choice:
         rounds = np.sort(
             [measure.rounds_to_target(measure.curve(run, "test_accuracy"), goal) for run in runs]
         )
+        median = number(float(np.median(rounds)), "rounds").removesuffix(" rounds")
         return {
             "target": f"{100 * goal:g} %",
-            "rounds": f"{number(float(np.median(rounds)), 'rounds').removesuffix(' rounds')} ({reach(rounds)})",
+            "rounds": median if median == reach(rounds) else f"{median} ({reach(rounds)})",
             "final accuracy (%)": over_seeds("test_accuracy", measure.end_mean, 100, share=0.05),
         }
 
