@@ -79,10 +79,14 @@ def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]
     """
     fig, axes = grid(len(panels), 2, width=4.8, height=3.3)
     for ax, (title, table) in zip(axes, panels.items(), strict=True):
+        methods = looks(list(dict.fromkeys(table["method"])))
         runs = list(table.groupby(["setting", "method"], sort=False))
-        for (name, run), colour in zip(runs, sns.color_palette("colorblind", len(runs)), strict=True):
+        palette = sns.color_palette("colorblind", len(runs))
+        for (name, run), colour in zip(runs, palette, strict=True):
             mean = run.groupby("round")[["cosine", "cosine_centred"]].mean().dropna()
-            label = " ".join(name) if table["method"].nunique() > 1 else name[0]
+            label = name[0]
+            if len(methods) > 1:
+                label, colour = f"{name[0]}, along {name[1]}", methods[name[1]]["color"]
             ax.plot(mean.index, mean["cosine"], color=colour, lw=1.6, marker=".", label=label)
             ax.plot(mean.index, mean["cosine_centred"], color=colour, lw=1.2, ls="--", marker=".")
         ax.plot([], [], color="black", lw=1.2, ls="--", label="without the mean diagonal")

@@ -13,6 +13,7 @@ from fedlib.claims import Verdict, fedcor_process, fedcor_settings
 from fedlib.claims import fedcor as book_of
 from fedlib.claims.curves import arrivals, shown
 from fedlib.claims.fedcor_curves import annealing, counts_of, lead
+from fedlib.claims.fedcor_process import stationarity
 
 Curve = Callable[[np.ndarray], np.ndarray]
 METHODS = fedcor_settings.METHODS
@@ -209,6 +210,19 @@ def test_the_shape_of_loss_changes():
     assert judge("fedcor.F2.a", changes(skewed, 0.9)).status == "not held"
     assert judge("fedcor.F3.a", changes(normal, 0.98)).status == "held"
     assert judge("fedcor.F3.a", changes(normal, 0.96)).status == "not held"  # FMNIST asks for more than 0.97
+    random = changes(normal, 0.96)["fedcor_loss_changes"]
+    followed = pd.concat([random, random.assign(method="FedCor", cosine=random["cosine"] + 0.02)])
+    table = stationarity(followed).set_index(["data", "method"])
+    assert table["rounds"].tolist() == [2, 2, 2, 2]
+    assert table["above the paper's bound (%)"].to_dict() == {
+        ("FMNIST", "Random"): 0,
+        ("CIFAR-10", "Random"): 100,
+        ("FMNIST", "FedCor"): 100,
+        ("CIFAR-10", "FedCor"): 100,
+    }
+    verdict = judge("fedcor.F3.a", {"fedcor_loss_changes": followed})
+    assert verdict.status != "held"  # decided along random selection
+    assert "along FedCor's own run 0.980" in verdict.value
 
 
 def test_figures_leave_out_what_has_not_been_run_and_the_rounds_beyond_the_common_ones():
