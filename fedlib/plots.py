@@ -46,10 +46,8 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "work": ("local steps so far (client-steps)", 1),
     "server_seconds": ("sampler's own time a round (s)", 1),
 }
-LINES = [
-    ("#D55E00", "D", "-"),
-    ("#0072B2", "s", "--"),
-]  # colour, marker and dashes of the readings of one method
+# Colour, marker and dashes of the readings of one method.
+LINES = [("#D55E00", "D", "-"), ("#0072B2", "s", "--")]
 
 
 def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
