@@ -319,7 +319,13 @@ CHOICES = [
         "hcsfed_table_1",
         {
             (setting, method): f"{method}, alpha = {alpha}".replace("alpha = IID", "IID")
-            for method in ("Random", "HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation")
+            for method in (
+                "Random",
+                "Random, attrition",
+                "HCSFed-R (GC-A)",
+                "HCSFed-R (GC-B)",
+                "Full participation",
+            )
             for setting, alpha in _ALPHAS.items()
         },
         ("hcsfed/table_1",),
