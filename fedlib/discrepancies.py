@@ -142,7 +142,7 @@ def _grid(settings: list[str], methods: Mapping[str, str]) -> dict[tuple[str, st
 
 
 def _hcsfed_printed() -> dict[tuple[str, str], str]:
-    """Table 1's cells by the setting and the method of our runs, whatever their alpha."""
+    """Table 1's cells by the setting and the method of our non-IID runs, whatever their alpha."""
     methods = (
         "Random",
         "Random, attrition",
@@ -151,7 +151,9 @@ def _hcsfed_printed() -> dict[tuple[str, str], str]:
         "HCSFed-R (GC-A)",
         "HCSFed-R (GC-B)",
     )
-    settings = {column: column for column in COLUMNS} | {s: s.split(" %")[0] + " %" for s in _ALPHAS}
+    settings = {column: column for column in COLUMNS} | {
+        s: s.split(" %")[0] + " %" for s, alpha in _ALPHAS.items() if alpha != "IID"
+    }
     cells = {
         (s, m): in_print(HCSFED_PRINTED, m.split(", ")[0], c) for s, c in settings.items() for m in methods
     }

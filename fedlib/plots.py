@@ -46,8 +46,6 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "work": ("local steps so far (client-steps)", 1),
     "server_seconds": ("sampler's own time a round (s)", 1),
 }
-# Colour, marker and dashes of the readings of one method.
-LINES = [("#D55E00", "D", "-"), ("#0072B2", "s", "--")]
 
 
 def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
@@ -198,11 +196,14 @@ def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
     return out
 
 
-def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", **look: Any) -> None:
-    """Median over seeds (rows) for each value of a parameter (columns), with the range over seeds as a bar."""
+def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", shift: float = 0.0, **look: Any) -> None:
+    """Median over seeds (rows) for each value of a parameter (columns), with the range over seeds as a bar.
+
+    shift: how far to the right of the value's tick, so that the bars of several lines stand side by side.
+    """
     middle = values.median()
     reach = np.abs(np.stack([middle - values.min(), values.max() - middle]))
-    ax.errorbar(range(len(middle)), middle, yerr=reach, capsize=3, label=label, **look)
+    ax.errorbar(np.arange(len(middle)) + shift, middle, yerr=reach, capsize=3, label=label, **look)
     ax.set_xticks(range(len(middle)), [str(name) for name in middle.index])
 
 
@@ -218,11 +219,11 @@ def sweeps(
     pairs = [(parameter, name) for parameter in swept for name in statistics]
     for ax, (parameter, name) in zip(axes, pairs, strict=True):
         runs = statistics[name].unstack("method")
+        styles = looks(list(swept[parameter]))
         for i, (label, methods) in enumerate(swept[parameter].items()):
-            colour, marker, dashes = LINES[i % len(LINES)]
             there = {value: method for value, method in methods.items() if method in runs}
             values = runs[list(there.values())].set_axis(list(there), axis=1)
-            draw_seeds(ax, values, label, color=colour, marker=marker, ls=dashes)
+            draw_seeds(ax, values, label, shift=0.12 * (i - (len(styles) - 1) / 2), **styles[label])
         ax.set(xlabel=parameter, ylabel=name)
     legend_below(fig, axes)
     return fig

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import config, measure, plots, plots_summary, schematics, tables
+from fedlib import artifact, config, measure, plots, plots_summary, schematics, tables
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.style import FAMILIES, family, looks
 
@@ -105,6 +105,17 @@ def test_a_sweep_draws_what_has_been_run():
     (middle, *_), *_ = (container.lines for container in ax.containers)
     assert list(middle.get_ydata()) == [2, 5]  # medians
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "6"]
+
+
+def test_the_name_of_an_index_stands_in_the_first_row_of_the_head(monkeypatch):
+    shown = []
+    monkeypatch.setattr(artifact, "display", shown.append)
+    frame = pd.DataFrame({("x", "ours"): [1], ("x", "paper"): [2]}, index=pd.Index(["MD"], name="method"))
+    artifact.show_frame(frame, index=True)
+    head = shown[0].data.split("</thead>")[0]
+    assert head.count("<tr>") == 2
+    assert head.index("method") < head.index(">x<")
+    assert frame.index.name == "method"  # the table itself stays as it is
 
 
 def test_rounds_table_stands_beside_the_printed(results):

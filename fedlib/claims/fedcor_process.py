@@ -158,8 +158,8 @@ def shapes(changes: pd.DataFrame, setting: str) -> pd.DataFrame:
 
 def closeness(probes: pd.DataFrame) -> tuple[float, np.ndarray]:
     """Share of the probed rounds whose first component is near-Gaussian; medians of the size of `gaussianity`."""
-    shapes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
-    return float((shapes < (0.5, 1, 0.05)).all(axis=1).mean()), np.median(shapes, axis=0)
+    sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
+    return float((sizes < (0.5, 1, 0.05)).all(axis=1).mean()), np.median(sizes, axis=0)
 
 
 @claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")

@@ -24,7 +24,7 @@ def sweep(gc: str, letter: str) -> dict[str, str]:
 
 
 SWEEPS = {
-    name: {gc: sweep(gc, letter) for gc in GCS}
+    name: {hcsfed(gc): sweep(gc, letter) for gc in GCS}
     for letter, name in {"H": "clusters H (count)", "R": "compression rate R"}.items()
 }
 
