@@ -194,15 +194,24 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
     """What a scale has less of than scale `paper` in an experiment or study, in words; empty if nothing."""
     if name in settings.studies:
         here, paper = (settings.study(name, one) for one in (scale, "paper"))
-        pairs = [(here[key], paper[key], key) for key in ("subsets", "seeds") if key in here and key in paper]
+        keys = [key for key in ("subsets", "seeds", "rounds") if key in here and key in paper]
+        pairs = [(here[key], paper[key], key) for key in keys]
+        follows = "every" in here and "rounds" not in here  # its experiments' runs, to their end
+        followed = here["experiments"].values() if follows else []
     else:
+        followed, pairs = [name], []
         here, paper = (settings.runs(name, one) for one in (scale, "paper"))
-        T = {one.setting: one.run.T for one in paper}
-        rounds = sorted({(one.run.T, T.get(one.setting, 0)) for one in here})
-        pairs = [(*pair, "rounds") for pair in rounds]
         for what, key in (("settings", lambda one: one.setting), ("seeds", lambda one: one.run.seed)):
             pairs.append((len(set(map(key, here))), len(set(map(key, paper))), what))
+    rounds = {pair for experiment in followed for pair in _rounds(settings, experiment, scale)}
+    pairs = [*((*pair, "rounds") for pair in sorted(rounds)), *pairs]
     return ", ".join(f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most)
+
+
+def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:
+    """(T at this scale, T at scale paper) of an experiment's settings; 0 where scale paper has no such setting."""
+    T = {one.setting: one.run.T for one in settings.runs(experiment, "paper")}
+    return {(one.run.T, T.get(one.setting, 0)) for one in settings.runs(experiment, scale)}
 
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:

@@ -168,11 +168,15 @@ def test_a_page_says_what_its_scale_cuts() -> None:
     grid = {"short": {"T": 10}, "long": {"T": 2000}, "left out": {"T": 5}}
     cpu = {"seeds": 2, "grid": {"long": {"T": 50}, "left out": None}}
     study = {"seeds": 3, "subsets": 1000, "scales": {"cpu": {"subsets": 300}}}
+    trains = {"rounds": 500, "every": 10, "scales": {"cpu": {"rounds": 50}}}
+    studies = {"s": study, "trains": trains, "follows": {"experiments": {"digits": "e"}, "every": 10}}
     settings = Experiments(
-        {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": {"s": study}}
+        {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": studies}
     )
     assert cut(settings, "e", "cpu") == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds"
     assert cut(settings, "s", "cpu") == "300 of 1,000 subsets"
+    assert cut(settings, "trains", "cpu") == "50 of 500 rounds"
+    assert cut(settings, "follows", "cpu") == "50 of 2,000 rounds"
     assert cut(settings, "e", "paper") == cut(settings, "s", "paper") == ""
 
 
