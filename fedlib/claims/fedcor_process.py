@@ -131,52 +131,45 @@ def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
     return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
 
 
-def probed(
-    changes: pd.DataFrame, data: str, setting: str, method: str = "Random", of: int | None = None
-) -> pd.DataFrame:
-    """Probed rounds along a run of `method`, by seed and round; `of`: that many of the first seed, spread out."""
-    rows = changes.query("data == @data and setting == @setting and method == @method")
-    rows = rows.sort_values(["seed", "round"])
-    if of is None or rows.empty:
-        return rows
-    rows = rows[rows["seed"] == rows["seed"].min()]
-    places = np.linspace(0, len(rows) - 1, of) if of > 1 else [len(rows) // 2]
-    return rows.iloc[np.unique(np.round(places).astype(int))]
+def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
+    """So many probed rounds, spread out, of each (data, setting, method of the run followed); of the first seed."""
+
+    def some(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[rows["seed"] == rows["seed"].min()].sort_values("round")
+        places = np.linspace(0, len(rows) - 1, of) if of > 1 else [len(rows) // 2]
+        return rows.iloc[np.unique(np.round(places).astype(int))]
+
+    groups = changes.groupby(["data", "setting", "method"], sort=False)
+    return pd.concat([some(rows) for _, rows in groups])
 
 
-def shapes(changes: pd.DataFrame, setting: str) -> pd.DataFrame:
-    """How Gaussian the first component is at each probed round of a setting; one row a (data set, seed, round)."""
-    rows = changes.query("setting == @setting and method == 'Random'").sort_values(["data", "seed", "round"])
-    found = [gaussianity(np.asarray(x, dtype=float)) for x in rows["component_1"]]
-    table = rows[["data", "seed", "round"]].assign(
-        explained=[round(float(e[0]), 3) for e in rows["explained"]]
-    )
-    return table.assign(
-        **pd.DataFrame(found, table.index, ["skewness", "excess kurtosis", "KS distance"]).round(3)
-    )
-
-
-def closeness(probes: pd.DataFrame) -> tuple[float, np.ndarray]:
-    """Share of the probed rounds whose first component is near-Gaussian; medians of the size of `gaussianity`."""
-    sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
-    return float((sizes < (0.5, 1, 0.05)).all(axis=1).mean()), np.median(sizes, axis=0)
+def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
+    """How Gaussian the first component is over the probed rounds, a row a (data, setting, method of the run followed):
+    the share of near-Gaussian ones (each part of `gaussianity` small), and the medians of the parts' sizes.
+    """
+    rows = []
+    for labels, probes in changes.groupby(["data", "setting", "method"], sort=False):
+        sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
+        near = 100 * (sizes < (0.5, 1, 0.05)).all(axis=1).mean()
+        rows.append((*labels, len(probes), near, *np.median(sizes, axis=0)))
+    medians = ["median |skewness|", "median |excess kurtosis|", "median KS distance"]
+    return pd.DataFrame(rows, columns=["data", "setting", "method", "rounds", "near-Gaussian (%)", *medians])
 
 
 @claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")
 def _(runs: Runs) -> Verdict:
     """The first principal component of the clients' loss changes is close to Gaussian (along random selection)."""
+    found = gaussian(runs["fedcor_loss_changes"].query("setting == '2SPC'")).set_index(["data", "method"])
 
     def data_set(data: str) -> Verdict:
-        random, own = (probed(runs["fedcor_loss_changes"], data, "2SPC", m) for m in ("Random", "FedCor"))
-        if random.empty:
+        if (data, "Random") not in found.index:
             raise Missing(f"the loss changes of {data} 2SPC have not been measured")
-        good, (skew, tails, ks) = closeness(random)
-        value = (
-            f"{100 * good:.0f} % of rounds (median |skew| {skew:.2f}, |kurtosis| {tails:.2f}, KS {ks:.3f})"
-        )
-        if len(own):
-            value += f"; along FedCor's own run {100 * closeness(own)[0]:.0f} %"
-        return decide(good >= 0.8, value)
+        row = found.loc[data, "Random"]
+        near, (skew, tails, ks) = row["near-Gaussian (%)"], row.iloc[-3:]
+        value = f"{near:.0f} % of rounds (median |skew| {skew:.2f}, |kurtosis| {tails:.2f}, KS {ks:.3f})"
+        if (data, "FedCor") in found.index:
+            value += f"; along FedCor's own run {found.loc[(data, 'FedCor'), 'near-Gaussian (%)']:.0f} %"
+        return decide(near >= 80, value)
 
     return count({data: partial(data_set, data) for data in EXPERIMENTS})
 
