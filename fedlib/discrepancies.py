@@ -447,7 +447,7 @@ NOT_VARIED = [
         "fedcor",
         "the run along which Figures 2 and 3 are measured",
         "not stated",
-        "uniformly random selection; at scale paper Figure 3 has FedCor's own beside it",
+        "uniformly random selection; at scale paper FedCor's own run stands beside it",
     ),
     ("fedcor", "standard deviation over seeds", "of the sample or not: not stated", "of the sample (n - 1)"),
     (
