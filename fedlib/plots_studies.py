@@ -127,14 +127,23 @@ def curves_and_selections(
 def method_panels(
     results: pd.DataFrame, y: str, panels: Mapping[str, Sequence[str]], smooth: Smoother
 ) -> Figure:
-    """One setting's methods in several panels, title -> methods; a family's variants wear colours of their own."""
-    fig, axes = grid(len(panels), 2, width=5.2, height=3.6)
-    for ax, (title, methods) in zip(axes, panels.items(), strict=True):
+    """Every setting's methods in several panels, title -> methods; a family's variants wear colours of their own.
+
+    Methods that have not been run are left out, and panels that then have nothing to compare.
+    """
+    shown = {}
+    for setting, runs in results.groupby("setting", sort=False):
+        for title, methods in panels.items():
+            there = [method for method in methods if method in set(runs["method"])]
+            if len(there) > 1:
+                shown[f"{setting}: {title}"] = runs, there
+    fig, axes = grid(len(shown), 2, width=5.2, height=3.6)
+    for ax, (title, (runs, methods)) in zip(axes, shown.items(), strict=True):
         alike = [m for m in methods if family(m) == family(methods[-1]) != m]
         ramp = zip(alike, sns.color_palette("flare", len(alike)), strict=True)
         own = {m: {"color": colour, "linestyle": DASHES[1 + i % 4]} for i, (m, colour) in enumerate(ramp)}
         styles = looks(methods) | own
-        draw_curves(ax, results, y, methods=methods, smooth=smooth, band=False, styles=styles)
+        draw_curves(ax, runs, y, methods=methods, smooth=smooth, band=False, styles=styles)
         label_axes(ax, "round", y)
         ax.set_title(title)
         ax.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))

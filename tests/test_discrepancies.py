@@ -10,13 +10,15 @@ import pytest
 
 from fedlib import config, discrepancies
 from fedlib.artifact import Artifact
+from fedlib.choices import Choice, spread
 from fedlib.claims import PAPERS, claims, verdicts
-from fedlib.discrepancies import CHOICES, Choice
+from fedlib.discrepancies import OPEN
 
 SETTINGS = config.load()
+CHOICES = [choice for paper in OPEN.values() for choice in paper.CHOICES]
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: f"{choice.paper}: {choice.title}")
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.title)
 def test_every_reading_is_planned_and_bears_on_pages_that_exist(choice: Choice) -> None:
     planned = {(one.setting, one.method) for one in SETTINGS.runs(choice.experiment, "paper")}
     assert set(choice.readings) <= planned
@@ -28,8 +30,8 @@ def test_every_reading_is_planned_and_bears_on_pages_that_exist(choice: Choice) 
 
 def test_every_paper_has_choices_and_says_what_else_is_open() -> None:
     for paper in PAPERS:
-        assert discrepancies.choices(paper)
-        assert len(discrepancies.not_varied(paper))
+        assert OPEN[paper].CHOICES
+        assert OPEN[paper].NOT_VARIED
 
 
 def runs(**curves: list[list[float]]) -> pd.DataFrame:
@@ -45,7 +47,7 @@ def runs(**curves: list[list[float]]) -> pd.DataFrame:
 
 def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     readings = {("s", "A"): "one", ("s", "B"): "another", ("s", "C"): "a third"}
-    choice = Choice("hcsfed", "", "", "", "e", readings, (), {"s": 0.5}, {("s", "A"): "42"})
+    choice = Choice("", "", "", "e", readings, (), {"s": 0.5}, {("s", "A"): "42"})
     results = {"e": runs(A=[[0, 0.2, 0.6], [0, 0.5, 0.8]], B=[[0, 0.1, 0.2]])}
     table = choice.table(results)
     one, another, third = (table.loc[("s", name)] for name in readings.values())
@@ -53,11 +55,11 @@ def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     assert one["final accuracy (%)"] == "70 (60\u201380)"
     assert another[["seeds", "rounds", "printed"]].tolist() == ["1", "never", ""]
     assert third["seeds"] == "not run"
-    losses = Choice("hcsfed", "", "", "", "e", readings, ()).table(results)
+    losses = Choice("", "", "", "e", readings, ()).table(results)
     assert losses.loc[("s", "one"), "mean training loss"] == "0.475 (0.35\u20130.6)"
     longer = results["e"].query("method == 'A'").assign(setting="longer")
     longer = pd.concat([longer, longer.assign(round=longer["round"] + 3)])
-    both = Choice("hcsfed", "", "", "", "e", {**readings, ("longer", "A"): "longer"}, ())
+    both = Choice("", "", "", "e", {**readings, ("longer", "A"): "longer"}, ())
     found = both.table({"e": pd.concat([results["e"], longer.drop_duplicates(["seed", "round"])])})
     assert found.loc[("longer", "longer"), "mean training loss"] == "0.475 (0.35\u20130.6)"
     early = results["e"][
@@ -66,7 +68,7 @@ def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     cut = choice.table({"e": early}).loc[("s", "one")]  # the second seed ends in round 1, where it arrives
     assert cut[["rounds", "final accuracy (%)"]].tolist() == ["1.5 (1\u20132)", "35 (20\u201350)"]
     assert set(choice.table({})["seeds"]) == {"not run"}
-    assert discrepancies.spread(np.array([np.inf, 1.0])) == "diverged"
+    assert spread(np.array([np.inf, 1.0])) == "diverged"
 
 
 def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
@@ -85,7 +87,7 @@ def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
     discrepancies.show(artifact, "hcsfed", board, {})
     made = {path.stem for path in artifact.folder.glob("*.csv")}
     assert made == {"hcsfed_claims", "hcsfed_not_varied"} | {
-        f"hcsfed_choice_{k + 1}" for k in range(len(discrepancies.choices("hcsfed")))
+        f"hcsfed_choice_{k + 1}" for k in range(len(OPEN["hcsfed"].CHOICES))
     }
     shown = pd.read_csv(artifact.folder / "hcsfed_claims.csv")
     assert shown["verdict"].tolist() == ["not held", "held in part"]

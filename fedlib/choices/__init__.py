@@ -1,0 +1,97 @@
+"""What the papers leave open, or their sources disagree on: a module a paper, with the readings that were run.
+
+Choices were written down from the papers and the authors' code, not from results; numbers come from results alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from fedlib import measure
+from fedlib.claims import number
+from fedlib.tables import reach
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing left open.
+
+    sources: what the paper, its code or another text says. taken: the reading of the pages. readings: (setting,
+    method) -> the reading's name, in the order shown. target: test accuracy to count rounds to, by setting; where there
+    is none, training losses are compared. printed: the paper's number by (setting, method). bears_on: artifacts whose
+    claims depend on it.
+    """
+
+    title: str
+    sources: str
+    taken: str
+    experiment: str
+    readings: Mapping[tuple[str, str], str]
+    bears_on: tuple[str, ...]
+    target: Mapping[str, float] = field(default_factory=dict)
+    printed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+        """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed.
+
+        Curves are compared over the rounds that all runs have: of a setting, or without targets of all settings.
+        """
+        nothing = pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
+        table = results.get(self.experiment, nothing)
+        table = table[table["setting"].isin([setting for setting, _ in self.readings])]
+        end = {s: measure.common_end(runs if self.target else table) for s, runs in table.groupby("setting")}
+        there = dict(list(table.groupby(["setting", "method"], sort=False)))
+        rows = []
+        for (setting, method), reading in self.readings.items():
+            row = {"setting": setting, "reading": reading, "seeds": "not run"}
+            if (setting, method) in there:
+                runs = [run for _, run in there[setting, method].groupby("seed")]
+                row |= {"seeds": str(len(runs))} | self._found(setting, runs, end[setting])
+            if self.printed:
+                row["printed"] = self.printed.get((setting, method), "")
+            rows.append(row)
+        return pd.DataFrame(rows).fillna("").set_index(["setting", "reading"])
+
+    def _found(self, setting: str, runs: list[pd.DataFrame], end: int) -> dict[str, str]:
+        def over_seeds(
+            column: str, statistic: measure.Statistic, scale: float = 1.0, **options: float
+        ) -> str:
+            curves = [measure.curve(run[run["round"] <= end], column, end) for run in runs]
+            values = [scale * statistic(curve, **options) for curve in curves]
+            return spread(np.array(values))
+
+        if setting not in self.target:
+            return {
+                "mean training loss": over_seeds("train_loss", measure.area),
+                "final training loss": over_seeds("train_loss", measure.end_mean),
+            }
+        goal = self.target[setting]
+        rounds = np.sort(
+            [measure.rounds_to_target(measure.curve(run, "test_accuracy"), goal) for run in runs]
+        )
+        median = number(float(np.median(rounds)), "rounds").removesuffix(" rounds")
+        return {
+            "target": f"{100 * goal:g} %",
+            "rounds": median if median == reach(rounds) else f"{median} ({reach(rounds)})",
+            "final accuracy (%)": over_seeds("test_accuracy", measure.end_mean, 100, share=0.05),
+        }
+
+
+def spread(values: np.ndarray) -> str:
+    """Mean over seeds, and the lowest to the highest of several: "1.234 (1.1\u20131.4)"; diverged where infinite."""
+    mean = float(values.mean())
+    text = "diverged" if math.isinf(mean) else "not measured" if math.isnan(mean) else f"{mean:.4g}"
+    return (
+        f"{text} ({values.min():.4g}\u2013{values.max():.4g})"
+        if len(values) > 1 and math.isfinite(mean)
+        else text
+    )
+
+
+def grid(settings: list[str], methods: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    return {(setting, method): reading for setting in settings for method, reading in methods.items()}

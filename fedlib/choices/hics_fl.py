@@ -1,0 +1,137 @@
+"""What HiCS-FL leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedlib.choices import Choice
+from fedlib.claims.hics_settings import PRINTED, TABLE
+
+
+def _choice(
+    data: str,
+    title: str,
+    sources: str,
+    taken: str,
+    readings: Mapping[tuple[str, str] | str, str],
+) -> Choice:
+    """readings: by method, in setting (2), or by (setting, method); each has Table 1's cell of its family."""
+    experiment, figure = {
+        "FMNIST": ("hics_fmnist_variants", "hics_fl/figure_2"),
+        "CIFAR-10": ("hics_cifar10_variants", "hics_fl/figure_3"),
+    }[data]
+    runs = {key if isinstance(key, tuple) else ("(2)", key): text for key, text in readings.items()}
+    return Choice(
+        f"{data}: {title}",
+        sources,
+        taken,
+        experiment,
+        runs,
+        ("hics_fl/variants", "hics_fl/table_1", figure),
+        {setting: TABLE[data].target for setting, _ in runs},
+        {(s, m): str(PRINTED[data][m.split(", ")[0]]) for s, m in runs},
+    )
+
+
+_BOTH = (
+    (
+        "the switch on the spread of the estimates",
+        "The paper has none. The published code runs plain Clustered Sampling unless the estimated entropies vary "
+        "little, and keeps the updates of its warm-up alone; the code just before has no switch.",
+        "The paper's.",
+        {
+            "HiCS-FL": "the paper's",
+            "HiCS-FL, C0": "the code's, before the switch",
+            "HiCS-FL, C": "the published code's",
+            "CS": "Clustered Sampling, for comparison",
+        },
+    ),
+    (
+        "what the label entropy is estimated from",
+        "The paper: the update of the output layer's bias. The code: the update of its weights.",
+        "The bias.",
+        {"HiCS-FL": "bias", "HiCS-FL, weight estimate": "weights"},
+    ),
+    (
+        "how many candidates Pow-d asks",
+        "The paper: all clients. The code: twice as many as are chosen.",
+        "All clients.",
+        {"Pow-d": "all", "Pow-d, d = 2K": "2K"},
+    ),
+    (
+        "which gradients DivFL compares",
+        "The paper: of one step at the current model. The code: all clients' updates of the round before, with a "
+        "stochastic greedy choice.",
+        "The paper's.",
+        {"DivFL": "one step at the model", "DivFL, as the code": "updates of the round before"},
+    ),
+    (
+        "the likelihood of FedCor as a baseline",
+        "The paper's code takes FedCor's leave-one-out likelihood, whose sum runs over the samples where it should run "
+        "over the clients.",
+        "The marginal likelihood.",
+        {"FedCor": "marginal likelihood", "FedCor, LOO": "leave-one-out, as the code has it"},
+    ),
+)
+
+CHOICES = [
+    *(_choice(data, *choice) for choice in _BOTH for data in ("FMNIST", "CIFAR-10")),
+    _choice(
+        "FMNIST",
+        "the temperature",
+        "The conference version: 0.0025. The code: 0.001.",
+        "0.0025.",
+        {"HiCS-FL, T_s = 0.001": "0.001", "HiCS-FL": "0.0025", "HiCS-FL, T_s = 0.005": "0.005"},
+    ),
+    _choice(
+        "CIFAR-10",
+        "the temperature",
+        "The conference version: 0.0015. The code: 0.001.",
+        "0.0015.",
+        {
+            "HiCS-FL, T_s = 0.001": "0.001",
+            "HiCS-FL": "0.0015",
+            "HiCS-FL, T_s = 0.0025": "0.0025",
+            "HiCS-FL, T_s = 0.005": "0.005",
+        },
+    ),
+    _choice(
+        "FMNIST",
+        "how clients train, and how many",
+        "The paper: SGD, FedAvg; the conference version: 2 epochs, 5 clients a round. The code: momentum 0.9, weight "
+        "decay 0.0005, a proximal term of 0.5, 1 epoch, 10 clients.",
+        "The paper's.",
+        {
+            (setting, method): f"{method}, {whose}"
+            for setting, whose in (("(2)", "the paper's"), ("(2), the code's training", "the code's"))
+            for method in ("Random", "CS", "HiCS-FL", "HiCS-FL, C0", "HiCS-FL, C")
+        },
+    ),
+    _choice(
+        "CIFAR-10",
+        "the weight of the proximal term",
+        "The conference version: 0.1. The code: 0.5.",
+        "0.1.",
+        {"HiCS-FL": "0.1", "HiCS-FL, μ = 0.5": "0.5"},
+    ),
+]
+
+NOT_VARIED = [
+    (
+        "halving the learning rate every 10 iterations",
+        "the conference version; the code never does; read as rounds, a whole run would be worth 20 rounds",
+        "constant; halving within a round has not been tried",
+    ),
+    ("the draw within a cluster", "the paper: by data share; the code: uniform", "by data share"),
+    (
+        "the warm-up's order",
+        "the paper: random; the code: by client id, which is by alpha",
+        "random",
+    ),
+    (
+        "the round of Figures 9 to 12",
+        "not stated",
+        "the end of the warm-up; a common start, other temperatures and the code's estimator stand on their pages",
+    ),
+    ("Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
+]
