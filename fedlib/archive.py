@@ -38,7 +38,10 @@ RUN = ("setting", "method", "seed")
 EXACT = ("test_accuracy",)  # compared with round targets, as 0.69: a share of 10,000 packs well as it is
 TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
-_DRAWN = ("cs_mnist", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing", "hics_fmnist", "hics_cifar10")
+_DRAWN = (
+    *("cs_mnist", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing"),
+    *("hics_fmnist", "hics_fmnist_variants", "hics_cifar10"),
+)
 _LOCAL = ("hics_fmnist", "hics_cifar10", "hics_cifar100")
 _NOTED = ("fedcor_fmnist", "fedcor_cifar10", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing")
 ONLY = {  # columns of experiments that are kept where a page reads them, and nowhere else

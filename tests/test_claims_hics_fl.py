@@ -14,7 +14,7 @@ from fedlib.claims import hics_fl as book_of
 from fedlib.claims.curves import shown
 from fedlib.claims.hics_estimates import compared, envelope, fitted_envelopes, h_s, separation
 from fedlib.claims.hics_settings import METHODS, OURS, TABLE
-from fedlib.claims.hics_tables import costs, speed_table, speed_tables, warm_up
+from fedlib.claims.hics_tables import costs, drawn_entropy, speed_table, speed_tables, warm_up
 
 SETTINGS = ("(1)", "(2)", "(3)")
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -284,3 +284,13 @@ def test_number_of_clusters():
     assert judge("hics.N.M", ending([0.5, 0.60, 0.61, 0.62])).status == "held"
     assert judge("hics.N.M", ending([0.5, 0.58, 0.61, 0.62])).status == "not held"
     assert judge("hics.N.M", ending([0.7, 0.60, 0.61, 0.62])).status == "not held"
+
+
+def test_a_rounds_label_entropy_is_the_mean_of_its_clients_own() -> None:
+    owners = pd.DataFrame({"data": "FMNIST", "setting": "(2)", "seed": 0, "client": [2, 0, 1]})
+    owners = owners.assign(entropy=[2.0, 0.0, 1.0])
+    rounds = pd.DataFrame({"round": [0, 1, 2], "clients": [None, np.array([0, 2]), np.array([1])]})
+    known = rounds.assign(setting="FMNIST (2), as the code", seed=0)
+    unknown = known.assign(seed=1)
+    found = drawn_entropy(pd.concat([unknown, known], ignore_index=True), owners)
+    assert found[["round", "seed", "drawn_entropy"]].to_numpy().tolist() == [[1, 0, 1.0], [2, 0, 1.0]]

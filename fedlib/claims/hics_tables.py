@@ -84,6 +84,22 @@ def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["round"].between(warm_up(first) + 1, common_end(table))]
 
 
+def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
+    """The rounds with the mean label entropy of their clients as `drawn_entropy` (nats), where the partition is known.
+
+    results: settings are named "data setting" (`curves.shown`), and after a comma by what is not of the partition.
+    owners: the study of partitions.
+    """
+    owners = owners.assign(
+        partition=owners["data"] + " " + owners["setting"], drawn_entropy=owners["entropy"]
+    )
+    drawn = results.assign(partition=results["setting"].str.split(",").str[0], client=results["clients"])
+    drawn = drawn[["partition", "seed", "client"]].explode("client").dropna().reset_index()
+    key = ["partition", "seed", "client"]
+    found = drawn.merge(owners[[*key, "drawn_entropy"]].astype({"client": object}), on=key)
+    return results.join(found.groupby("index")["drawn_entropy"].mean(), how="inner")
+
+
 def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Means a round of setting (2) (`after_warm_up`; server's time: medians), by data set and method."""
     columns = {
