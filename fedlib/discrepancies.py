@@ -8,7 +8,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from fedlib.artifact import Artifact
-from fedlib.choices import clustered_sampling, fedcor, hcsfed, hics_fl
+from fedlib.choices import NOT_RUN, clustered_sampling, fedcor, hcsfed, hics_fl
 from fedlib.claims import STATUSES
 
 OPEN = {"clustered_sampling": clustered_sampling, "hcsfed": hcsfed, "fedcor": fedcor, "hics_fl": hics_fl}
@@ -32,8 +32,14 @@ def show(artifact: Artifact, paper: str, board: pd.DataFrame, results: Mapping[s
         concerned = open_claims.loc[open_claims["artifact"].isin(choice.bears_on), "id"]
         bears = f" Bears on {', '.join(f'`{one}`' for one in concerned)}." if len(concerned) else ""
         text = f"### {choice.title}\n\n{choice.sources} **Taken here:** {choice.taken}{bears}"
-        display(Markdown(f"{text} Runs: `{choice.experiment}`."))
-        artifact.table(choice.table(results), f"{paper}_choice_{k}")
+        found = choice.table(results)
+        ran = (found["seeds"] != NOT_RUN).any()
+        where = f"Runs: `{choice.experiment}`" + (
+            "." if ran else f", none of which is there at scale {artifact.scale}."
+        )
+        display(Markdown(f"{text} {where}"))
+        if ran:
+            artifact.table(found, f"{paper}_choice_{k}")
     display(Markdown("### Left open as well, without runs of their own"))
     rest = pd.DataFrame(OPEN[paper].NOT_VARIED, columns=["left open", "sources", "taken here"])
     artifact.table(rest, f"{paper}_not_varied", index=False)

@@ -84,10 +84,12 @@ def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
         "held in part",
         "held",
     )
-    discrepancies.show(artifact, "hcsfed", board, {})
+    some = runs(Random=[[0.1, 0.9]]).assign(setting="MNIST, q = 10 %")
+    discrepancies.show(artifact, "hcsfed", board, {"hcsfed_table_1": some})
     made = {path.stem for path in artifact.folder.glob("*.csv")}
-    assert made == {"hcsfed_claims", "hcsfed_not_varied"} | {
-        f"hcsfed_choice_{k + 1}" for k in range(len(OPEN["hcsfed"].CHOICES))
-    }
+    choices = enumerate(OPEN["hcsfed"].CHOICES, start=1)
+    with_runs = [k for k, one in choices if ("MNIST, q = 10 %", "Random") in one.readings]
+    assert len(with_runs) == 2
+    assert made == {"hcsfed_claims", "hcsfed_not_varied"} | {f"hcsfed_choice_{k}" for k in with_runs}
     shown = pd.read_csv(artifact.folder / "hcsfed_claims.csv")
     assert shown["verdict"].tolist() == ["not held", "held in part"]

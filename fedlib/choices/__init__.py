@@ -16,6 +16,8 @@ from fedlib import measure
 from fedlib.claims import number
 from fedlib.tables import reach
 
+NOT_RUN = "not run"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -48,7 +50,7 @@ class Choice:
         there = dict(list(table.groupby(["setting", "method"], sort=False)))
         rows = []
         for (setting, method), reading in self.readings.items():
-            row = {"setting": setting, "reading": reading, "seeds": "not run"}
+            row = {"setting": setting, "reading": reading, "seeds": NOT_RUN}
             if (setting, method) in there:
                 runs = [run for _, run in there[setting, method].groupby("seed")]
                 row |= {"seeds": str(len(runs))} | self._found(setting, runs, end[setting])
