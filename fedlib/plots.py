@@ -41,7 +41,7 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "local_loss_std": ("std of local training loss (nats)", 1),
     "distinct_classes": ("distinct classes (count)", 1),
     "distinct_clients": ("distinct clients (count)", 1),
-    "drawn_entropy": ("drawn clients' label entropy (nats)", 1),
+    "drawn_entropy": ("drawn label entropy (nats)", 1),
     "megabytes": ("sent and received so far (MB)", 1),
     "uplink_megabytes": ("sent by clients so far (MB)", 1),
     "work": ("local steps so far (client-steps)", 1),
