@@ -129,14 +129,14 @@ def method_panels(
 ) -> Figure:
     """Every setting's methods in several panels, title -> methods; a family's variants wear colours of their own.
 
-    Methods that have not been run are left out, and panels that then have nothing to compare.
+    Methods that have not been run are left out, and so are panels with fewer than two, if others have more.
     """
     shown = {}
     for setting, runs in results.groupby("setting", sort=False):
         for title, methods in panels.items():
-            there = [method for method in methods if method in set(runs["method"])]
-            if len(there) > 1:
+            if there := [method for method in methods if method in set(runs["method"])]:
                 shown[f"{setting}: {title}"] = runs, there
+    shown = {title: panel for title, panel in shown.items() if len(panel[1]) > 1} or shown
     fig, axes = grid(len(shown), 2, width=5.2, height=3.6)
     for ax, (title, (runs, methods)) in zip(axes, shown.items(), strict=True):
         alike = [m for m in methods if family(m) == family(methods[-1]) != m]

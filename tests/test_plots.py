@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import artifact, config, measure, plots, plots_summary, schematics, tables
+from fedlib import artifact, config, measure, plots, plots_studies, plots_summary, schematics, tables
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.style import FAMILIES, family, looks
 
@@ -105,6 +105,19 @@ def test_a_sweep_draws_what_has_been_run():
     (middle, *_), *_ = (container.lines for container in ax.containers)
     assert list(middle.get_ydata()) == [2, 5]  # medians
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "6"]
+
+
+def test_panels_of_methods_show_what_has_been_run():
+    rows = [("(2)", method, 0, t, 0.1 * t, False) for method in ("MD", "CS") for t in range(4)]
+    runs = pd.DataFrame(rows, columns=["setting", "method", "seed", "round", "test_accuracy", "diverged"])
+    panels = {"two": ["MD", "CS", "Oort"], "one": ["MD", "Oort"], "none": ["Oort"]}
+
+    def titles(some):
+        figure = plots_studies.method_panels(some, "test_accuracy", panels, measure.rolling)
+        return [ax.get_title() for ax in figure.axes if ax.get_title()]
+
+    assert titles(runs) == ["(2): two"]
+    assert titles(runs.query("method == 'MD'")) == ["(2): two", "(2): one"]
 
 
 def test_the_name_of_an_index_stands_in_the_first_row_of_the_head(monkeypatch):

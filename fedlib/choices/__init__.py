@@ -96,4 +96,5 @@ def spread(values: np.ndarray) -> str:
 
 
 def grid(settings: list[str], methods: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """`Choice.readings`: the same methods, with the readings' names, in every setting."""
     return {(setting, method): reading for setting in settings for method, reading in methods.items()}

@@ -37,7 +37,8 @@ _BOTH = (
     (
         "the switch on the spread of the estimates",
         "The paper has none. The published code runs plain Clustered Sampling unless the estimated entropies vary "
-        "little, and keeps the updates of its warm-up alone; the code just before has no switch.",
+        "little, and keeps the updates of its warm-up alone; the code just before has no switch. Both estimate from "
+        "the weights, at temperature 0.001.",
         "The paper's.",
         {
             "HiCS-FL": "the paper's",
