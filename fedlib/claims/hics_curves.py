@@ -164,7 +164,9 @@ def _(runs: Runs) -> Verdict:
 
     def judge(panel: Panel) -> Verdict:
         auc, fin = (leads(100 * read(runs, METHODS)) for read in (panel.auc, panel.fin))
-        return auc if auc.status != "held" else fin
+        decisive = auc if auc.status != "held" else fin
+        value = f"{auc.value} over all rounds, {fin.value} at the end"
+        return Verdict(decisive.status, value, decisive.interval, decisive.detail)
 
     return count({name: partial(judge, panel) for name, panel in CIFAR10.items()})
 
