@@ -62,6 +62,17 @@ def test_every_claim_of_the_paper_is_there_once_and_is_not_run_without_results()
     assert {claim.judge({}).status for claim in book_of.book.claims} == {"not run"}
 
 
+def test_figure_3_tells_who_converges_fastest_and_who_ends_highest():
+    def early(t: np.ndarray) -> np.ndarray:
+        return 0.1 + 0.5 * (1 - np.exp(-0.5 * t))
+
+    curves = {s: {m: early if m == OURS else rising(0.03) for m in METHODS} for s in SETTINGS}
+    verdict = judge("hics.F3.a", {"hics_cifar10": table("hics_cifar10", curves)})
+    assert verdict.status == "not held"
+    over_all, end = verdict.value.split("; ")[0].removeprefix("(1): ").split(" over all rounds, ")
+    assert float(over_all.split()[0]) > 0 > float(end.split()[0])
+
+
 def test_claims_on_curves_hold_where_hics_leads_and_fall_where_it_does_not():
     lead = fastest({"(1)": 0.2, "(2)": 0.1, "(3)": 0.1})
     tables = {"hics_fmnist": table("hics_fmnist", lead)}
