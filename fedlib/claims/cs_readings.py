@@ -61,7 +61,8 @@ def gains(runs: Runs, place: tuple[str, str], method: str) -> np.ndarray:
 def below_md(runs: Runs, place: tuple[str, str], method: str, column: str, statistic, **options) -> Verdict:
     """MD's value is the larger one, by the median over seeds."""
     values = runs.statistic(*place, [MD, method], column, statistic, **options)
-    return positive(paired(values, MD, method))
+    scale, unit = (1, "nats") if column == LOSS else (100, "points")
+    return positive(scale * paired(values, MD, method), unit)
 
 
 def percent(values: np.ndarray, holds: bool) -> Verdict:
