@@ -103,13 +103,22 @@ def sources(name: str, scale: Scale, results: Path, archive: Path) -> list[Packe
     """What may stand in for runs that are not in the store: the results of before, the archive, and the archives of
     other experiments and scales, which may hold the same runs.
     """
-    own = [read_results(name, scale, results), read(name, scale, archive)]
-    others = []
+    return [read_results(name, scale, results), read(name, scale, archive), *_others(name, scale, archive)]
+
+
+def elsewhere(name: str, scale: Scale, runs: list[dict[str, Any]], archive: Path = ARCHIVE) -> bool:
+    """Whether the archives of other experiments and scales hold all of these runs, and there is none of `name`."""
+    if path_of(name, scale, archive).exists():
+        return False
+    there = {address for packed in _others(name, scale, archive) for address in packed.records}
+    return there.issuperset(record["address"] for record in runs)
+
+
+def _others(name: str, scale: Scale, archive: Path) -> Iterator[Packed]:
     for path in sorted(archive.glob("*/*.parquet")):
         if path != path_of(name, scale, archive) and serves(path.stem, name):
             with suppress(StoreError):  # what needs it will say so
-                others.append(read(path.stem, path.parent.name, archive))
-    return own + others
+                yield read(path.stem, path.parent.name, archive)
 
 
 def serves(other: str, name: str) -> bool:

@@ -135,7 +135,8 @@ def archive(
 ) -> None:
     """Pack what is finished, whole or in part, into data/archive, which is in git.
 
-    Runs that are archived already stay, as long as params.yaml still has their settings.
+    Runs that are archived already stay, as long as params.yaml still has their settings. An experiment whose runs
+    are all in the archives of others gets none.
     """
     from fedlib.results import pack
 

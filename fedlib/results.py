@@ -227,9 +227,17 @@ def collect(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Pat
 
 
 def pack(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:
-    """Archive what is finished of an experiment or study; returns the archive's path. Raises as `collect` does."""
+    """Archive what is finished of an experiment or study; returns the archive's path.
+
+    Raises:
+        As `collect` does. Unfinished: also where other archives hold all that is finished of it.
+    """
     collect(name, scale, tell)
     table, info = open_results(name, scale)
+    if archives.elsewhere(name, scale, info["runs"]):
+        raise Unfinished(
+            f"all that is finished of {name} at scale {scale} is in other archives already; nothing to pack."
+        )
     return archives.write(name, scale, table, info["runs"])
 
 

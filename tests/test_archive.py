@@ -158,6 +158,16 @@ def test_what_another_experiment_or_scale_archived_is_not_trained_again(
     }
 
 
+def test_what_only_other_archives_hold_needs_none_of_its_own(folder: Folder) -> None:
+    _, part = folder.simulate(methods=["MD"])
+    folder.pack(*folder.simulate(methods=["MD"]), "another")
+    _, whole = folder.simulate()
+    assert archive.elsewhere("e", "demo", part["runs"], folder.archive)
+    assert not archive.elsewhere("e", "demo", whole["runs"], folder.archive)  # a run of its own
+    folder.pack(*folder.simulate())
+    assert not archive.elsewhere("e", "demo", part["runs"], folder.archive)  # an archive of its own
+
+
 def test_another_archive_serves_if_it_keeps_what_is_kept_here(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
