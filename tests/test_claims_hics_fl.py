@@ -14,7 +14,7 @@ from fedlib.claims import hics_fl as book_of
 from fedlib.claims.curves import shown
 from fedlib.claims.hics_estimates import compared, envelope, fitted_envelopes, h_s, separation
 from fedlib.claims.hics_settings import METHODS, OURS, TABLE
-from fedlib.claims.hics_tables import costs, drawn_entropy, speed_table, speed_tables, warm_up
+from fedlib.claims.hics_tables import costs, drawn_entropy, speed_table, speed_tables, spreads, warm_up
 
 SETTINGS = ("(1)", "(2)", "(3)")
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -305,3 +305,12 @@ def test_a_rounds_label_entropy_is_the_mean_of_its_clients_own() -> None:
     unknown = known.assign(seed=1)
     found = drawn_entropy(pd.concat([unknown, known], ignore_index=True), owners)
     assert found[["round", "seed", "drawn_entropy"]].to_numpy().tolist() == [[1, 0, 1.0], [2, 0, 1.0]]
+
+
+def test_a_spread_stands_beside_its_loss_and_the_final_accuracy() -> None:
+    curves = {"(1)": {OURS: lambda t: 0.6 + 0 * t, "Pow-d": lambda t: 0.1 + 0 * t}}
+    results = table("hics_cifar10", curves, seeds=1, local_loss=0.5)
+    results.loc[results["round"] == 0, ["local_loss", "local_loss_std"]] = np.nan  # nobody has trained yet
+    found = spreads(results)
+    assert found.loc[("(1)", OURS)].tolist() == [0.04, 0.5, 60.0]
+    assert found.loc[("(1)", "Pow-d")].tolist() == [0.09, 0.5, 10.0]

@@ -143,6 +143,19 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
     )
 
 
+def spreads(results: pd.DataFrame) -> pd.DataFrame:
+    """Std over a round's clients of their local training loss, its mean (nats) and the final accuracy (%).
+
+    Means over rounds and seeds, a row a (setting, method); the accuracy: `end_mean`.
+    """
+    values = {
+        "std of local loss (nats)": per_run(results, "local_loss_std", area),
+        "mean local loss (nats)": per_run(results, "local_loss", area),
+        "final accuracy (%)": 100 * per_run(results, "test_accuracy", end_mean, share=0.05),
+    }
+    return pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean().round(3)
+
+
 def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Final accuracy (%) by number of clusters, ours and printed, of the settings that have been run."""
     names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
