@@ -192,6 +192,7 @@ class Artifact:
 
 def cut(settings: Experiments, name: str, scale: Scale) -> str:
     """What a scale has less of than scale `paper` in an experiment or study, in words; empty if nothing."""
+    seldom = often = 1
     if name in settings.studies:
         here, paper = (settings.study(name, one) for one in (scale, "paper"))
         keys = [key for key in ("subsets", "seeds", "rounds") if key in here and key in paper]
@@ -203,9 +204,11 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
         here, paper = (settings.runs(name, one) for one in (scale, "paper"))
         for what, key in (("settings", lambda one: one.setting), ("seeds", lambda one: one.run.seed)):
             pairs.append((len(set(map(key, here))), len(set(map(key, paper))), what))
+        seldom, often = (max(one.run.evaluate.every for one in plan) for plan in (here, paper))
     rounds = {pair for experiment in followed for pair in _rounds(settings, experiment, scale)}
     pairs = [*((*pair, "rounds") for pair in sorted(rounds)), *pairs]
-    return ", ".join(f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most)
+    less = [f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most]
+    return ", ".join([*less, *([f"measured every {seldom} rounds"] if seldom > often else [])])
 
 
 def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:

@@ -30,7 +30,7 @@ from fedlib.config import ROOT, ConfigError, Experiments, Scale
 from fedlib.files import Unfinished, write_whole
 from fedlib.results import open_results, simulate
 from fedlib.sources import DataError
-from fedlib.tables import mean_cell, median_cell, reach
+from fedlib.tables import mean_cell, median_cell, reach, short_cell
 
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
@@ -108,8 +108,9 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             f"{there[0]}` makes every page from the archive in `data/archive/`, training nothing.",
             "### Headline tables",
             "Rounds to a test accuracy, *printed → replicated*; of a row that has not been run, the printed alone.",
-            "**HCSFed, Table 1**: rounds to 80 %, median over seeds. The paper states no seeds, and leaves open how "
-            "Random is aggregated and how updates are compressed (GC).",
+            "**HCSFed, Table 1**: rounds to 80 %, median over seeds. The paper states neither seeds nor alpha (here "
+            "0.01; the page has 0.1 too), and leaves open how Random is aggregated and how updates are compressed "
+            "(GC).",
             headline(hcsfed(), found, settings),
             "**FedCor, Table 1**: rounds to the target, mean and standard deviation over seeds (N/A: one did not "
             "arrive; ours says how many did not; 150+: not in so many rounds, fewer than the paper's). The paper "
@@ -258,11 +259,6 @@ def hics() -> list[Row]:
         )
         for data, panel in TABLE.items()
     ]
-
-
-def short_cell(cap: int, rounds: np.ndarray) -> str:
-    """`mean_cell` of runs that are shorter than the paper's, where not to arrive is not N/A yet."""
-    return f"{cap}+" if np.isinf(rounds).any() else mean_cell(rounds)
 
 
 def capped_cell(cap: int, rounds: np.ndarray) -> str:

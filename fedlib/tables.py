@@ -23,6 +23,11 @@ def mean_cell(rounds: np.ndarray) -> str:
     return f"{rounds.mean():.1f} ± {rounds.std(ddof=1):.1f}" if len(rounds) > 1 else f"{rounds[0]:.1f}"
 
 
+def short_cell(cap: int, rounds: np.ndarray) -> str:
+    """`mean_cell` of runs that are shorter than the paper's, where not to arrive is not N/A yet."""
+    return f"{cap}+" if np.isinf(rounds).any() else mean_cell(rounds)
+
+
 def rounds_table(
     values: pd.Series, printed: Mapping[tuple[str, str], str], cell: Callable[[np.ndarray], str] = mean_cell
 ) -> pd.DataFrame:
@@ -55,6 +60,11 @@ def reach(rounds: np.ndarray) -> str:
     return ends[0] if ends[0] == ends[1] else "\u2013".join(ends)
 
 
+def speed_up_cell(ratio: float, bound: bool, digits: int = 1) -> str:
+    """A speed-up (`measure.speed_up`) as HCSFed prints it: ">" before a lower bound, "-" where there is none."""
+    return "-" if math.isnan(ratio) else f"{'>' * bound}{ratio:.{digits}f}"
+
+
 def speed_ups(
     rounds: pd.Series, columns: Sequence[str], base: str, printed: Mapping[tuple[str, str], str], cap: int
 ) -> pd.DataFrame:
@@ -73,9 +83,7 @@ def speed_ups(
     table = pd.DataFrame(index=pd.Index(methods, name=f"over {base}"))
     for c in there:
         ratios = {m: measure.speed_up(runs[c, base], runs[c, m], cap) for m in methods if (c, m) in runs}
-        table[c, "ours"] = pd.Series(
-            {m: "-" if math.isnan(x) else f"{'>' * bound}{x:.1f}" for m, (x, bound) in ratios.items()}
-        )
+        table[c, "ours"] = pd.Series({m: speed_up_cell(*ratio) for m, ratio in ratios.items()})
         table[c, "paper"] = [printed.get((c, m), "") for m in methods]
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table.fillna("not run")

@@ -104,6 +104,16 @@ def test_combine():
     assert "No verdict on b: no such run." in combine({"a": yes, "b": missing}).detail
     assert combine({"a": yes, "b": yes, "c": no}, all_of=2).status == "held"
     assert combine({"a": yes, "b": no, "c": no}, some_of=2).status == "not held"
+    told = combine(
+        {"a": lambda: decide(True, detail="3 of 5 seeds."), "b": lambda: decide(True, detail="3 of 5 seeds.")}
+    )
+    assert told.detail == "2 of 2 parts held. a; b: 3 of 5 seeds."
+    # five of six are asked for: one failed, and those that have not been run could still make it five
+    four_open = {"a": no} | dict.fromkeys("cdef", missing)
+    with pytest.raises(Missing, match="1 of 6 parts have been run"):
+        combine(four_open | {"b": missing}, all_of=5, some_of=5)
+    assert combine(four_open | {"b": yes}, all_of=5, some_of=5).status == "held in part"
+    assert combine(four_open | {"b": no}, all_of=5, some_of=5).status == "not held"
     with pytest.raises(Missing, match="no such run"):
         combine({"a": missing, "b": missing})
 
@@ -243,6 +253,17 @@ def test_cs_local_work_and_number_of_clients():
         assert verdict(cs.book, id, results).status == "held", (id, verdict(cs.book, id, results))
 
 
+def test_cs_gains_by_number_of_clients_are_those_of_the_same_rounds():
+    """Alike in each round, and growing with the rounds: a longer run does not make a larger gain."""
+    algorithm = lambda t: falling(0.01)(t) * (1 - t / 400)  # noqa: E731
+    curves = {"MD": falling(0.01), "Algorithm 2": algorithm}
+    tables = [
+        runs_of("cs_work", {setting: curves}, "train_loss", T=T)
+        for setting, T in {"fewer clients": 200, "standard": 150, "more clients": 100}.items()
+    ]
+    assert verdict(cs.book, "cs.F8.b", {"cs_work": pd.concat(tables)}).status == "not held"
+
+
 def test_cs_gain_over_a_diverged_md_is_whole_and_of_a_diverged_method_infinitely_bad():
     table = runs_of(
         "cs_cifar", {"alpha = 10": {"MD": falling(0.1, 1), "Algorithm 2": falling(0.1, 1)}}, "train_loss"
@@ -296,6 +317,28 @@ def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
     only_mnist = table_1(printed())["hcsfed_table_1"]
     only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
     assert verdict(hc.book, "hcsfed.T1.a", only_mnist).status == "held in part"
+
+
+def test_hcsfeds_rounds_hardly_depend_on_q_if_they_neither_fall_nor_rise():
+    for ends in ((15, 34), (34, 15)):
+        rounds = dict.fromkeys(printed(), [ends[0], 20, ends[1]] * 2)
+        assert verdict(hc.book, "hcsfed.T1.e", table_1(rounds)).status == "not held"
+
+
+def test_hcsfeds_printed_numbers_are_not_reproduced_by_runs_that_never_arrive():
+    assert verdict(hc.book, "hcsfed.T1.j", table_1(printed())).value == "42 of 42 cells"
+    late = printed() | {"SCAFFOLD": [74, 36, 21, 201, 144, 115], "Random": [96, 42, 28, 190, 201, 158]}
+    found = verdict(hc.book, "hcsfed.T1.j", table_1(late))  # 200+ for 180, and 190 for 200+
+    assert found.value == "40 of 42 cells"
+
+
+def test_hcsfeds_table_claims_say_what_becomes_of_them_at_another_alpha():
+    ours = table_1(dict.fromkeys(printed(), [50] * 6))["hcsfed_table_1"]
+    other = table_1(printed())["hcsfed_table_1"]
+    both = pd.concat([ours, other.assign(setting=other["setting"] + ", alpha = 0.1")])
+    found = verdict(hc.book, "hcsfed.T1.b", {"hcsfed_table_1": both})
+    assert found.status == "not held"
+    assert found.detail.endswith("At alpha = 0.1 held: 8 of 8 parts.")
 
 
 def test_hcsfeds_comparisons_need_somebody_who_arrives():

@@ -187,6 +187,18 @@ def test_embeddings_of_one_label_lie_together(shift, status):
     np.testing.assert_allclose(np.linalg.norm(found["FMNIST"][1][0], axis=1), 1)
 
 
+def test_training_that_was_cut_short_does_not_miss_an_accuracy():
+    def trained(T: int, fmnist: float) -> dict[str, pd.DataFrame]:
+        tops = {"FMNIST": fmnist, "CIFAR-10": 0.7384}
+        curves = {data: {"Centralised": lambda t, a=a: 0 * t + a} for data, a in tops.items()}
+        return {"fedcor_centralised": table("fedcor_centralised", curves, T=T)}
+
+    assert judge("fedcor.S5.a", trained(20, 0.8592)).status == "held"
+    assert judge("fedcor.S5.a", trained(20, 0.7)).status == "held in part"
+    assert "after 20 of 100 epochs" in judge("fedcor.S5.a", trained(20, 0.7)).detail
+    assert judge("fedcor.S5.a", trained(100, 0.7)).status == "not held"
+
+
 def test_the_shape_of_loss_changes():
     rng = np.random.default_rng(0)
     normal, skewed = rng.standard_normal(1000), rng.exponential(size=1000)
@@ -210,6 +222,11 @@ def test_the_shape_of_loss_changes():
     assert judge("fedcor.F2.a", changes(skewed, 0.9)).status == "not held"
     assert judge("fedcor.F3.a", changes(normal, 0.98)).status == "held"
     assert judge("fedcor.F3.a", changes(normal, 0.96)).status == "not held"  # FMNIST asks for more than 0.97
+    for id, few in {"F2.a": changes(skewed[:300], 0.9), "F3.a": changes(normal[:300], 0.94)}.items():
+        verdict = judge(f"fedcor.{id}", few)
+        assert verdict.status == "not run", "300 subsets cannot tell"
+        assert "300" in verdict.detail
+    assert judge("fedcor.F3.a", changes(normal[:300], 0.7)).status == "not held"
     random = changes(normal, 0.96)["fedcor_loss_changes"]
     followed = pd.concat([random, random.assign(method="FedCor", cosine=random["cosine"] + 0.02)])
     table = stationarity(followed).set_index(["data", "method"])

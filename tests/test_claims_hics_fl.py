@@ -183,6 +183,28 @@ def test_quantile_curves_enclose_the_points():
     assert upper[2] > upper[1] > 0
 
 
+def test_points_that_bend_upwards_are_not_of_the_assumed_form():
+    rng = np.random.default_rng(0)
+    H = np.tile(rng.uniform(0, np.log(10), 200), 2)
+    clients = {
+        "entropy": H,
+        "client": np.tile(np.arange(200), 2),
+        "seed": 0,
+        "setting": "",
+        "method": "Random",
+    }
+
+    def study(shape: np.ndarray) -> dict[str, pd.DataFrame]:
+        rows = pd.DataFrame(clients).assign(difference=shape * rng.uniform(0.9, 1.1, 400), diverged=False)
+        return {"hics_assumption": pd.concat([rows.assign(data=d) for d in ("FMNIST", "CIFAR-10")])}
+
+    down, up = 1 - 0.9 * np.exp(H - np.log(10)), np.exp(-1.5 * H) + 0.05
+    assert "not held" not in judge("hics.F6.b", study(down)).status
+    bent = judge("hics.F6.b", study(up))
+    assert bent.status == "not held"
+    assert "upper beta -" in bent.value
+
+
 def test_gradient_difference_falls_with_entropy():
     H = np.tile(np.linspace(0, 2.3, 60), 2)
 
@@ -275,6 +297,10 @@ def test_overhead_of_the_server(server, extra, status):
         results[e] = rows
     assert judge("hics.C.a", results).status == status
     assert costs(results).loc[("FMNIST", "CS"), "server (ms)"] == 50
+    seldom = results["hics_fmnist"]
+    seldom.loc[(seldom["method"] == "CS") & (seldom["round"] % 5 > 0), "server_seconds"] = 0.0
+    row = costs(results).loc[("FMNIST", "CS")]
+    assert row["median (ms)"] == 0 < row["server (ms)"]
 
 
 @pytest.mark.parametrize(("branch", "status"), [("clustered_sampling", "held"), ("hierarchical", "not held")])
@@ -295,6 +321,8 @@ def test_number_of_clusters():
     assert judge("hics.N.M", ending([0.5, 0.60, 0.61, 0.62])).status == "held"
     assert judge("hics.N.M", ending([0.5, 0.58, 0.61, 0.62])).status == "not held"
     assert judge("hics.N.M", ending([0.7, 0.60, 0.61, 0.62])).status == "not held"
+    spread = judge("hics.N.M", ending([0.5, 0.58, 0.6, 0.62]))  # no further apart than printed in (3) alone
+    assert "Not held: (1); (2)." in spread.detail
 
 
 def test_a_rounds_label_entropy_is_the_mean_of_its_clients_own() -> None:

@@ -166,14 +166,14 @@ def test_a_page_says_what_its_scale_cuts() -> None:
     run = {"dataset": "digits", "partition": {"scheme": "iid"}, "model": "logistic", "N": 4, "m": 2}
     run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}, "methods": {"MD": {"sampler": "md"}}}
     grid = {"short": {"T": 10}, "long": {"T": 2000}, "left out": {"T": 5}}
-    cpu = {"seeds": 2, "grid": {"long": {"T": 50}, "left out": None}}
+    cpu = {"seeds": 2, "evaluate": {"every": 5}, "grid": {"long": {"T": 50}, "left out": None}}
     study = {"seeds": 3, "subsets": 1000, "scales": {"cpu": {"subsets": 300}}}
     trains = {"rounds": 500, "every": 10, "scales": {"cpu": {"rounds": 50}}}
     studies = {"s": study, "trains": trains, "follows": {"experiments": {"digits": "e"}, "every": 10}}
     settings = Experiments(
         {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": studies}
     )
-    assert cut(settings, "e", "cpu") == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds"
+    assert cut(settings, "e", "cpu") == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds, measured every 5 rounds"
     assert cut(settings, "s", "cpu") == "300 of 1,000 subsets"
     assert cut(settings, "trains", "cpu") == "50 of 500 rounds"
     assert cut(settings, "follows", "cpu") == "50 of 2,000 rounds"

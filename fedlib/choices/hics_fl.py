@@ -134,5 +134,6 @@ NOT_VARIED = [
         "not stated",
         "the end of the warm-up; a common start, other temperatures and the code's estimator stand on their pages",
     ),
+    ("width of the CIFAR-10 network's hidden layer", "the conference version: 64; the code: 256", "256"),
     ("Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
 ]

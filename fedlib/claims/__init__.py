@@ -275,7 +275,8 @@ def combine(
     """One verdict from named parts, each judged on its own.
 
     Held if `all_of` parts (default: every one) held, held in part if at least `some_of` did, else not held. A
-    part that has not been run never counts as held; where none has been run the claim is *not run*.
+    part that has not been run never counts as held. While those could still make the claim hold, it is held in part,
+    or *not run* where nothing has held yet; so is a claim of which no part has been run.
     """
     judged: dict[str, Verdict] = {}
     for name, part in parts.items():
@@ -288,17 +289,29 @@ def combine(
         raise Missing(next(iter(judged.values())).detail.rstrip("."))
     good = sum(v.status == "held" for v in done.values())
     partly = any(v.status == "held in part" for v in done.values())
-    if good >= (all_of or len(judged)):
+    needed = all_of or len(judged)
+    still_open = good + len(judged) - len(done) >= needed
+    if still_open and not (good or partly):
+        raise Missing(f"{len(done)} of {len(judged)} parts have been run, which decides nothing")
+    if good >= needed:
         status: Status = "held"
     else:
-        status = "held in part" if good >= some_of or partly else "not held"
+        status = "held in part" if good >= some_of or partly or still_open else "not held"
     value = "; ".join(f"{name}: {v.value}" for name, v in done.items() if v.value)
     bounds = "; ".join(f"{name}: {v.interval}" for name, v in done.items() if v.interval)
     failed = [name for name, v in done.items() if v.status != "held"]
-    absent = {name: v.detail for name, v in judged.items() if name not in done}
     detail = [f"{good} of {len(judged)} parts held."] if len(judged) > 1 else []
     detail += [f"Not held: {'; '.join(failed)}."] if failed and len(judged) > 1 else []
-    for reason in dict.fromkeys(absent.values()):
-        names = "; ".join(name for name, why in absent.items() if why == reason)
-        detail.append(f"No verdict on {names}: {reason.rstrip('.')}.")
+    absent = {name: v for name, v in judged.items() if name not in done}
+    detail += [f"No verdict on {names}: {reason}." for reason, names in by_detail(absent).items()]
+    detail += [f"{names}: {how}." for how, names in by_detail(done).items()]
     return Verdict(status, value, bounds, " ".join(detail))
+
+
+def by_detail(verdicts: Mapping[str, Verdict]) -> dict[str, str]:
+    """What verdicts have to say -> the names of those that say it, in one text."""
+    names: dict[str, list[str]] = {}
+    for name, v in verdicts.items():
+        if v.detail:
+            names.setdefault(v.detail.rstrip("."), []).append(name)
+    return {detail: "; ".join(those) for detail, those in names.items()}

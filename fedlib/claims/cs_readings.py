@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -51,9 +52,12 @@ def against_md(
     return both
 
 
-def gains(runs: Runs, place: tuple[str, str], method: str) -> np.ndarray:
-    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD); seeds in which both diverged say nothing."""
-    md, other = against_md(runs, place, method, LOSS, end_mean).T
+def gains(runs: Runs, place: tuple[str, str], method: str, last: float = math.inf) -> np.ndarray:
+    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD) of the rounds up to `last`.
+
+    Seeds in which both diverged say nothing.
+    """
+    md, other = against_md(runs, place, method, LOSS, lambda c: end_mean(c[c.index <= last])).T
     known = np.isfinite(md) | np.isfinite(other)
     return 1 - other[known] / md[known]
 

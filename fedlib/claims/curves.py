@@ -103,7 +103,7 @@ def by_sign(values: pd.Series, a: str, b: str, unit: str = "", cap: float = np.i
         raise Missing(f"no seed has both {a} and {b}")
     outcome, wins = sign_rule(differences), int((differences > 0).sum())
     mean = number(float(differences.mean()), unit)
-    detail = f"{outcome}: {wins} of {len(differences)} seeds"
+    detail = f"{outcome}, {wins} of {len(differences)} seeds positive"
     return decide(outcome == "supported", mean, span(interval(differences, np.mean)), detail)
 
 
@@ -119,15 +119,8 @@ def every(verdicts: Mapping[str, Verdict]) -> Verdict:
 def count(
     parts: Mapping[str, Callable[[], Verdict]], need: int | None = None, partial: int | None = None
 ) -> Verdict:
-    """Held if `need` parts (default: all) held, held in part from `partial` on, else not held.
-
-    A rule that knows no middle (partial None) still gives "held in part" where parts have not been run and none of
-    those that have been failed.
-    """
-    verdict = combine(parts, need, partial or need or len(parts))
-    if verdict.status == "not held" and len(parts) > 1 and "Not held:" not in verdict.detail:
-        return Verdict("held in part", verdict.value, verdict.interval, verdict.detail)
-    return verdict
+    """Held if `need` parts (default: all) held, held in part from `partial` on, else not held; None: no middle."""
+    return combine(parts, need, partial or need or len(parts))
 
 
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:

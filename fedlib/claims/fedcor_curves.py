@@ -28,7 +28,7 @@ from fedlib.claims.fedcor_settings import (
     SETTINGS,
     book,
 )
-from fedlib.measure import BYTES, best, capped_mean, gini, selection_counts
+from fedlib.measure import BYTES, best, gini, selection_counts
 
 claim = book.claim
 
@@ -71,13 +71,13 @@ def _(runs: Runs) -> Verdict:
 
 @claim("fedcor.T1.c", "table_1", MAIN, printed="24 entries")
 def _(runs: Runs) -> Verdict:
-    """Each printed mean of Table 1 is reproduced."""
+    """Each printed mean of Table 1 is reproduced; a run of ours that never arrives reproduces nothing but an N/A."""
 
     def entry(panel: Panel, method: str, printed: tuple[float, float] | None) -> Verdict:
         rounds = panel.arrived(runs, [method]).to_numpy()
         if printed is None or np.isinf(rounds).any():
             return decide(printed is None and bool(np.isinf(rounds).any()))
-        mean = capped_mean(rounds, panel.cap(runs))
+        mean = rounds.mean()
         spread = rounds.std(ddof=1) if len(rounds) > 1 else 0.0
         near = abs(mean - printed[0]) <= 2 * math.sqrt(printed[1] ** 2 / 5 + spread**2 / len(rounds))
         return decide(near or 1 / 1.5 <= mean / printed[0] <= 1.5)
@@ -92,9 +92,14 @@ def _(runs: Runs) -> Verdict:
     return Verdict(verdict.status, f"{reproduced} entries", "", verdict.detail)
 
 
-@claim("fedcor.T1.d", "table_1", MAIN, printed="p < 0.05 in 4 of 6 cells, 0.21 FMNIST 2SPC, 0.15 FMNIST Dir")
+@claim(
+    "fedcor.T1.d",
+    "table_1",
+    MAIN,
+    printed="derived: p < 0.05 in 4 of 6 cells, 0.21 FMNIST 2SPC, 0.15 FMNIST Dir",
+)
 def _(runs: Runs) -> Verdict:
-    """The lead over Pow-d is significant at 5 % (one-sided Welch test on the rounds to the target)."""
+    """The lead over Pow-d is significant at 5 % in 4 of 6 cells (one-sided Welch test on the rounds to the target)."""
 
     def cell(panel: Panel) -> Verdict:
         rounds = panel.arrived(runs, ["Pow-d", "FedCor"]).clip(upper=panel.cap(runs) + 1)
@@ -106,7 +111,7 @@ def _(runs: Runs) -> Verdict:
             p = stats.ttest_ind(ours, theirs, equal_var=False, alternative="less").pvalue
         return decide(p < 0.05, f"p = {p:.2g}")
 
-    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, partial=1)
+    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, need=4, partial=1)
 
 
 def lead(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -324,7 +329,9 @@ def _(runs: Runs) -> Verdict:
 
     def data_set(data: str, printed: float, within: float) -> Verdict:
         reached = runs.statistic("fedcor_centralised", data, ["Centralised"], "test_accuracy", best)
-        value = 100 * float(reached.mean())
+        value, epochs = 100 * float(reached.mean()), runs.last("fedcor_centralised", data)
+        if value < printed - within and epochs < 100:
+            raise Missing(f"{value:.2f} % after {epochs} of 100 epochs, which may still rise")
         return decide(abs(value - printed) <= within, f"{value:.2f} %")
 
     parts = {

@@ -4,7 +4,8 @@ r(M): first round with test accuracy at the target; a run that never arrives cou
 seeds, a speed-up is median r(Random) / median r(M). Where none of the methods compared arrives, nothing is decided:
 their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B) and how
 Random is aggregated (plain mean, or attrition): each claim is decided for each reading, and held only if all held.
-The paper states no seeds; tolerances are ours.
+It leaves open Table 1's alpha too: claims are decided at 0.01, and their details say what becomes of them at 0.1. It
+states no seeds; tolerances are ours.
 """
 
 from fedlib.claims.hcsfed_parts import FEDAVGS, SWEEPS, sweep, swept

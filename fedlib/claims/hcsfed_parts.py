@@ -1,4 +1,8 @@
-"""HCSFed's claims on its settings H and R (Figures 4 to 6) and on what each part adds (Figure 7)."""
+"""HCSFed's claims on its settings H and R (Figures 4 to 6) and on what each part adds (Figure 7).
+
+Rounds to the best accuracy, which Figures 4 to 6 show, decide nothing: accuracy still rises at the last round, so they
+are that of T for every H and R. Rounds to 95 % of the best decide.
+"""
 
 from __future__ import annotations
 
@@ -59,28 +63,32 @@ def stable_accuracy(runs: Runs, experiment: str, gc: str, points: float) -> Verd
 def stable_rounds(runs: Runs, experiment: str, gc: str) -> Verdict:
     needed = read(runs, experiment, sweep(gc, "H"), rounds_to_best)
     early = read(runs, experiment, sweep(gc, "H"), rounds_to_best, share=0.95)
-    value = (
-        f"{number(needed.max() / needed.min())} (to 95 % of the best: {number(early.max() / early.min())})"
-    )
-    return decide(needed.max() / needed.min() <= 1.5, value)
+    value = f"{number(early.max() / early.min())} (to the best itself: {number(needed.max() / needed.min())})"
+    return decide(early.max() / early.min() <= 1.5, value)
 
 
 def raw_is_worse(runs: Runs, experiment: str, gc: str, quantity: str) -> Verdict:
-    accuracy = read(runs, experiment, sweep(gc, "R"), best)
+    methods = sweep(gc, "R")
+    accuracy = read(runs, experiment, methods, best)
     peer = str(accuracy[["10 %", "20 %", "40 %"]].idxmax())
+    statistic, options = (best, {}) if quantity == "accuracy" else (rounds_to_best, {"share": 0.95})
+    values = runs.statistic(
+        experiment, "alpha = 0.01", [methods[peer], methods["100 %"]], "test_accuracy", statistic, **options
+    )
+    between, raw = values.groupby("method").median()[[methods[peer], methods["100 %"]]]
+    gains = paired(values, methods[peer], methods["100 %"])
     if quantity == "accuracy":
-        gain = 100 * float(accuracy[peer] - accuracy["100 %"])
-        return decide(gain > 0, f"{number(gain, 'points')} better at R = {peer}")
-    early = read(runs, experiment, sweep(gc, "R"), rounds_to_best, share=0.95)
-    value = f"{number(early['100 %'])} rounds at 100 %, {number(early[peer])} at {peer}"
-    return decide(early["100 %"] > early[peer], value)
+        text = f"{number(100 * (between - raw), 'points')} better at R = {peer}"
+        return decide(between > raw, text, span(interval(100 * gains)))
+    text = f"{number(raw)} rounds at 100 %, {number(between)} at {peer}"
+    return decide(raw > between, text, span(interval(-gains)))
 
 
 def interior(runs: Runs, experiment: str, gc: str) -> Verdict:
     needed = read(runs, experiment, sweep(gc, "R"), rounds_to_best)
     early = read(runs, experiment, sweep(gc, "R"), rounds_to_best, share=0.95)
-    value = f"fewest to the best at {needed.idxmin()}, to 95 % of it at {early.idxmin()}"
-    return decide(needed.idxmin() not in ("5 %", "100 %"), value)
+    value = f"fewest to 95 % of the best at {early.idxmin()}, to the best itself at {needed.idxmin()}"
+    return decide(early.idxmin() not in ("5 %", "100 %"), value)
 
 
 MNIST = "hcsfed_sweep_mnist"
@@ -94,7 +102,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("hcsfed.F4a.b", "figure_4", [MNIST], "stable in H")
 def _(runs: Runs) -> Verdict:
-    """On MNIST the rounds to the best accuracy vary by at most a factor 1.5 over H = 5 ... 10."""
+    """On MNIST the rounds to 95 % of the best accuracy vary by at most a factor 1.5 over H = 5 ... 10."""
     return each([(gc,) for gc in GCS], lambda gc: stable_rounds(runs, MNIST, gc))
 
 
@@ -107,7 +115,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("hcsfed.F4b.b", "figure_4", [MNIST], "both extremes worse")
 def _(runs: Runs) -> Verdict:
-    """On MNIST the compression rate with the fewest rounds is neither 5 % nor 100 %."""
+    """On MNIST the compression rate with the fewest rounds to 95 % of the best accuracy is neither 5 % nor 100 %."""
     return each([(gc,) for gc in GCS], lambda gc: interior(runs, MNIST, gc))
 
 
@@ -128,9 +136,7 @@ def other_data(figure: str, data: str, experiment: str) -> None:
         parts |= {f"{gc}, interior": (lambda gc=gc: interior(runs, experiment, gc)) for gc in GCS}
         return combine(parts)
 
-    sentence = (
-        f"On {data} best accuracy and rounds to it are stable over H = 5 ... 10 (3 points, factor 1.5)."
-    )
+    sentence = f"On {data} best accuracy and rounds to 95 % of it are stable over H = 5 ... 10 (3 points, factor 1.5)."
     book.claim(f"hcsfed.F{figure}.a", f"figure_{figure}", [experiment], "stable in H", sentence)(of_H)
     sentence = f"On {data} both no compression and the strongest are worse than a rate between them."
     book.claim(f"hcsfed.F{figure}.b", f"figure_{figure}", [experiment], "extremes worse", sentence)(of_R)

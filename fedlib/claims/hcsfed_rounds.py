@@ -26,6 +26,7 @@ from fedlib.claims.hcsfed_readings import (
     r,
     ratio,
     rounds,
+    table_1,
     told,
     within,
 )
@@ -33,21 +34,21 @@ from fedlib.measure import interval, paired
 from fedlib.samplers.hcsfed import allocate, deviations, kmeans
 
 
-@book.claim("hcsfed.T1.a", "table_1", [TABLE_1], "fewest in all 6 columns")
+@table_1("hcsfed.T1.a", "fewest in all 6 columns")
 def _(runs: Runs) -> Verdict:
     """HCSFed needs no more rounds to 80 % than any other method, in each of the six columns."""
     parts = [(gc, column) for gc in GCS for column in COLUMNS]
     return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, False))
 
 
-@book.claim("hcsfed.T1.b", "table_1", [TABLE_1], "9, 8 and 81, 80 rounds; next best 31, 16 and 145, 104")
+@table_1("hcsfed.T1.b", "9, 8 and 81, 80 rounds; next best 31, 16 and 145, 104")
 def _(runs: Runs) -> Verdict:
     """At q = 10 % and 30 % HCSFed needs strictly the fewest rounds on both data sets."""
     parts = [(gc, f"{data}, q = {q}") for gc in GCS for data in DATA for q in FRACTIONS[:2]]
     return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, True))
 
 
-@book.claim("hcsfed.T1.c", "table_1", [TABLE_1], "10.7 on MNIST, more than 2.5 on FMNIST")
+@table_1("hcsfed.T1.c", "10.7 on MNIST, more than 2.5 on FMNIST")
 def _(runs: Runs) -> Verdict:
     """At q = 10 % HCSFed's speed-up over Random is at least 5 on MNIST and 2 on FMNIST."""
     parts = [(data, gc, base) for data in DATA for gc in GCS for base in RANDOMS]
@@ -55,7 +56,7 @@ def _(runs: Runs) -> Verdict:
     return each(parts, lambda data, gc, base: within(runs, of(data, "10 %"), base, hcsfed(gc), least[data]))
 
 
-@book.claim("hcsfed.T1.d", "table_1", [TABLE_1], "10.7, 5.2, 3.5")
+@table_1("hcsfed.T1.d", "10.7, 5.2, 3.5")
 def _(runs: Runs) -> Verdict:
     """On MNIST HCSFed's speed-up falls with q."""
 
@@ -67,18 +68,18 @@ def _(runs: Runs) -> Verdict:
     return each([(gc, base) for gc in GCS for base in RANDOMS], falls)
 
 
-@book.claim("hcsfed.T1.e", "table_1", [TABLE_1], "9 and 8; 81 and 75 rounds")
+@table_1("hcsfed.T1.e", "9 and 8; 81 and 75 rounds")
 def _(runs: Runs) -> Verdict:
-    """HCSFed hardly depends on q: at q = 10 % it needs at most 1.25 times the rounds of q = 50 %."""
+    """HCSFed hardly depends on q: its rounds at q = 10 % and at 50 % are within a factor 1.25."""
 
     def steady(gc: str, data: str) -> Verdict:
-        (few, many), texts = compared(runs, [(of(data, q), hcsfed(gc)) for q in ("10 %", "50 %")])
-        return decide(few <= 1.25 * many, f"{' and '.join(texts)} rounds")
+        ends, texts = compared(runs, [(of(data, q), hcsfed(gc)) for q in ("10 %", "50 %")])
+        return decide(max(ends) <= 1.25 * min(ends), f"{' and '.join(texts)} rounds")
 
     return each([(gc, data) for gc in GCS for data in DATA], steady)
 
 
-@book.claim("hcsfed.T1.f", "table_1", [TABLE_1], "8 and 8; 75 and 75 rounds")
+@table_1("hcsfed.T1.f", "8 and 8; 75 and 75 rounds")
 def _(runs: Runs) -> Verdict:
     """At q = 50 % Cluster and HCSFed need the same number of rounds (to 2 rounds or 10 %)."""
 
@@ -90,7 +91,7 @@ def _(runs: Runs) -> Verdict:
     return each([(gc, data) for gc in GCS for data in DATA], tie)
 
 
-@book.claim("hcsfed.T1.g", "table_1", [TABLE_1], "in all 6 columns")
+@table_1("hcsfed.T1.g", "in all 6 columns")
 def _(runs: Runs) -> Verdict:
     """In rounds, Random >= SCAFFOLD >= Cluster >= HCSFed, in all six columns."""
 
@@ -106,7 +107,7 @@ def _(runs: Runs) -> Verdict:
     return each([(gc, base) for gc in GCS for base in RANDOMS], ordered)
 
 
-@book.claim("hcsfed.T1.h", "table_1", [TABLE_1], "in all 6 columns")
+@table_1("hcsfed.T1.h", "in all 6 columns")
 def _(runs: Runs) -> Verdict:
     """Importance needs no more rounds than Random, and Cluster no more than Importance, in all six columns."""
 
@@ -118,7 +119,7 @@ def _(runs: Runs) -> Verdict:
     return each([(column, base) for column in COLUMNS for base in RANDOMS], ordered)
 
 
-@book.claim("hcsfed.T1.i", "table_1", [TABLE_1], "200+, 200+, 158")
+@table_1("hcsfed.T1.i", "200+, 200+, 158")
 def _(runs: Runs) -> Verdict:
     """On FMNIST Random does not reach 80 % within T rounds at q = 10 % and 30 %, and does at 50 %."""
 
@@ -132,14 +133,16 @@ def _(runs: Runs) -> Verdict:
     return each([(base,) for base in RANDOMS], reaches)
 
 
-@book.claim("hcsfed.T1.j", "table_1", [TABLE_1], "30 cells")
+@table_1("hcsfed.T1.j", "30 cells")
 def _(runs: Runs) -> Verdict:
-    """Each printed number of rounds is reproduced to 30 % (GC-A, GC-B, both aggregations of Random count apart)."""
+    """Each printed number of rounds is reproduced to 30 %, and 200+ by 200+ (each reading counts apart)."""
 
     def close(method: str, column: str) -> Verdict:
-        printed = in_print(PRINTED, method, column)
+        printed, cap = in_print(PRINTED, method, column), runs.last(TABLE_1, column)
         mine = r(runs, (TABLE_1, column), method)
-        return decide(abs(mine - printed) <= 0.3 * printed, f"{number(mine)} for {printed}")
+        if mine > cap or printed > 200:
+            return decide(mine > cap and printed > 200)
+        return decide(abs(mine - printed) <= 0.3 * printed)
 
     methods = [*RANDOMS, "SCAFFOLD", "Importance", "Cluster", hcsfed("GC-A"), hcsfed("GC-B")]
     verdict = each([(method, column) for method in methods for column in COLUMNS], close)

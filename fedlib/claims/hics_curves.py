@@ -22,6 +22,7 @@ from fedlib.claims.hics_settings import (
     METHODS,
     OURS,
     PRINTED,
+    PRINTED_CLUSTERS,
     SPEED_UP,
     TABLE,
     book,
@@ -66,10 +67,10 @@ def _(runs: Runs) -> Verdict:
 
 @claim("hics.T1.c", "table_1", EXPERIMENTS, printed="23 entries")
 def _(runs: Runs) -> Verdict:
-    """Each printed number of rounds is reproduced within a factor 2."""
+    """Each printed number of rounds is reproduced within a factor 2; a run that never arrives reproduces none."""
 
     def entry(name: str, method: str, printed: int) -> Verdict:
-        return decide(0.5 <= TABLE[name].rbar(runs, [method])[method] / printed <= 2)
+        return decide(0.5 <= TABLE[name].arrived(runs, [method]).mean() / printed <= 2)
 
     entries = {
         f"{name} {method}": partial(entry, name, method, value)
@@ -316,7 +317,7 @@ def _(runs: Runs) -> Verdict:
 
     def data_set(experiment: str) -> Verdict:
         table = after_warm_up(runs.pick(experiment, "(2)", ["Random", "CS", "DivFL", OURS]))
-        seconds = 1000 * table.groupby("method")["server_seconds"].median()
+        seconds = 1000 * table.groupby("method")["server_seconds"].mean()
         traffic = table.assign(sent=table["parameters_up"] + table["parameters_down"] + table["scalars_up"])
         extra = traffic.groupby("method")["sent"].mean()
         holds = seconds[OURS] < 0.1 * seconds["CS"] and seconds["CS"] < seconds["DivFL"]
@@ -326,15 +327,22 @@ def _(runs: Runs) -> Verdict:
     return count({"FMNIST": partial(data_set, "hics_fmnist"), "CIFAR-10": partial(data_set, "hics_cifar10")})
 
 
-@claim("hics.N.M", "table_n3", ["hics_cifar10_clusters"], printed="M = 0.5 K to K alike, 0.3 K not better")
+@claim(
+    "hics.N.M",
+    "table_n3",
+    ["hics_cifar10_clusters"],
+    printed="M = 0.5 K to K within 2.7, 2.3, 5.0 points, 0.3 K not better",
+)
 def _(runs: Runs) -> Verdict:
-    """On CIFAR-10 the number of clusters matters little between 0.5 K and K, and 0.3 K is not better."""
+    """On CIFAR-10 M = 0.5 K to K are within 3 points, or as close as printed, and 0.3 K is not better."""
 
     def judge(setting: str) -> Verdict:
         fin = 100 * means(Panel("hics_cifar10_clusters", setting).fin(runs, CLUSTERS))
         apart, few = float(np.ptp(fin[CLUSTERS[1:]])), fin[CLUSTERS[0]]
+        allowed = max(3.0, float(np.ptp(PRINTED_CLUSTERS["hics_cifar10_clusters", setting][1:])))
         return decide(
-            apart <= 3 and few <= fin[CLUSTERS[1:]].max(), f"{apart:.2f} points apart, M = 0.3K {few:.1f} %"
+            apart <= allowed and few <= fin[CLUSTERS[1:]].max(),
+            f"{apart:.2f} points apart, M = 0.3K {few:.1f} %",
         )
 
     return count({setting: partial(judge, setting) for setting in ("(1)", "(2)", "(3)")})
