@@ -254,6 +254,11 @@ class Run(Settings):
             )
         if self.until and not self.evaluate.test:
             raise ValueError("until waits for a test accuracy; set evaluate.test: true, or leave until out")
+        proximal = self.method.algorithm_params.get("mu", 0.1)
+        if self.method.algorithm == "feddyn" and self.local.mu != proximal:
+            raise ValueError(
+                f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both alike"
+            )
         if isinstance(self.partition, DirichletClients):
             total = sum(count for count, _ in self.partition.sizes)
             if total != self.N:

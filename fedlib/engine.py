@@ -136,13 +136,15 @@ class Lockstep:
         for live, question in asked:
             clients = [int(k) for k in question.clients]
             live.send_model(clients, live.algorithm.payload * live.algorithm.models)
-            each = live.fed.d if question.parameters is None else question.parameters
+            each = self.executor.layout.d if question.parameters is None else question.parameters
             live.costs.parameters_up += len(clients) * each
             live.costs.scalars_up += len(clients) * question.scalars
             if question.parameters is None:
                 live.uploaded |= set(clients)
         return [
-            self.encode(question, torch.stack([live.asked[int(k)].update for k in question.clients]))
+            self.encode(
+                question, torch.stack([live.asked[int(k)].update[: live.fed.d] for k in question.clients])
+            )
             for live, question in asked
         ]
 
@@ -158,11 +160,12 @@ class Lockstep:
             for k in question.clients
         ]
         start = torch.stack([live.models[0] for live, _ in asked])
-        out = self.executor.gradients(jobs, start, asked[0][0].run.local.batch).cpu().numpy()
+        out = self.executor.gradients(jobs, start, asked[0][0].run.local.batch)
         for live, question in asked:
             live.send_model(question.clients, 1)
-            live.costs.parameters_up += len(question.clients) * live.fed.d
+            live.costs.parameters_up += len(question.clients) * self.executor.layout.d
             live.costs.client_steps += len(question.clients)
+        out = out[:, : asked[0][0].fed.d].cpu().numpy()
         return np.split(out, np.cumsum([len(question.clients) for _, question in asked])[:-1])
 
     def losses(self, asked: list[tuple[Live, Losses]]) -> list[np.ndarray]:
@@ -178,9 +181,9 @@ class Lockstep:
             n = len(question.train)
             trial.append(live.models[0] + trained.updates[done : done + n].mean(0))
             live.send_model(question.train, 1)
-            live.costs.parameters_up += n * live.fed.d
+            live.costs.parameters_up += n * self.executor.layout.d
             live.costs.client_steps += int(trained.steps[done : done + n].sum())
-            live.costs.parameters_down += len(question.clients) * live.fed.d
+            live.costs.parameters_down += len(question.clients) * self.executor.layout.d
             done += n
         return self.client_losses(torch.stack(trial), [(live, question.clients) for live, question in asked])
 
@@ -241,7 +244,7 @@ class Lockstep:
         for k in clients.tolist():
             answers.append(extra[id(live), k, seen[k]] if seen[k] else live.asked[k])
             arrived = k in live.uploaded and not seen[k]
-            live.costs.parameters_up += d * (algorithm.payload - arrived)
+            live.costs.parameters_up += self.executor.layout.d * (algorithm.payload - arrived)
             seen[k] += 1
         live.send_model(clients, algorithm.payload * algorithm.models)
         order = np.argsort(clients, kind="stable")
@@ -257,7 +260,7 @@ class Lockstep:
         )
         live.diverged = not bool(torch.isfinite(live.models).all())
         back = np.argsort(order)
-        return Report(clients, updates.cpu().numpy()[back], np.array([a.loss for a in answers]))
+        return Report(clients, updates[:, :d].cpu().numpy()[back], np.array([a.loss for a in answers]))
 
     def train(self, wanted: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order wanted."""

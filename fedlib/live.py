@@ -63,7 +63,7 @@ class Live:
             label_counts=self.partition.labels,
             m=run.m,
             T=run.T,
-            d=layout.d,
+            d=layout.n_trainable,
             output_weight=layout.output_weight,
             output_bias=layout.output_bias,
         )
@@ -108,7 +108,7 @@ class Live:
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
         new = set(map(int, clients)) - self.holds_model
-        self.costs.parameters_down += len(new) * self.fed.d * copies
+        self.costs.parameters_down += len(new) * self.executor.layout.d * copies
         self.holds_model |= new
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:

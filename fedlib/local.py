@@ -28,7 +28,7 @@ from torch.nn.functional import cosine_similarity, softplus
 
 from fedlib.config import Local, ModelName
 from fedlib.data import Tensors
-from fedlib.models import Layout, build, resnet18_features
+from fedlib.models import Chain, Layout, build, resnet18_features
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
@@ -68,6 +68,7 @@ class Executor(Protocol):
     pool: its threads, for whatever else clients do side by side.
     """
 
+    net: Chain
     layout: Layout
     device: torch.device
     threads: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
@@ -52,6 +53,7 @@ def partition(tensors):
 
 def run(sampler="uniform", seed=0, T=4, **changes) -> Run:
     method = {"sampler": sampler} | changes.pop("method", {})
+    proximal = {"mu": 0.1} if method.get("algorithm") == "feddyn" else {}
     settings = {
         "dataset": "digits",
         "partition": {"scheme": "iid"},
@@ -59,7 +61,7 @@ def run(sampler="uniform", seed=0, T=4, **changes) -> Run:
         "N": N,
         "m": M,
         "T": T,
-        "local": {"lr": 0.1, "batch": 16, "steps": 5},
+        "local": {"lr": 0.1, "batch": 16, "steps": 5, **proximal},
         "evaluate": {"every": 1, "test": True, "train": True, "clients": True},
         "method": method,
         "seed": seed,
@@ -305,6 +307,25 @@ def test_costs_are_counted(partition, executor):
     assert row["client_steps"] == 5 * N + 2 + 5 * 2
     sizes = partition.sizes
     assert row["samples_evaluated"] == sizes[[5, 0, 2]].sum() + sizes[0] + sizes[[0, 7]].sum()
+
+
+def test_samplers_do_not_see_batch_statistics_but_clients_send_them(partition, tensors):
+    images = {
+        f"x_{part}": getattr(tensors, f"y_{part}").float().view(-1, 1, 1, 1) for part in ("train", "test")
+    }
+    images = {
+        name: x + torch.randn(1, 1, 16, 16, generator=torch.manual_seed(0)) for name, x in images.items()
+    }
+    executor = make_executor("hics_fmnist_cnn", dataclasses.replace(tensors, **images))
+    trained, whole = executor.layout.n_trainable, executor.layout.d
+    assert trained < whole
+    lockstep = Lockstep([run("asks_everything", T=1, model="hics_fmnist_cnn")], [partition], executor)
+    lockstep.advance()
+    live, start = lockstep.live[0], executor.initial(stream(0, "init", 0))
+    assert live.sampler.updates.shape == (N, trained)
+    assert live.sampler.gradients.shape[1] == live.sampler.heard.shape[1] == trained
+    assert not torch.equal(live.models[0, trained:], start[trained:]), "statistics are averaged like weights"
+    assert live.rows[1]["parameters_up"] == 2 * N + (2 + 3 + 2) * whole
 
 
 def test_a_plain_round_costs_m_models_each_way(partition, executor):

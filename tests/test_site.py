@@ -173,7 +173,10 @@ def test_a_page_says_what_its_scale_cuts() -> None:
     settings = Experiments(
         {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": studies}
     )
-    assert cut(settings, "e", "cpu") == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds, measured every 5 rounds"
+    assert (
+        cut(settings, "e", "cpu")
+        == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds, measured every 5 rounds"
+    )
     assert cut(settings, "s", "cpu") == "300 of 1,000 subsets"
     assert cut(settings, "trains", "cpu") == "50 of 500 rounds"
     assert cut(settings, "follows", "cpu") == "50 of 2,000 rounds"

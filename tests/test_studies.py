@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from fedlib import config, data, store
 from fedlib.config import ConfigError, Experiments
+from fedlib.data import Tensors
+from fedlib.models import Layout, build, initialise
 from fedlib.parallel import Place
-from fedlib.studies import Measured, loss_changes, module_of, partitions, run_study, toy, units_of
+from fedlib.partition import Partition
+from fedlib.studies import (
+    Measured,
+    assumption,
+    loss_changes,
+    module_of,
+    partitions,
+    run_study,
+    toy,
+    units_of,
+)
 
 EXPERIMENT = {
     "title": "a small one",
@@ -191,6 +205,27 @@ def test_gradients_of_balanced_clients_lie_nearer_to_the_global_one(settings, pl
     start = table[table["round"] == 1]
     ends = start.sort_values("entropy")["difference"]
     assert ends.iloc[:3].mean() > 2 * ends.iloc[-3:].mean()
+
+
+def test_the_mean_gradient_is_that_of_the_pooled_data():
+    """With dropout and batch statistics in the model; two clients of unlike size, by a plain autograd."""
+    rng = torch.manual_seed(0)
+    x, y = torch.randn(50, 1, 16, 16, generator=rng), torch.randint(0, 3, (50,), generator=rng)
+    chain = build("hics_fmnist_cnn", (1, 16, 16), 3)
+    model, net = initialise(chain, np.random.default_rng(0)), copy.deepcopy(chain).eval()
+    net.load_state_dict(Layout.of(chain).views(model), strict=False)
+
+    def gradient(rows: slice) -> torch.Tensor:
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(net(x[rows])[0], y[rows]).backward()
+        return torch.cat([p.grad.flatten() for p in net.parameters()])
+
+    train = [np.arange(10), np.arange(10, 50)]
+    parts = Partition(train, None, None, np.stack([np.bincount(y[k], minlength=3) for k in train]))
+    expected = [float(((gradient(s) - gradient(slice(None))) ** 2).sum()) for s in (slice(10), slice(10, 50))]
+    np.testing.assert_allclose(
+        assumption.distances(chain, Tensors(x, y, x, y), parts, model[None]), expected, rtol=1e-3
+    )
 
 
 def test_settings_of_every_study_name_experiments_and_settings_that_exist():

@@ -40,7 +40,8 @@ class Federation:
     sizes: (N,) training samples of each client.
     label_counts: (N, K) training samples by client and label. No real server knows them: only the target sampler
         and the oracle, which are references and not methods, may look.
-    m: clients (draws) a round. T: rounds of the run. d: parameters of the model.
+    m: clients (draws) a round. T: rounds of the run. d: trained parameters of the model, which are what a sampler sees
+        of an update: without batch normalisation's statistics, which are averaged but would drown all else.
     output_weight, output_bias: where the output layer's (K, L) weight and (K,) bias lie in a flat (d,) update.
     """
 

@@ -2,22 +2,27 @@
 
 `clients` clients of `n` samples each, client k with label shares ~ Dir(alpha_k), alpha_k on a logarithmic grid over
 `alphas`; all take part in every round of plain FedAvg (`run`'s own local work), and every `every` rounds the gradients
-of all local losses at the global model are taken over all of a client's samples. The global gradient is that of the
-pooled data. Values are lr^2 ||grad F_k - grad F||^2. The paper states neither the client's size nor the probed rounds.
+of all local losses at the global model are taken over all of a client's samples, of the model as it is measured:
+without dropout, normalised by its running statistics. The global gradient is thus that of the pooled data. Values
+are lr^2 ||grad F_k - grad F||^2. The paper states neither the client's size nor the probed rounds.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
 
 from fedlib import data
 from fedlib.config import Experiments, Run, Scale
 from fedlib.local import Job
+from fedlib.models import Chain, Layout
 from fedlib.parallel import Place
 from fedlib.partition import Partition, by_label, collect
 from fedlib.streams import stream
@@ -29,21 +34,27 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
     """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, beside the experiments."""
     own = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
     for labels, run in runs_of(settings, experiments, scale):
-        yield {"labels": {**labels, "setting": ""}, "dataset": run["dataset"], "run": run, **own}
+        yield {
+            "labels": {**labels, "setting": ""},
+            "dataset": run["dataset"],
+            "run": run,
+            "gradients": "as measured",
+            **own,
+        }
 
 
 def measure(unit: Unit, place: Place) -> pd.DataFrame:
     """One row a (round, client): round, client, alpha, entropy (nats), difference."""
     run = Run(**unit["run"])
     dataset = data.load(run.dataset, place.datasets)
-    work = executor(run, dataset, place)
+    work, tensors = executor(run, dataset, place), data.tensors(dataset, run.scaling)
     alphas = np.geomspace(*unit["alphas"], unit["clients"])
     parts = split(dataset.y_train, alphas, unit["n"], stream(run.seed, "partition"))
     model = work.initial(stream(run.seed, "init", 0))[None]
     rows = []
     for t in range(1, unit["rounds"] + 1):
         if (t - 1) % unit["every"] == 0:
-            difference = run.local.lr**2 * distances(work, parts, model)
+            difference = run.local.lr**2 * distances(work.net, tensors, parts, model)
             rows.append(pd.DataFrame({"round": t, "client": range(len(alphas)), "difference": difference}))
         jobs = [Job(0, part, stream(run.seed, "local", t, k, 0)) for k, part in enumerate(parts.train)]
         model = model + work.train(jobs, model, run.local, run.local.lr_at(t)).updates.mean(0, keepdim=True)
@@ -61,10 +72,16 @@ def split(y: np.ndarray, alphas: np.ndarray, n: int, rng: np.random.Generator) -
     return Partition(collect(pools, counts), None, None, counts)
 
 
-def distances(work: Any, parts: Partition, model: torch.Tensor) -> np.ndarray:
+def distances(net: Chain, samples: data.Tensors, parts: Partition, model: torch.Tensor) -> np.ndarray:
     """(N,) squared distance of each client's full gradient at the model (1, d) from the data-weighted mean of all."""
-    rng = np.random.default_rng(0)  # a batch that holds all samples leaves nothing to draw
-    jobs = [Job(0, part, rng) for part in parts.train]
-    gradients = work.gradients(jobs, model, int(parts.sizes.max()))
-    mean = torch.as_tensor(parts.p, dtype=gradients.dtype, device=gradients.device) @ gradients
+    net, layout, device = copy.deepcopy(net).to(model.device).eval(), Layout.of(net), model.device
+    tensors = layout.views(model[0])
+    weights = {name: tensors[name].clone().requires_grad_() for name, _ in net.named_parameters()}
+    gradients = torch.empty(len(parts.train), layout.n_trainable, device=device)
+    for k, part in enumerate(parts.train):
+        rows = torch.from_numpy(part)
+        x, y = (t[rows].to(device) for t in (samples.x_train, samples.y_train))
+        loss = cross_entropy(functional_call(net, tensors | weights, (x,))[0], y)
+        gradients[k] = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(weights.values()))])
+    mean = torch.as_tensor(parts.p, dtype=gradients.dtype, device=device) @ gradients
     return ((gradients - mean) ** 2).sum(1).cpu().numpy().astype(float)
