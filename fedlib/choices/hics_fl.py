@@ -100,7 +100,8 @@ CHOICES = [
         "FMNIST",
         "how clients train, and how many",
         "The paper: SGD, FedAvg; the conference version: 2 epochs, 5 clients a round. The code: momentum 0.9, weight "
-        "decay 0.0005, a proximal term of 0.5, 1 epoch, 10 clients.",
+        "decay 0.0005, a proximal term of 0.5, 1 epoch, 10 clients, for which it keeps 5 clusters and each client's momentum "
+        "between rounds; ours there has 10 clusters and begins each round without momentum.",
         "The paper's.",
         {
             (setting, method): f"{method}, {whose}"
@@ -134,6 +135,16 @@ NOT_VARIED = [
         "not stated",
         "the end of the warm-up; a common start, other temperatures and the code's estimator stand on their pages",
     ),
-    ("width of the CIFAR-10 network's hidden layer", "the conference version: 64; the code: 256", "256"),
+    (
+        "the network on Fashion-MNIST",
+        "the paper's layers: two convolutions, one linear, as in the code's models.py; what the code trains has three "
+        "and two",
+        "the paper's",
+    ),
+    (
+        "width of the CIFAR-10 network's hidden layer",
+        "the conference version and the code: 64; the code's network for CIFAR-100: 256",
+        "256 for both; 64 has not been tried",
+    ),
     ("Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
 ]

@@ -103,7 +103,7 @@ def stochastic_greedy(D: np.ndarray, m: int, rng: np.random.Generator) -> np.nda
     left = np.arange(len(D))
     nearest, chosen = np.full(len(D), np.inf), []
     for _ in range(m):
-        candidates = np.sort(rng.choice(left, min(len(left), max(m, len(D) // 10)), replace=False))
+        candidates = rng.choice(left, min(len(left), max(m, len(D) // 10)), replace=False)
         k = best_of(D, nearest, candidates)
         chosen.append(k)
         nearest = np.minimum(nearest, D[k])
@@ -112,5 +112,5 @@ def stochastic_greedy(D: np.ndarray, m: int, rng: np.random.Generator) -> np.nda
 
 
 def best_of(D: np.ndarray, nearest: np.ndarray, candidates: np.ndarray) -> int:
-    """The candidate with the lowest objective beside those chosen already; the first of equals."""
+    """The candidate with the lowest objective beside those chosen already; the first of equals in their order."""
     return int(candidates[np.minimum(D[candidates], nearest).sum(axis=1).argmin()])

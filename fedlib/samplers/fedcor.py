@@ -7,8 +7,8 @@ float64; the gradient of the likelihood is taken in closed form.
 
 Where the paper leaves a choice or the authors' code differs (e is the 0-based round, t - 1):
 1. Sigma = X'X + sigma_n^2 I. The paper has no sigma_n, but then more than d choices divide by zero. The code
-   of 2022 adds it to the denominators of the selection only; the choices agree unless sigma_k is as small as
-   sigma_n.
+   of 2022 adds it to the denominators of the selection only; the choices agree where sigma_k is thirty
+   times sigma_n or more, as in trained embeddings (about 1.4).
 2. Rounds 0..warmup choose uniformly: one more than the paper states, as in the code.
 3. The paper weighs an older sample gamma^(age in updates) and states neither gamma nor M. Two schedules:
    "2022", the code nearest to publication, with the paper's mu = 0: first sample at round 10 (at the end of a

@@ -11,8 +11,9 @@ The text leaves much open (its appendices are not public), and the choices decid
    Printed is a squared distance, whose mean over the cluster is twice the variance: variant "P".
 4. A cluster without places makes any estimate biased, so every one gets a place if m suffices. Variant "P" rounds
    by largest remainders instead.
-5. Algorithm 2's aggregation is the plain mean, which is biased; variant "U" draws with replacement and divides by
-   the expected number of draws (IPW), as the theory assumes.
+5. Algorithm 2's aggregation is, for clients of equal size, the plain mean, which is biased; it is kept for unequal
+   ones. Variant "U" draws with replacement and divides by the expected number of draws (IPW), as the theory
+   assumes, from at most m clusters: one without places would be missing from the estimate.
 6. Algorithm 1's loop, as printed, never empties its clusters and stops after one pass: plain Lloyd iterations here.
 7. A non-finite update counts as a zero one; it is noted.
 """
@@ -163,7 +164,7 @@ class HCSFed(Sampler):
         if self.gc == "B":
             X = compress(X, self.R, "B")
         length = norms(X)
-        labels = kmeans(X, min(self.H, N), round.rng)
+        labels = kmeans(X, min(self.H, N, m if self.variant == "U" else N), round.rng)
         sizes = np.bincount(labels, minlength=self.H)
         S = self.spread(X, labels, length.max())
         places = allocate(sizes, S, m, at_least_one=self.reallocation and self.variant != "P")

@@ -87,7 +87,8 @@ class PowerOfChoice(Sampler):
     """The m clients of highest loss at the current model among d candidates, drawn one after another by p_k.
 
     d: candidates, m <= d <= N; None asks everybody (HiCS-FL's "ideal" setting, which is deterministic; its
-    code takes d = 2m instead, FedCor's README d = 10). With d = m the loss plays no part.
+    code takes d = 2m instead and draws round 1 by p_k without any loss, FedCor's README d = 10). With d = m the loss
+    plays no part.
 
     Raises:
         ValueError: d is not between m and N.

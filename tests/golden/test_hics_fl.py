@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from fedlib.samplers.clustered_sampling import ward_tree
 from fedlib.samplers.hics_fl import (
+    annealed,
     cluster_means,
     cut,
     distances,
@@ -64,7 +65,7 @@ def test_cluster_probabilities(case: dict[str, Any]) -> None:
             _, average = by_their_clusters(case, at)
             np.testing.assert_allclose(average, at["cluster_average_entropy"], atol=1e-10)
             for row in at["cluster_probabilities"]:
-                gamma = row["gamma"] * (1 - row["epoch"] / case["rounds_total"])
+                gamma = row["gamma"] * annealed(row["epoch"], case["rounds_total"])
                 assert gamma == pytest.approx(row["annealed_gamma"], abs=1e-12)
                 np.testing.assert_allclose(softmax(gamma * average), row["p_cluster"], atol=1e-10)
 

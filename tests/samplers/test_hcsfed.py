@@ -55,8 +55,9 @@ class TestHCSFed(SamplerContract):
             assert sum(selection.notes["cluster_sizes"]) == 12
 
 
-def test_unbiased_variant() -> None:
-    sampler = HCSFed(gc="B", R=0.5, H=3, variant="U")
+@pytest.mark.parametrize("H", [3, 10])  # m is 4
+def test_unbiased_variant(H: int) -> None:
+    sampler = HCSFed(gc="B", R=0.5, H=H, variant="U")
     sampler.setup(federation(), np.random.default_rng(0))
     assert (sampler.aggregation, sampler.draws) == ("ipw", "repeated")
     check_unbiased(sampler)

@@ -215,3 +215,18 @@ def test_unknown_variant_is_named() -> None:
         started(federation(), variant="D")
     with pytest.raises(ValueError, match="estimate is 'x'; it must be bias or weight"):
         started(federation(), estimate="x")
+
+
+def test_the_codes_annealing_lags_a_round_behind_the_papers() -> None:
+    """In the last round the paper draws all clusters alike, the code still the one of highest mean entropy."""
+    fed = federation(N=6, m=1, T=7)
+    chosen = {}
+    for variant in ("P", "C0"):
+        sampler = started(fed, variant=variant, T_s=1.0, M=3, gamma=1e5)
+        sampler.updates = np.random.default_rng(5).normal(size=sampler.updates.shape)
+        draws = [sampler.select(Round(7, stream(seed, "select", 7))) for seed in range(40)]
+        labels, H = (np.array(draws[0].notes[key]) for key in ("clusters", "entropy"))
+        chosen[variant] = {int(labels[draw.clients[0]]) for draw in draws}
+        top = int(cluster_means(H, labels).argmax())
+    assert chosen["P"] == {0, 1, 2}
+    assert chosen["C0"] == {top}
