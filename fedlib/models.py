@@ -4,8 +4,8 @@ A model is a `Chain`: standard torch layers in a row, the last one linear. Nothi
 models are filled by `initialise`.
 
 Sources: Clustered Sampling's and FedCor's code, HiCS-FL's code (its models.py, which matches the paper's layer counts;
-hidden size 256 of its CIFAR networks is a choice, the camera-ready text and the code have 64 for CIFAR-10). Max-pooling stands
-before ReLU wherever both occur: they commute, and it is the cheaper order.
+hidden size 256 of its CIFAR networks is a choice, the camera-ready text and the code have 64 for CIFAR-10).
+Max-pooling stands before ReLU wherever both occur: they commute, and it is the cheaper order.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class Oort(Sampler):
 
     warmup: rounds of draws by p_k before. exploration: share of explored clients, times `decay` each round,
     at least `exploration_min`, and 0 once all were seen (in the code one round later). clip: quantile at
-    which utilities are clipped. cut_off: share of the first score that is not exploited from which a client takes part in
-    the lottery. window: unexplored candidates per explored client, largest first.
+    which utilities are clipped. cut_off: share of the first score that is not exploited from which a client
+    takes part in the lottery. window: unexplored candidates per explored client, largest first.
     """
 
     warmup: int = 25
