@@ -146,7 +146,7 @@ class Artifact:
             command = f"`fedlib run {experiment} --scale {self.scale}`"
             lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}")
         if self.missing:
-            lines.append(f"All that this page needs: `dvc repro {self.name}`")
+            lines.append(f"All that this page needs: `fedlib scale {self.scale} && dvc repro {self.name}`")
         return "\n".join(f"- {line}" for line in lines)
 
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:

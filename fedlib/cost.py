@@ -131,6 +131,7 @@ def asking(method: str, N: int, m: int) -> tuple[float, float]:
 def _probe(method: Method, N: int, m: int, steps: int) -> float:
     """Mean number of all clients' steps in a round of so many local steps, found by letting the sampler run."""
     dataset = data.load("digits")
+    proximal = method.algorithm_params.get("mu", 0.1) if method.algorithm == "feddyn" else 0.0
     run = Run(
         dataset="digits",
         partition=IID(scheme="iid"),
@@ -138,7 +139,7 @@ def _probe(method: Method, N: int, m: int, steps: int) -> float:
         N=min(N, len(dataset.y_train)),
         m=min(m, N),
         T=PROBED_ROUNDS,
-        local=Local(lr=0.01, batch=1, steps=steps),
+        local=Local(lr=0.01, batch=1, steps=steps, mu=proximal),
         evaluate=Evaluate(every=PROBED_ROUNDS, test=False),
         method=method,
         seed=0,

@@ -67,8 +67,8 @@ class Lockstep:
         selections = [check(live, selection) for live, selection in zip(active, chosen, strict=True)]
         reports = self.train_selected(active, selections)
         for live in active:
-            live.holds_model, live.asked = (
-                set(),
+            live.holds, live.asked = (
+                Counter(),
                 {},
             )  # a new global model: whoever is asked about it needs it first
         self.converse(

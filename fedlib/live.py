@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,7 +83,7 @@ class Live:
 
     def begin_round(self) -> None:
         self.costs = Costs()
-        self.holds_model: set[int] = set()  # clients that were sent this round's model
+        self.holds: Counter[int] = Counter()  # how much each client was sent of this round's model, in models
         self.uploaded: set[int] = set()  # clients whose full update has arrived
         self.asked: dict[int, Answer] = {}  # what each client's first training of this round gave
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
@@ -107,9 +108,10 @@ class Live:
         return Round(self.t, stream(self.run.seed, purpose, self.t))
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
-        new = set(map(int, clients)) - self.holds_model
-        self.costs.parameters_down += len(new) * self.executor.layout.d * copies
-        self.holds_model |= new
+        """Count what the clients lack of `copies`: the model, and what an algorithm sends beside it."""
+        for k in set(map(int, clients)):
+            self.costs.parameters_down += max(0, copies - self.holds[k]) * self.executor.layout.d
+            self.holds[k] = max(copies, self.holds[k])
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:
         """Training of a client from row `row` of the stacked models, with its own stream."""

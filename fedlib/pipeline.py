@@ -114,7 +114,11 @@ def stages(settings: Experiments) -> str:
 
 
 def _stage(name: str, experiments: list[str]) -> str:
-    results = [f"data/results/${{scale}}/{experiment}.parquet" for experiment in experiments]
+    results = [
+        f"data/results/${{scale}}/{experiment}.{kind}"
+        for experiment in experiments
+        for kind in ("parquet", "json")
+    ]
     if name in WHOLE_SCALE:
         results = ["data/results/${scale}"]
     lines = [

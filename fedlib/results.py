@@ -180,7 +180,9 @@ def gather(
     if not frames:
         for reason in finished.absent.values():
             raise DataError(reason)
-        raise Unfinished(f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment}")
+        raise Unfinished(
+            f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment} --scale {scale}"
+        )
     table = pd.concat(frames, ignore_index=True)
     for column in MEASURES:
         if column not in table:
@@ -198,7 +200,9 @@ def gather(
 
 
 def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
-    """Write a table, what made it, and its curves; the table last."""
+    """Write a table, what made it, and its curves; the table last, and the old one goes first, so that wherever this
+    is stopped, no rows stand beside a record that did not make them."""
+    path.unlink(missing_ok=True)
     write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
     write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
     write_whole(path, to_parquet(table))

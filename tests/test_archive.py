@@ -197,6 +197,26 @@ def test_one_changed_setting_trains_just_that(folder: Folder) -> None:
     assert len(info["runs"]) == 12
 
 
+def test_a_table_that_could_not_be_written_leaves_no_older_one_under_its_record(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = results.path_of("e", "demo", folder.results)
+    folder.simulate()
+    new = json.loads(path.with_suffix(".json").read_text())
+    assert archive.read_results("e", "demo", folder.results).runs
+    whole = results.write_whole
+
+    def full_disk(to: Path, content: bytes) -> None:
+        if to == path:
+            raise OSError("No space left on device")
+        whole(to, content)
+
+    monkeypatch.setattr(results, "write_whole", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        results.write_results(path, pd.read_parquet(path), new)
+    assert not archive.read_results("e", "demo", folder.results).runs
+
+
 def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
     folder.pack(*folder.simulate(methods=["MD"], seeds=[1]))
     folder.wipe()

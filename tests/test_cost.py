@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_faults import runs as runs  # the fixture
 
-from fedlib import cost
+from fedlib import config, cost
 from fedlib.config import Until
 
 
@@ -44,3 +44,10 @@ def test_early_ends_and_seldom_losses_are_known(runs, monkeypatch) -> None:
 def test_who_is_asked_is_counted(runs, sampler, single, whole) -> None:
     method = runs[0].method.model_copy(update={"sampler": sampler})
     assert cost.asking(method.model_dump_json(), runs[0].N, runs[0].m) == (single, whole)
+
+
+def test_the_cost_of_every_algorithm_is_known() -> None:
+    methods = {one.run.method.algorithm: one.run.method for one in config.load().runs("arena_common", "demo")}
+    assert len(methods) > 3
+    for method in methods.values():
+        assert sum(cost.asking(method.model_dump_json(), 20, 4)) >= 4, method

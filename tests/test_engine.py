@@ -328,6 +328,17 @@ def test_samplers_do_not_see_batch_statistics_but_clients_send_them(partition, t
     assert live.rows[1]["parameters_up"] == 2 * N + (2 + 3 + 2) * whole
 
 
+@pytest.mark.parametrize(("algorithm", "sent"), [("fedavg", N), ("scaffold", N + M), ("ifca", N + M)])
+def test_a_client_that_was_asked_for_its_loss_still_needs_what_else_the_algorithm_sends(
+    algorithm, sent, partition, executor
+):
+    """All clients are sent a model, and the chosen then a control variate or a second model."""
+    options = {"models": 2} if algorithm == "ifca" else {}
+    method = {"algorithm": algorithm, "algorithm_params": options, "params": {"d": None}}
+    live = go([run("power_of_choice", T=1, method=method)], partition, executor)[0]
+    assert live.rows[1]["parameters_down"] == sent * live.fed.d
+
+
 def test_a_plain_round_costs_m_models_each_way(partition, executor):
     row, d = go([run(T=1)], partition, executor)[0].rows[1], CLASSES * (FEATURES + 1)
     assert (row["parameters_down"], row["parameters_up"]) == (M * d, M * d)

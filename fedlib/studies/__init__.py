@@ -79,13 +79,16 @@ def run_study(
         tables.append(rows.assign(**unit["labels"]))
         records.append({**record, **labels, "unit": unit})
     if not tables and only_finished:
-        raise Unfinished(f"{name} has nothing finished at scale {scale}; run: dvc repro study@{name}")
+        raise Unfinished(
+            f"{name} has nothing finished at scale {scale}; run: fedlib run {name} --scale {scale}"
+        )
     if not tables:
         raise data.DataError(missing[0]["reason"])
     path = results / scale / f"{name}.parquet"
     record = {"study": name, "scale": scale, "planned": len(units), "runs": records, "missing": missing}
     table = pd.concat(tables, ignore_index=True)
     table = table.assign(**{k: v for k, v in LABELS.items() if k not in table}, diverged=False)
+    path.unlink(missing_ok=True)  # as `results.write_results` does
     store.write_whole(path.with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
     store.write_whole(path, store.to_parquet(table))
     return path
