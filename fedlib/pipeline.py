@@ -155,7 +155,9 @@ def write_stages(path: Path = PIPELINE) -> bool:
 
 
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
-    """Make the logs and pages that are not there, or older than what they show or the code they use; trains nothing.
+    """Make the logs and pages that are not there, older than what they show or the code they use, or of other settings.
+
+    Trains nothing.
 
     Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
     page stops no other, and stands in the terminal.
@@ -165,18 +167,19 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
 
     settings = config.load()
     notebooks.normalise_all()
-    folder = ROOT / "data" / "results" / scale
+    folder, here = ROOT / "data" / "results" / scale, Place.from_environment()
     commands = []
     for name in [*settings.names, *settings.studies]:
         packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
         study = name in settings.studies
-        finished = results.Finished(name, scale, Place.from_environment(), folder.parent, archive.ARCHIVE)
-        there = packed.exists() or (
-            not study and any(finished.has(one.run) for one in settings.runs(name, scale))
-        )
+        there, shown = packed.exists(), True
+        if not study:
+            finished = results.Finished(name, scale, here, folder.parent, archive.ARCHIVE)
+            addresses = [finished.address(one.run) for one in settings.runs(name, scale)]
+            there, shown = there or any(addresses), results.shows(name, scale, addresses)
         log = "study" if study else "simulate"
         source = notebooks.NORMALISED / f"{log}.ipynb"
-        if there and _older(table.with_suffix(".ipynb"), [packed, table, source]):
+        if there and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
     with warm(os.environ) as environment:
         failed = _run(commands, scale, environment, tell)

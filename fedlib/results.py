@@ -145,8 +145,15 @@ class Finished:
         digest = None if self.any_data else self.digest(run.dataset)
         return archives.find(self.packed, run.dataset, partial(run.address, NUMERICS), digest)
 
+    def address(self, run: Run) -> str | None:
+        """The address under which a finished run is known."""
+        if stored := self._stored(run):
+            return stored
+        found = self._packed(run)
+        return found[1] if found else None
+
     def has(self, run: Run) -> bool:
-        return bool(self._stored(run) or self._packed(run))
+        return self.address(run) is not None
 
     def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The rounds and the record of a finished run."""
@@ -280,6 +287,16 @@ def _setting(run: dict[str, Any]) -> str:
 
 def _counted(names: list[str], what: str, few: int = 6) -> str:
     return " / ".join(names) if len(names) <= few else f"{len(names)} {what}"
+
+
+def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], results: Path = RESULTS) -> bool:
+    """Whether the table of an experiment was made of just the planned runs of these addresses (None: unfinished)."""
+    try:
+        info = json.loads(path_of(experiment, scale, results).with_suffix(".json").read_text())
+    except FileNotFoundError:
+        return False
+    there = {run["address"] for run in info["runs"]}
+    return info["planned"] == len(addresses) and there == set(addresses) - {None}
 
 
 def open_results(

@@ -285,10 +285,17 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     assert all(path.stat().st_mtime_ns > before for path, before in made.items())
     assert not left.exists()
 
+    params = project.folder / "params.yaml"
+    params.write_text(PARAMS.replace("seeds: 2", "seeds: 1"))
+    project.fedlib("report", "--scale", "demo")
+    assert json.loads(log.with_suffix(".json").read_text())["planned"] == 1
+    params.write_text(PARAMS)
+    project.fedlib("report", "--scale", "demo")
+    assert json.loads(log.with_suffix(".json").read_text())["planned"] == 2
+
     assert {"data", "simulate@tiny"} <= project.ran("theory-tiny")
     assert not list((data / "runs").rglob("run.json"))
 
-    params = project.folder / "params.yaml"
     params.write_text(params.read_text().replace("seeds: 2", "seeds: 3"))
     assert {"simulate@tiny", "theory-tiny"} <= project.ran("theory-tiny")
     trained = [json.loads(path.read_text())["run"]["seed"] for path in (data / "runs").rglob("run.json")]
