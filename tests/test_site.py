@@ -112,7 +112,7 @@ def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
     page = text(rendered / "fedcor" / "figure_1.html")
     assert "Not made at scale demo" in page
     assert "dvc repro fedcor-figure_1" in page
-    assert "dvc repro simulate@untouched" in text(rendered / "logs" / "untouched.html")
+    assert "fedlib run untouched --scale demo" in text(rendered / "logs" / "untouched.html")
 
 
 def test_the_index_says_what_made_it(rendered: Path) -> None:
