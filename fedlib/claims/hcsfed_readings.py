@@ -152,7 +152,8 @@ def at_alpha(runs: Runs, alpha: str) -> Runs:
 def table_1(id: str, printed: str) -> Callable[[Rule], Rule]:
     """Decorator of the rule of a claim on Table 1, of which the paper prints no alpha.
 
-    It is decided at 0.01, the alpha that the paper prints elsewhere; what becomes of it at 0.1 stands in the detail.
+    It is decided at 0.01, one of the alphas that the paper prints elsewhere; what becomes of it at 0.1 stands in the
+    detail.
     """
 
     def add(rule: Rule) -> Rule:
