@@ -109,7 +109,7 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         "client_steps": "local steps",
         "samples_evaluated": "samples evaluated",
         "server_seconds": "server (ms)",
-        "server_median": "median (ms)",
+        "server_median": "server, median (ms)",
     }
     names = {"FMNIST": "hics_fmnist", "CIFAR-10": "hics_cifar10"}
     tables = {}
