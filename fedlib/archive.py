@@ -46,7 +46,7 @@ _LOCAL = ("hics_fmnist", "hics_cifar10", "hics_cifar100")
 _NOTED = ("fedcor_fmnist", "fedcor_cifar10", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing")
 ONLY = {  # columns of experiments that are kept where a page reads them, and nowhere else
     "clients": (*_DRAWN, "hics_cifar100", "hics_mini_imagenet"),
-    "notes": (*_NOTED, "hics_cifar10_variants"),
+    "notes": (*_NOTED, "hics_cifar10", "hics_cifar10_variants"),
     "local_loss": _LOCAL,
     "local_loss_std": _LOCAL,
 }

@@ -33,6 +33,7 @@ ModelName = Literal[
     "cs_cnn",
     "fedcor_cnn",
     "hics_fmnist_cnn",
+    "hics_cifar10_cnn",
     "hics_cifar_cnn",
     "resnet18_head",
 ]

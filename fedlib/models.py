@@ -3,8 +3,7 @@
 A model is a `Chain`: standard torch layers in a row, the last one linear. Nothing here draws from a global generator:
 models are filled by `initialise`.
 
-Sources: Clustered Sampling's and FedCor's code, HiCS-FL's code (its models.py, which matches the paper's layer counts;
-hidden size 256 of its CIFAR networks is a choice, the camera-ready text and the code have 64 for CIFAR-10).
+Sources: Clustered Sampling's and FedCor's code, HiCS-FL's code (its models.py, which matches the paper's layer counts).
 Max-pooling stands before ReLU wherever both occur: they commute, and it is the cheaper order.
 """
 
@@ -235,8 +234,13 @@ def fedcor_cnn(shape: tuple[int, ...], classes: int) -> Chain:
     return _three_convolutions(shape, classes, 64, torch_default, last_relu=True)
 
 
+def hics_cifar10_cnn(shape: tuple[int, ...], classes: int) -> Chain:
+    """HiCS-FL's CIFAR-10 network (conference version and code): cs_cnn with Xavier initialisation."""
+    return _three_convolutions(shape, classes, 64, xavier, drop=0.2)
+
+
 def hics_cifar_cnn(shape: tuple[int, ...], classes: int) -> Chain:
-    """HiCS-FL's CIFAR network (its code): as cs_cnn, hidden size 256, Xavier initialisation."""
+    """HiCS-FL's CIFAR-100 network (its code): as hics_cifar10_cnn, hidden size 256."""
     return _three_convolutions(shape, classes, 256, xavier, drop=0.2)
 
 
@@ -263,7 +267,10 @@ def resnet18_head(shape: tuple[int, ...], classes: int) -> Chain:
 
 _MODELS: dict[str, Callable[[tuple[int, ...], int], Chain]] = {
     f.__name__: f
-    for f in (logistic, mlp, fedcor_mlp, cs_cnn, fedcor_cnn, hics_cifar_cnn, hics_fmnist_cnn, resnet18_head)
+    for f in (
+        *(logistic, mlp, fedcor_mlp, cs_cnn, fedcor_cnn),
+        *(hics_fmnist_cnn, hics_cifar10_cnn, hics_cifar_cnn, resnet18_head),
+    )
 }
 
 

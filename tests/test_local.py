@@ -30,7 +30,7 @@ SHAPES = {
     "fedcor_mlp": (1, 8, 8),
     "cs_cnn": (3, 18, 18),
     "fedcor_cnn": (1, 18, 18),
-    "hics_cifar_cnn": (1, 18, 18),
+    "hics_cifar10_cnn": (1, 18, 18),
     "hics_fmnist_cnn": (1, 16, 16),
 }
 DENSE = ["logistic", "mlp", "fedcor_mlp"]

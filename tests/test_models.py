@@ -29,6 +29,7 @@ MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
         ("fedcor_cnn", CIFAR, 10, 122_570),
         # 1 x 32 x 25 + 32, PReLU 1, BN 64; 32 x 32 x 25 + 32, PReLU 1, BN 64; 512 x 10 + 10
         ("hics_fmnist_cnn", MNIST, 10, 832 + 65 + 25_632 + 65 + 5_130),
+        ("hics_cifar10_cnn", CIFAR, 10, 122_570),
         # the convolutions' 56 320, then 1024 x 256 + 256 and 256 x 10 + 10
         ("hics_cifar_cnn", CIFAR, 10, 56_320 + 262_400 + 2_570),
         ("resnet18_head", (512,), 64, 513 * 64),
