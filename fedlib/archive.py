@@ -44,7 +44,7 @@ _DRAWN = (
 )
 _LOCAL = ("hics_fmnist", "hics_cifar10", "hics_cifar100")
 _NOTED = ("fedcor_fmnist", "fedcor_cifar10", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing")
-ONLY = {  # columns of experiments that are kept where a page reads them, and nowhere else
+ONLY = {  # columns that are kept for experiments of which a page reads them, or for those that share their runs
     "clients": (*_DRAWN, "hics_cifar100", "hics_mini_imagenet"),
     "notes": (*_NOTED, "hics_cifar10", "hics_cifar10_variants"),
     "local_loss": _LOCAL,
