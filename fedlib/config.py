@@ -322,7 +322,8 @@ class Experiments:
         base = dict(mapping(self.raw["experiments"][experiment], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
         scale = scale or self.scale
-        return merge(base, mapping(scales.get(scale), f"{where}.scales.{scale}"))
+        place = f"{where}.scales.{scale}"
+        return merge(base, mapping(scales.get(scale), place), place)
 
     @property
     def studies(self) -> list[str]:
@@ -338,24 +339,23 @@ class Experiments:
     def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
         """Every run of an experiment at a scale, settings x methods x seeds.
 
-        A setting of the grid may change `methods` too: give one other parameters, add one, or drop one (null).
+        A setting of the grid may change `methods` too: give one other parameters, add one, drop one (null), or keep
+        some (a list).
         """
         spec = self.describe(experiment, scale)
         where = f"{self.source}: experiments.{experiment}"
         methods = mapping(spec.get("methods"), f"{where}.methods")
         if not methods:
             raise ConfigError(f"{where}.methods is missing; name at least one method.")
-        base = {k: v for k, v in spec.items() if k not in RESERVED}
+        base = {k: v for k, v in spec.items() if k not in RESERVED} | {"methods": methods}
         out = []
         for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
             place = f"{where}.{setting}" if setting else where
-            changes = dict(mapping(changes, place))
-            for label, method in merge(
-                methods, mapping(changes.pop("methods", None), f"{place}.methods")
-            ).items():
-                raw = merge(merge(base, changes), split_method(mapping(method, f"{place}.{label}")))
+            raw = merge(base, mapping(changes, place), place)
+            for label, method in mapping(raw.pop("methods", None), f"{place}.methods").items():
+                own = merge(raw, split_method(mapping(method, f"{place}.{label}")))
                 for seed in seeds_of(spec, where):
-                    run = build(raw, seed, f"{place}.{label}")
+                    run = build(own, seed, f"{place}.{label}")
                     out.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
         return out
 
@@ -404,21 +404,34 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
         raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{given}.") from None
 
 
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:
     """`base` with `changes` laid over it, dictionary by dictionary.
 
-    A partition or a method that names another scheme or sampler replaces the old one whole; None removes a key.
+    A partition or a method that names another scheme or sampler replaces the old one whole; None removes a key; a list
+    laid over a dictionary keeps the keys that it names.
+
+    Raises:
+        ConfigError: a list that names what is not there.
     """
     out = dict(base)
     for key, value in changes.items():
-        old = out.get(key)
+        old, inner = out.get(key), f"{place}.{key}"
         if value is None:
             out.pop(key, None)
+        elif isinstance(old, dict) and isinstance(value, list):
+            out[key] = _kept(old, value, inner)
         elif isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
-            out[key] = merge(old, value)
+            out[key] = merge(old, value, inner)
         else:
             out[key] = value
     return out
+
+
+def _kept(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
+    for name in names:
+        if not isinstance(name, str) or name not in old:
+            raise ConfigError(f"{place} keeps {name!r}, which is not there; there are {', '.join(old)}.")
+    return {key: value for key, value in old.items() if key in names}
 
 
 def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:

@@ -66,6 +66,16 @@ def test_good_settings_become_runs():
         ("seeds", "five", r"seeds must be a number of seeds or a list of them \(given: 'five'\)"),
         ("seeds", 0, "seeds must be"),
         ("grid", [1], r"grid must hold a mapping"),
+        (
+            "grid",
+            {"x": {"methods": ["MDD"]}},
+            r"experiments\.e\.x\.methods keeps 'MDD', .*there are MD, Algorithm 2\.",
+        ),
+        (
+            "scales",
+            {"demo": {"methods": [1]}},
+            r"experiments\.e\.scales\.demo\.methods keeps 1, which is not there",
+        ),
         ("local.lr", -0.1, r"experiments\.e\.MD\.local\.lr: .*greater than 0.*-0.1"),
         ("local.lr", "fast", r"local\.lr: .*valid number.*'fast'"),
         ("local.stepz", 4, r"local\.stepz: .*not permitted"),
@@ -141,6 +151,19 @@ def test_later_settings_win_and_another_scheme_replaces_the_old_one_whole():
     assert one.partition == config.IID(scheme="iid")
     assert other.partition.alpha == 10.0
     assert (one.T, one.seed) == (2, 7)
+
+
+def test_a_list_keeps_what_it_names():
+    methods = {name: {"sampler": "md"} for name in ("one", "two", "three")}
+    spec = {**GOOD, "methods": methods, "grid": {"all": {}, "some": {"methods": ["three", "one"]}}}
+    spec["scales"] = {"demo": {"seeds": 1}, "cpu": {"seeds": 1, "methods": ["one"], "grid": ["all"]}}
+    experiments = Experiments({"experiments": {"e": spec}})
+    at = {
+        scale: [(one.setting, one.method) for one in experiments.runs("e", scale)]
+        for scale in ("demo", "cpu")
+    }
+    assert at["demo"] == [*(("all", name) for name in methods), ("some", "one"), ("some", "three")]
+    assert at["cpu"] == [("all", "one")]
 
 
 def test_a_method_may_override_the_run():
