@@ -303,10 +303,19 @@ def test_overhead_of_the_server(server, extra, status):
     assert row["server, median (ms)"] == 0 < row["server (ms)"]
 
 
-@pytest.mark.parametrize(("branch", "status"), [("clustered_sampling", "held"), ("hierarchical", "not held")])
-def test_the_switch_turns_the_code_into_clustered_sampling(branch, status):
+@pytest.mark.parametrize(
+    ("branch", "rate", "status"),
+    [
+        *(("clustered_sampling", 0.1, "held"), ("hierarchical", 0.1, "not held")),
+        *(
+            ("clustered_sampling", 0.001, "held in part"),
+            ("hierarchical", 0.001, "not held"),
+        ),  # nobody arrives
+    ],
+)
+def test_the_switch_turns_the_code_into_clustered_sampling(branch, rate, status):
     methods = ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"]
-    rows = table("hics_cifar10_variants", {"(2)": {m: rising(0.1) for m in methods}})
+    rows = table("hics_cifar10_variants", {"(2)": {m: rising(rate) for m in methods}})
     rows.loc[(rows["method"] == "HiCS-FL, C") & (rows["round"] > 5), "notes"] = json.dumps({"branch": branch})
     assert judge("hics.V.a", {"hics_cifar10_variants": rows}).status == status
 

@@ -361,8 +361,14 @@ def branches(runs: Runs) -> float:
 def _(runs: Runs) -> Verdict:
     """The switch on the variance of the estimates turns the published code into Clustered Sampling on CIFAR-10 (2)."""
     panel = Panel("hics_cifar10_variants", "(2)", 0.6, CAP)
-    rbar = panel.rbar(runs, ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"])
-    share = branches(runs)
-    near = abs(rbar["HiCS-FL, C"] / rbar["CS"] - 1) <= 0.1
-    value = f"{100 * share:.0f} % of rounds; rounds to 60 %: P {rbar[OURS]:.0f}, C0 {rbar['HiCS-FL, C0']:.0f}"
-    return decide(share > 0.9 and near, f"{value}, C {rbar['HiCS-FL, C']:.0f}, CS {rbar['CS']:.0f}")
+
+    def branch() -> Verdict:
+        share = branches(runs)
+        return decide(share > 0.9, f"taken in {100 * share:.0f} % of rounds")
+
+    def pace() -> Verdict:
+        rbar = panel.rbar(runs, ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"])
+        value = f"P {rbar[OURS]:.0f}, C0 {rbar['HiCS-FL, C0']:.0f}, C {rbar['HiCS-FL, C']:.0f}, CS {rbar['CS']:.0f}"
+        return decide(abs(rbar["HiCS-FL, C"] / rbar["CS"] - 1) <= 0.1, value)
+
+    return combine({"its branch": branch, "rounds to 60 %": pace}, some_of=2)
