@@ -352,7 +352,10 @@ class Experiments:
         for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
             place = f"{where}.{setting}" if setting else where
             raw = merge(base, mapping(changes, place), place)
-            for label, method in mapping(raw.pop("methods", None), f"{place}.methods").items():
+            methods = mapping(raw.pop("methods", None), f"{place}.methods")
+            if not methods:
+                raise ConfigError(f"{place}.methods is empty; name at least one method.")
+            for label, method in methods.items():
                 own = merge(raw, split_method(mapping(method, f"{place}.{label}")))
                 for seed in seeds_of(spec, where):
                     run = build(own, seed, f"{place}.{label}")
@@ -411,7 +414,7 @@ def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.nam
     laid over a dictionary keeps the keys that it names.
 
     Raises:
-        ConfigError: a list that names what is not there.
+        ConfigError: a list that names what is not there, or nothing.
     """
     out = dict(base)
     for key, value in changes.items():
@@ -428,6 +431,8 @@ def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.nam
 
 
 def _kept(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
+    if not names:
+        raise ConfigError(f"{place} keeps nothing; name at least one of {', '.join(old)}.")
     for name in names:
         if not isinstance(name, str) or name not in old:
             raise ConfigError(f"{place} keeps {name!r}, which is not there; there are {', '.join(old)}.")

@@ -306,11 +306,10 @@ def test_overhead_of_the_server(server, extra, status):
 @pytest.mark.parametrize(
     ("branch", "rate", "status"),
     [
-        *(("clustered_sampling", 0.1, "held"), ("hierarchical", 0.1, "not held")),
-        *(
-            ("clustered_sampling", 0.001, "held in part"),
-            ("hierarchical", 0.001, "not held"),
-        ),  # nobody arrives
+        ("clustered_sampling", 0.1, "held"),
+        ("hierarchical", 0.1, "not held"),
+        ("clustered_sampling", 0.001, "held in part"),  # nobody arrives
+        ("hierarchical", 0.001, "not held"),
     ],
 )
 def test_the_switch_turns_the_code_into_clustered_sampling(branch, rate, status):

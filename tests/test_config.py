@@ -76,6 +76,12 @@ def test_good_settings_become_runs():
             {"demo": {"methods": [1]}},
             r"experiments\.e\.scales\.demo\.methods keeps 1, which is not there",
         ),
+        (
+            "grid",
+            {"x": {"methods": []}},
+            r"experiments\.e\.x\.methods keeps nothing; .*one of MD, Algorithm 2\.",
+        ),
+        ("grid", {"x": {"methods": None}}, r"experiments\.e\.x\.methods is empty"),
         ("local.lr", -0.1, r"experiments\.e\.MD\.local\.lr: .*greater than 0.*-0.1"),
         ("local.lr", "fast", r"local\.lr: .*valid number.*'fast'"),
         ("local.stepz", 4, r"local\.stepz: .*not permitted"),
