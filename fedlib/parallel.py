@@ -308,18 +308,21 @@ class Progress:
             self.folder.rmdir()
 
     def _watch(self) -> None:
-        first: tuple[float, int] | None = None
+        first = last = (0.0, 0)
         while not self.stop.wait(min(60.0, max(self.every, (time.monotonic() - self.started) / 20))):
             beats = [json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json")]
             done, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
             now = time.monotonic()
-            if done and first is None:
-                first = now, done
-            elif first and done > first[1]:
-                rate = (done - first[1]) / (now - first[0])
+            if done > last[1]:
+                last = now, done
+                first = first if first[1] else last
+            if done > first[1]:
+                rate = (last[1] - first[1]) / (last[0] - first[0])
+                left = max(0.0, (total - done) / rate - (now - last[0]))
+                pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
                 self.tell(
-                    f"{self.what}: {done:,} of {total:,} rounds ({done / total:.0%}), {rate:.1f} rounds/s, "
-                    f"{self.about} {duration((total - done) / rate)} left"
+                    f"{self.what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, "
+                    f"{self.about} {duration(left)} left"
                 )
 
 
