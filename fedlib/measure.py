@@ -85,6 +85,17 @@ def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> f
     return float(rounds[rows.argmax()]) if rows.any() else math.inf
 
 
+def followed(results: pd.DataFrame, rounds: pd.Series) -> int:
+    """Last round of which it is known who has arrived: where the shortest run that never does ends, or the longest run.
+
+    rounds: by (setting, method, seed), inf where a run of `results` never arrives; those that diverged never would.
+    """
+    runs = results.groupby(RUN, sort=False)
+    last = runs["round"].max()
+    waiting = last[np.isinf(rounds.reindex(last.index)) & ~runs["diverged"].any()]
+    return int(last.max() if waiting.empty else waiting.min())
+
+
 def rounds_below(curve: pd.Series, level: float) -> float:
     """First round t >= 1 whose loss is at or below `level`; inf if there is none."""
     return rounds_to_target(-curve, -level)
@@ -182,7 +193,7 @@ def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[f
 
 
 def capped_mean(rounds: Sequence[float], cap: int) -> float:
-    """Mean over seeds with runs that never arrive counted as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
+    """Mean over seeds with runs that do not arrive by `cap` counted as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
     return float(np.minimum(np.asarray(rounds, dtype=float), cap + 1).mean())
 
 

@@ -168,9 +168,8 @@ def _replicated(row: Row, found: Mapping[Scale, Archived]) -> tuple[Scale | None
             continue
         last = table.groupby(measure.RUN)["round"].max().sort_values().to_numpy()
         rounds = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=row.target)
-        cells = {
-            m: row.cell(int(last[-1]))(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)
-        }
+        cap = measure.followed(table, rounds)
+        cells = {m: row.cell(cap)(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)}
         seeds = sorted({len(group) for _, group in rounds.groupby("method")})
         counted = (
             "1 seed"
@@ -263,7 +262,7 @@ def hics() -> list[Row]:
 
 def capped_cell(cap: int, rounds: np.ndarray) -> str:
     """As HiCS-FL's Table 1: the mean over seeds, a lower bound where one never arrives."""
-    return f"{'≥ ' * bool(np.isinf(rounds).any())}{measure.capped_mean(rounds, cap):.0f}"
+    return f"{'≥ ' * bool((rounds > cap).any())}{measure.capped_mean(rounds, cap):.0f}"
 
 
 def markdown(columns: list[str], rows: list[list[str]], right: int) -> str:

@@ -124,6 +124,13 @@ def test_runs_too_short_for_the_table_decide_nothing():
     assert "nobody reaches 75 % in 60 rounds" in judge("hics.T1.a", results).detail
 
 
+def test_a_printed_number_is_missed_by_a_run_of_twice_as_many_rounds_that_never_arrives():
+    slow = {"(2)": {m: (lambda t: t / 300) for m in ["Pow-d", "DivFL"]}}
+    short, enough = (judge("hics.T1.c", {"hics_fmnist": table("hics_fmnist", slow, T=T)}) for T in (150, 200))
+    assert short.status == "not run"
+    assert "Not held: FMNIST Pow-d." in enough.detail  # 79 are printed, and of DivFL 478
+
+
 def test_rounds_beyond_the_figures_count_for_the_table_alone():
     short = table("hics_fmnist", fastest({"(1)": 0.2, "(3)": 0.2}))
     long = table("hics_fmnist", {"(2)": {m: (lambda t: t / 300) for m in [*METHODS, "FedCor"]}}, T=300)

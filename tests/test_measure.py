@@ -94,6 +94,21 @@ def test_runs_are_compared_over_the_rounds_that_all_have_but_those_that_diverged
     assert measure.per_run(alike, "test_accuracy", measure.end_mean)["", "B", 1] == 0
 
 
+def test_who_has_arrived_is_known_up_to_the_end_of_the_shortest_run_that_never_does():
+    early, short, long = [0, 0.9], [0] * 5, [0] * 7 + [0.9]
+    gone = table({("D", 0): [0, math.nan, math.nan]})
+    gone.loc[gone["round"] > 0, "diverged"] = True
+
+    def followed(curves: dict) -> int:
+        results = pd.concat([table(curves), gone])
+        rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=0.8)
+        return measure.followed(results, rounds)
+
+    assert followed({("A", 0): early, ("B", 0): long}) == 7
+    assert followed({("A", 0): early, ("B", 0): short, ("C", 0): long}) == 4
+    assert followed({("A", 0): short, ("B", 0): [0] * 4, ("C", 0): long}) == 3
+
+
 def test_a_mean_over_rounds_is_one_over_measured_rounds():
     losses = [9.0, *[math.nan] * 3, 3.0, *[math.nan] * 3, 1.0, math.nan, 2.0]
     results = table({("A", 0): losses}, "train_loss")

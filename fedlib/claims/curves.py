@@ -2,7 +2,7 @@
 
 fin: mean accuracy of the last 5 % of the rounds. auc: mean accuracy over all rounds. rough: standard deviation of the
 accuracy's change from round to round after a quarter of the run. Rbar: mean first round at a target, where a run that
-never arrives counts as the cap + 1.
+has not arrived by the cap counts as the cap + 1.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fedlib.measure import (
     capped_mean,
     common_end,
     end_mean,
+    followed,
     interval,
     jitter,
     paired,
@@ -69,17 +70,20 @@ class Panel:
         return per_run(table, "test_accuracy", rounds_to_target, target=self.target).droplevel("setting")
 
     def cap(self, runs: Runs) -> int:
-        """Last round of any run of the setting: T, if one of them went on to the end."""
-        return int(runs.pick(self.experiment, self.setting)["round"].max())
+        """Last round of which it is known who has arrived (`measure.followed`)."""
+        table = runs.pick(self.experiment, self.setting)
+        return followed(table, per_run(table, "test_accuracy", rounds_to_target, target=self.target))
 
-    def arrived(self, runs: Runs, methods: list[str]) -> pd.Series:
+    def arrived(self, runs: Runs, methods: list[str], enough: int | None = None) -> pd.Series:
         """`rounds`, where they can decide who is first.
 
+        enough: rounds after which never to have arrived decides (None: T).
+
         Raises:
-            Missing: nobody arrives, and the runs are shorter than the paper's.
+            Missing: nobody arrives, and the runs are shorter than that.
         """
         rounds, cap = self.rounds(runs, methods), self.cap(runs)
-        if np.isinf(rounds).all() and cap < self.T:
+        if np.isinf(rounds).all() and cap < (enough or self.T):
             raise Missing(
                 f"nobody reaches {100 * self.target:.0f} % in {cap} rounds; the paper follows a run for {self.T}"
             )

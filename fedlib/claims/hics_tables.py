@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from fedlib.claims import Missing, Runs, number
@@ -32,11 +31,11 @@ from fedlib.plots import mean_cell
 def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
     """Table 1's columns for a data set of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
 
-    values: first rounds at the target by (method, seed); a run that never arrives counts as the cap + 1, and its
-    method's mean is then marked as a lower bound.
+    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as the cap + 1,
+    and its method's mean is then marked as a lower bound.
     """
     mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
-    open_ended = np.isinf(values).groupby("method").any()
+    open_ended = (values > cap).groupby("method").any()
     rows = {}
     for method in mean.index:
         ratio = "-"
