@@ -28,7 +28,7 @@ from IPython.display import HTML, SVG, Markdown, display
 
 from fedlib import config
 from fedlib.claims import PAPERS, STATUSES, claims_of, verdicts
-from fedlib.config import ROOT, ConfigError, Experiments, Scale
+from fedlib.config import ROOT, ConfigError, Experiments, Labelled, Scale
 from fedlib.files import write_whole
 from fedlib.results import lacking, open_results
 
@@ -213,8 +213,13 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
 
 def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:
     """(T at this scale, T at scale paper) of an experiment's settings; 0 where scale paper has no such setting."""
-    T = {one.setting: one.run.T for one in settings.runs(experiment, "paper")}
-    return {(one.run.T, T.get(one.setting, 0)) for one in settings.runs(experiment, scale)}
+    here, paper = (_longest(settings.runs(experiment, one)) for one in (scale, "paper"))
+    return {(T, paper.get(setting, 0)) for setting, T in here.items()}
+
+
+def _longest(plan: list[Labelled]) -> dict[str, int]:
+    """setting -> T of that of its runs that goes furthest."""
+    return {one.setting: one.run.T for one in sorted(plan, key=lambda one: one.run.T)}
 
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:

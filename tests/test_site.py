@@ -164,7 +164,8 @@ def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
 
 def test_a_page_says_what_its_scale_cuts() -> None:
     run = {"dataset": "digits", "partition": {"scheme": "iid"}, "model": "logistic", "N": 4, "m": 2}
-    run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}, "methods": {"MD": {"sampler": "md"}}}
+    run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}}
+    run |= {"methods": {"MD": {"sampler": "md"}, "MD, less": {"sampler": "md", "T": 5}}}
     grid = {"short": {"T": 10}, "long": {"T": 2000}, "left out": {"T": 5}}
     cpu = {"seeds": 2, "evaluate": {"every": 5}, "grid": {"long": {"T": 50}, "left out": None}}
     study = {"seeds": 3, "subsets": 1000, "scales": {"cpu": {"subsets": 300}}}
