@@ -10,7 +10,6 @@ Measures are kept as 32-bit floats but for test accuracy, times to 8 bits; what 
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import zlib
@@ -26,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedlib.config import ROOT
+from fedlib.config import ROOT, address_of, address_of_run
 from fedlib.files import StoreError, write_whole
 
 if TYPE_CHECKING:
@@ -272,11 +271,14 @@ def _complete(table: pd.DataFrame, records: list[dict[str, Any]]) -> bool:
 def _address(name: str, record: dict[str, Any]) -> str:
     """The address that a record's settings, data and numerics give."""
     if "unit" in record:
-        from fedlib.studies import address
+        return address_of_unit(name, record["unit"], record["numerics"], record["data"]["digest"])
+    return address_of_run(record["run"], record["numerics"], record["data"]["digest"])
 
-        return address(name, record["unit"], record["numerics"], record["data"]["digest"])
-    made_of = {"run": record["run"], "numerics": record["numerics"], "data": record["data"]["digest"]}
-    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+
+def address_of_unit(name: str, unit: dict[str, Any], numerics: int, dataset_digest: str | None) -> str:
+    """Under which a table of the study `name` is kept; a unit's labels determine none of its numbers."""
+    numbers = {key: value for key, value in unit.items() if key != "labels"}
+    return address_of([f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest])
 
 
 def _packed(info: dict[str, Any]) -> bytes:

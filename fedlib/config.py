@@ -272,8 +272,17 @@ class Run(Settings):
 
     def address(self, numerics: int, dataset_digest: str) -> str:
         """Name of this run's folder in the store: a digest of all that determines its numbers."""
-        made_of = {"run": self.model_dump(mode="json"), "numerics": numerics, "data": dataset_digest}
-        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+        return address_of_run(self.model_dump(mode="json"), numerics, dataset_digest)
+
+
+def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str) -> str:
+    """`Run.address` of a run as a record holds it."""
+    return address_of({"run": run, "numerics": numerics, "data": dataset_digest})
+
+
+def address_of(made_of: Any) -> str:
+    """Under which results are kept: a digest of all that determines their numbers."""
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
 
 
 class Labelled(Settings):

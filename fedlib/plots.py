@@ -23,9 +23,6 @@ from fedlib.measure import Missing
 from fedlib.style import Look, looks
 from fedlib.style import style as style
 from fedlib.style import sweep as sweep
-from fedlib.tables import mean_cell as mean_cell
-from fedlib.tables import median_cell as median_cell
-from fedlib.tables import rounds_table as rounds_table
 
 Smoother = Callable[[pd.Series], pd.Series]
 

@@ -25,7 +25,7 @@ from fedlib.measure import (
     per_run,
     rounds_to_target,
 )
-from fedlib.plots import mean_cell
+from fedlib.tables import mean_cell
 
 
 def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:

@@ -12,7 +12,6 @@ experiments there.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import io
 import json
@@ -194,17 +193,10 @@ class Measured:
         return archives.find(self.packed, dataset, partial(self._address, unit), digest)
 
     def _address(self, unit: Unit, dataset_digest: str | None) -> str:
+        from fedlib import archive as archives
         from fedlib.engine import NUMERICS
 
-        return address(self.name, unit, NUMERICS, dataset_digest)
-
-
-def address(name: str, unit: Unit, numerics: int, dataset_digest: str | None) -> str:
-    """Under which a unit's table is kept: a digest of all that determines its numbers, its labels are none of that."""
-    numbers = {key: value for key, value in unit.items() if key != "labels"}
-    module = f"fedlib.studies.{name.partition('_')[2]}"
-    made_of = json.dumps([module, numbers, numerics, dataset_digest], sort_keys=True)
-    return hashlib.sha256(made_of.encode()).hexdigest()[:20]
+        return archives.address_of_unit(self.name, unit, NUMERICS, dataset_digest)
 
 
 def module_of(name: str) -> ModuleType:
