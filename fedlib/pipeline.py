@@ -99,10 +99,11 @@ def _prepared(data: Any, name: str) -> dict[str, str]:
     return {key: status[key] for key in ("provenance", "digest")}
 
 
-def forget_missing(dataset: str, root: Path = INPUTS) -> None:
-    """Drop what `prepare_inputs` noted of a dataset's absence, so that the next `dvc repro` looks again."""
+def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
+    """Drop what `prepare_inputs` noted of a dataset's absence (None: of any), so that DVC looks again."""
     for path in root.rglob("*.json"):
-        if "missing" in json.loads(path.read_text()).get("data", {}).get(dataset, {}):
+        known = json.loads(path.read_text()).get("data", {})
+        if any("missing" in known.get(name, {}) for name in ([dataset] if dataset else known)):
             path.unlink()
 
 
@@ -221,8 +222,12 @@ def _run(
 
 
 def repro(arguments: list[str]) -> int:
-    """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status."""
+    """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status.
+
+    Data that was not there the last time is looked for again.
+    """
     write_stages()
+    forget_missing()
     whole = not arguments
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", "")]

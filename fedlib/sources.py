@@ -130,8 +130,8 @@ def download(name: str, scratch: Path) -> Path:
     """Fetch the published files through torchvision; returns a folder laid out like a mirror's."""
     if name not in ("mnist", "fmnist", "cifar10", "cifar100"):
         raise DataError(
-            f"{name} is never downloaded; lay its files out as data/README.md says and name the mirror in "
-            "FEDLIB_MIRROR."
+            f"{name} is never downloaded; lay its files out as data/README.md says, name the mirror in FEDLIB_MIRROR, "
+            f"and run: fedlib data prepare {name}."
         )
     from torchvision import datasets  # slow to import, and needed here only
     from torchvision.datasets.utils import download_url
@@ -147,8 +147,8 @@ def download(name: str, scratch: Path) -> Path:
     except (OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{name} could not be downloaded ({reason}); try again, or name a mirror in FEDLIB_MIRROR "
-            "(layout: data/README.md)."
+            f"{name} could not be downloaded ({reason}); try again, or name a mirror in FEDLIB_MIRROR (layout: "
+            f"data/README.md), and run: fedlib data prepare {name}."
         ) from None
 
 

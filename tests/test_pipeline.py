@@ -166,16 +166,19 @@ class Project:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def fedlib(self, *arguments: str) -> None:
+    def fedlib(self, *arguments: str) -> str:
         command = [sys.executable, "-P", "-m", "fedlib", *arguments]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
     def ran(self, *arguments: str) -> set[str]:
         """The stages that `dvc repro` ran."""
-        return {
-            line.split("'")[1] for line in self.dvc("repro", *arguments).splitlines() if "Running" in line
-        }
+        return ran(self.dvc("repro", *arguments))
+
+
+def ran(told: str) -> set[str]:
+    return {line.split("'")[1] for line in told.splitlines() if "Running" in line}
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +222,13 @@ def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Proje
     page = (project.folder / "data/artifacts/demo/theory-elsewhere/notebook.ipynb").read_text()
     assert "fedlib run elsewhere --scale demo" in page
     assert "Traceback" not in page
+
+
+def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
+    project.dvc("repro", "simulate@elsewhere")
+    assert project.ran("simulate@elsewhere") == set()
+    assert ran(project.fedlib("repro", "simulate@elsewhere")) == {"data"}
+    assert ran(project.fedlib("repro", "simulate@tiny")) == {"data"}
 
 
 def test_metrics_are_dvcs(project: Project) -> None:
