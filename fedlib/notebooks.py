@@ -98,7 +98,7 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         ConfigError: no such notebook, or nothing to simulate.
     """
     place = Path(name.replace("-", "/", 1)).with_suffix(".ipynb")
-    source = NORMALISED / place if (NORMALISED / place).exists() else SOURCES / place
+    source = SOURCES / place
     if name in LOGS:
         if experiment is None:
             raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")
