@@ -70,6 +70,9 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
         if (packed := archive.path_of(name, scale)).exists():
             content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
         write_whole(root / scale / f"{name}.json", _text(content))
+    for old in (root / scale).glob("*.json"):  # DVC keeps what stands here
+        if old.stem not in inputs:
+            old.unlink()
     return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
 
 

@@ -228,7 +228,10 @@ def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
     project.dvc("repro", "simulate@elsewhere")
     assert project.ran("simulate@elsewhere") == set()
     assert ran(project.fedlib("repro", "simulate@elsewhere")) == {"data"}
+    left = project.folder / "data" / "inputs" / "demo" / "no_longer_planned.json"
+    left.write_text("{}")
     assert ran(project.fedlib("repro", "simulate@tiny")) == {"data"}
+    assert not left.exists()
 
 
 def test_metrics_are_dvcs(project: Project) -> None:
