@@ -225,7 +225,7 @@ def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Proje
 
 
 def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
-    project.dvc("repro", "simulate@elsewhere")
+    project.dvc("repro", "simulate@elsewhere", "simulate@tiny")
     assert project.ran("simulate@elsewhere") == set()
     assert ran(project.fedlib("repro", "simulate@elsewhere")) == {"data"}
     left = project.folder / "data" / "inputs" / "demo" / "no_longer_planned.json"
