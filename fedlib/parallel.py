@@ -319,11 +319,13 @@ class Progress:
             if done > first[1]:
                 rate = (last[1] - first[1]) / (last[0] - first[0])
                 left = max(0.0, (total - done) / rate - (now - last[0]))
-                pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
-                self.tell(
-                    f"{self.what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, "
-                    f"{self.about} {duration(left)} left"
-                )
+                self.tell(report(self.what, done, total, rate, left, self.about))
+
+
+def report(what: str, done: int, total: int, rate: float, left: float, about: str = "about") -> str:
+    """How far something is that goes by rounds; rate: rounds a second, left: seconds."""
+    pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
+    return f"{what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, {about} {duration(left)} left"
 
 
 def duration(seconds: float) -> str:

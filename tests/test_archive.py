@@ -291,7 +291,7 @@ def test_a_study_is_archived_too(folder: Folder, monkeypatch: pytest.MonkeyPatch
     first, info = folder.study()
     folder.pack(first, info, "x_partitions")
     folder.wipe()
-    monkeypatch.setattr(partitions, "measure", lambda unit, place: pytest.fail("measured again"))
+    monkeypatch.setattr(partitions, "measure", lambda *_: pytest.fail("measured again"))
     again, remade = folder.study()
     pd.testing.assert_frame_equal(again, first)
     assert remade == info

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from fedlib.partition import Partition
 from fedlib.studies import (
     Measured,
     assumption,
+    halfway,
     loss_changes,
     module_of,
     partitions,
@@ -26,6 +29,7 @@ from fedlib.studies import (
     toy,
     units_of,
 )
+from fedlib.studies.halfway import Halfway
 
 EXPERIMENT = {
     "title": "a small one",
@@ -91,7 +95,7 @@ def measured(name: str, settings: Experiments, place: Place, results, scale: str
 
 def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, place, tmp_path, monkeypatch):
     first = measured("x_toy", settings, place, tmp_path)
-    monkeypatch.setattr(toy, "measure", lambda unit, place: pytest.fail("measured again"))
+    monkeypatch.setattr(toy, "measure", lambda *_: pytest.fail("measured again"))
     pd.testing.assert_frame_equal(measured("x_toy", settings, place, tmp_path), first)
     settings.raw["studies"]["x_toy"]["cases"]["a"]["lr"] = 2.0
     with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -102,13 +106,44 @@ def test_a_study_says_how_far_it_is(settings, place, tmp_path):
     place = Place(runs=tmp_path / "runs", workers=1)
     known = Measured("x_partitions", "demo", place, tmp_path, tmp_path)
     units = units_of("x_partitions", settings, "demo")
-    store.write_whole(known.kept(units[0]), store.to_parquet(partitions.measure(units[0], place)))
+    store.write_whole(known.kept(units[0]), store.to_parquet(partitions.measure(units[0], place, None)))
     assert [known.has(unit) for unit in units] == [True] + [False] * 3
     said = []
     run_study("x_partitions", "demo", settings, place, tmp_path, tell=said.append)
     assert said[0] == "x_partitions [demo]: 1 of 3: D, (1), 1"
     assert said[2].startswith("x_partitions [demo]: 3 of 3: D, (2), 1, about ")
     assert all(map(known.has, units))
+
+
+@pytest.mark.parametrize("name", ["x_assumption", "x_loss_changes", "x_last_layer"])
+def test_a_killed_study_goes_on_where_it_was(name, settings, place, tmp_path, monkeypatch):
+    whole = measured(name, settings, place, tmp_path / "whole")
+    place = Place(runs=tmp_path / "runs", workers=1, checkpoint_seconds=0.0)
+    reached, rounds = Halfway.reached, []
+
+    def last(self, done, total, state):
+        reached(self, done, total, state)
+        rounds.append(done)
+        if len(rounds) == total:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Halfway, "reached", last)
+    with pytest.raises(KeyboardInterrupt):
+        measured(name, settings, place, tmp_path)
+    pd.testing.assert_frame_equal(measured(name, settings, place, tmp_path), whole)
+    assert rounds == [*range(rounds[-1] + 1), rounds[-1]]
+    assert not list(place.runs.rglob("checkpoint.pt"))
+
+
+def test_a_long_unit_says_how_far_it_is(settings, tmp_path, monkeypatch):
+    now = itertools.count(0.0, 10.0)
+    monkeypatch.setattr(halfway, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    said = []
+    run_study("x_assumption", "demo", settings, Place(runs=tmp_path, workers=1), tmp_path, tell=said.append)
+    assert said[1:] == [
+        "x_assumption [demo]: D, Random, 0: 1 of 3 rounds (33%), 10 s a round, about 20 s left",
+        "x_assumption [demo]: D, Random, 0: 2 of 3 rounds (67%), 10 s a round, about 10 s left",
+    ]
 
 
 def test_scales_and_unknown_names(settings, place, tmp_path):

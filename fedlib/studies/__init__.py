@@ -1,10 +1,10 @@
 """Studies: measurements that some figures need beside training curves, written once and kept like results.
 
 A study is a module of this folder with two functions. `units(settings, experiments, scale)` yields what it is made of,
-each unit a plain dictionary of all that determines its numbers, and `labels` to show them under; `measure(unit, place)`
-turns a unit into a table. What was measured is never measured again: the table is kept under the digest of the unit
-without its labels, so that a killed study goes on where it was. All tables together are
-`data/results/<scale>/<study>.parquet`, described by `<study>.json`.
+each unit a plain dictionary of all that determines its numbers, and `labels` to show them under;
+`measure(unit, place, halfway)` turns a unit into a table, and where that takes long tells `halfway` how far it is. What
+was measured is never measured again: the table is kept under the digest of the unit without its labels. A killed study
+goes on where it was. All tables together are `data/results/<scale>/<study>.parquet`, described by `<study>.json`.
 
 The settings stand in `params.yaml` under `studies`, as `<paper>_<module>`; a study that trains takes its runs from the
 experiments there.
@@ -114,6 +114,7 @@ def measure_missing(
     """Measure the units that are not there and whose dataset is, and say how far it is."""
     from fedlib import store
     from fedlib.parallel import duration
+    from fedlib.studies.halfway import Halfway
 
     todo = [unit for unit in units if not known.has(unit) and known.kept(unit)]
     began = time.monotonic()
@@ -123,8 +124,10 @@ def measure_missing(
             f"{name} [{scale}]: {done + 1} of {len(todo)}: {words(unit)}"
             + f", about {left} left" * bool(done)
         )
-        measured = module_of(name).measure(unit, known.place)
-        store.write_whole(known.kept(unit), store.to_parquet(measured))
+        kept = known.kept(unit)
+        halfway = Halfway(kept.stem, known.place, tell, f"{name} [{scale}]: {words(unit)}")
+        store.write_whole(kept, store.to_parquet(module_of(name).measure(unit, known.place, halfway)))
+        halfway.over()
 
 
 class Measured:

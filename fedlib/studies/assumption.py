@@ -27,6 +27,7 @@ from fedlib.parallel import Place
 from fedlib.partition import Partition, by_label, collect
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
+from fedlib.studies.halfway import Halfway
 from fedlib.studies.runs import executor
 
 
@@ -43,22 +44,23 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
         }
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a (round, client): round, client, alpha, entropy (nats), difference."""
     run = Run(**unit["run"])
     dataset = data.load(run.dataset, place.datasets)
     work, tensors = executor(run, dataset, place), data.tensors(dataset, run.scaling)
     alphas = np.geomspace(*unit["alphas"], unit["clients"])
     parts = split(dataset.y_train, alphas, unit["n"], stream(run.seed, "partition"))
-    model = work.initial(stream(run.seed, "init", 0))[None]
-    rows = []
-    for t in range(1, unit["rounds"] + 1):
+    so_far = halfway.state or {"t": 0, "model": work.initial(stream(run.seed, "init", 0))[None], "rows": []}
+    model, rows = so_far["model"].to(place.device), so_far["rows"]
+    for t in range(so_far["t"] + 1, unit["rounds"] + 1):
+        halfway.reached(t - 1, unit["rounds"], {"t": t - 1, "model": model.cpu(), "rows": rows})
         if (t - 1) % unit["every"] == 0:
             difference = run.local.lr**2 * distances(work.net, tensors, parts, model)
-            rows.append(pd.DataFrame({"round": t, "client": range(len(alphas)), "difference": difference}))
+            rows.append({"round": t, "client": np.arange(len(alphas)), "difference": difference})
         jobs = [Job(0, part, stream(run.seed, "local", t, k, 0)) for k, part in enumerate(parts.train)]
         model = model + work.train(jobs, model, run.local, run.local.lr_at(t)).updates.mean(0, keepdim=True)
-    table = pd.concat(rows, ignore_index=True)
+    table = pd.concat([pd.DataFrame(row) for row in rows], ignore_index=True)
     clients = table["client"].to_numpy()
     return table.assign(alpha=alphas[clients], entropy=parts.label_entropy[clients])
 

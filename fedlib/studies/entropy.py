@@ -21,6 +21,7 @@ from fedlib.live import Live
 from fedlib.parallel import Place
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
+from fedlib.studies.halfway import Halfway
 from fedlib.studies.runs import everyone, start
 
 
@@ -40,7 +41,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
             yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a (when, client): entropy (nats, true), group, bias (K,), weight (K,); T_s, the experiment's."""
     lockstep = start(unit["run"], place)
     live = lockstep.live[0]

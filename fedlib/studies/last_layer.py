@@ -19,7 +19,8 @@ from fedlib.config import Experiments, Run, Scale
 from fedlib.models import build
 from fedlib.parallel import Place
 from fedlib.studies import Unit, runs_of
-from fedlib.studies.runs import start
+from fedlib.studies.halfway import Halfway
+from fedlib.studies.runs import follow
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
@@ -27,13 +28,11 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
     yield {"labels": labels, "dataset": run["dataset"], "run": run, "rounds": settings["rounds"]}
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row: label, z (L,), W (K L, row by row), b (K,), q (K,), gradient (K,)."""
-    lockstep = start(unit["run"], place)
-    live = lockstep.live[0]
-    for _ in range(min(unit["rounds"], live.run.T)):
-        lockstep.advance()
     run = Run(**unit["run"])
+    for lockstep in follow(unit["run"], place, halfway, min(unit["rounds"], run.T), {}):
+        live = lockstep.live[0]
     tensors = data.tensors(data.load(run.dataset, place.datasets), run.scaling)
     image, label = tensors.x_test[:1], int(tensors.y_test[0])
     net = build(run.model, tuple(image.shape[1:]), live.fed.K).eval()

@@ -24,7 +24,8 @@ from fedlib.live import Live
 from fedlib.parallel import Place
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
-from fedlib.studies.runs import everyone, start
+from fedlib.studies.halfway import Halfway
+from fedlib.studies.runs import everyone, follow
 
 COMPONENTS = 3
 MODELS_AT_ONCE = 25
@@ -43,27 +44,25 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
         }
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a probed round: round, cosine, cosine_centred, explained (a list), component_1, ... (lists)."""
-    lockstep = start(unit["run"], place)
-    live = lockstep.live[0]
-    rows, before = [], None
-    while not live.done:
-        lockstep.advance()
+    gathered: dict[str, Any] = {"rows": [], "covariance": None}
+    for lockstep in follow(unit["run"], place, halfway, unit["run"]["T"], gathered):
+        live = lockstep.live[0]
         if live.t < unit["first"] or (live.t - unit["first"]) % unit["every"] or live.diverged:
             continue
         changes = probe(lockstep, live, unit["subsets"])
         covariance = np.cov(changes, rowvar=False, bias=True)
         explained, projections = components(changes)
         row: dict[str, Any] = {"round": live.t, "cosine": np.nan, "cosine_centred": np.nan}
-        if before is not None:
+        if (before := gathered["covariance"]) is not None:
             row["cosine"] = cosine(before, covariance)
             row["cosine_centred"] = cosine(centred(before), centred(covariance))
         row["explained"] = explained.tolist()
         row |= {f"component_{i + 1}": p.astype(np.float32).tolist() for i, p in enumerate(projections)}
-        rows.append(row)
-        before = covariance
-    return pd.DataFrame(rows)
+        gathered["rows"].append(row)
+        gathered["covariance"] = covariance
+    return pd.DataFrame(gathered["rows"])
 
 
 def probe(lockstep: Lockstep, live: Live, subsets: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from fedlib import data, partition
 from fedlib.config import Experiments, Run, Scale
 from fedlib.parallel import Place
 from fedlib.studies import Unit, runs_of
+from fedlib.studies.halfway import Halfway
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
@@ -26,7 +27,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
             yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a client: client, group (of HiCS-FL's alphas, else 0), size, entropy (nats), counts (K,)."""
     run = Run(**unit["run"])
     dataset = data.load(run.dataset, place.datasets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedlib.engine import Lockstep
 from fedlib.live import Live
 from fedlib.local import Executor, make_executor
 from fedlib.parallel import Place
+from fedlib.studies.halfway import Halfway
 
 
 def start(run: dict[str, Any], place: Place) -> Lockstep:
@@ -24,6 +26,24 @@ def start(run: dict[str, Any], place: Place) -> Lockstep:
     dataset = data.load(run.dataset, place.datasets)
     parts = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
     return Lockstep([run], [parts], executor(run, dataset, place))
+
+
+def follow(
+    run: dict[str, Any], place: Place, halfway: Halfway, rounds: int, gathered: dict[str, Any]
+) -> Iterator[Lockstep]:
+    """The run after each of its rounds, `rounds` of them at most; a killed study's goes on where it was.
+
+    gathered: what the study keeps of the rounds so far, changed in place; arrays, numbers, text, lists and dicts.
+    """
+    lockstep = start(run, place)
+    live = lockstep.live[0]
+    if halfway.state is not None:
+        live.load_state_dict(halfway.state["live"])
+        gathered |= halfway.state["gathered"]
+    while not live.done and live.t < rounds:
+        halfway.reached(live.t, rounds, {"live": live.state_dict(), "gathered": gathered})
+        lockstep.advance()
+        yield lockstep
 
 
 def executor(run: Run, dataset: data.Dataset, place: Place) -> Executor:

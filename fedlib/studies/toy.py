@@ -20,6 +20,7 @@ from fedlib.parallel import Place
 from fedlib.samplers.fedcor import choose
 from fedlib.streams import stream
 from fedlib.studies import Unit
+from fedlib.studies.halfway import Halfway
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
@@ -29,7 +30,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
         yield {"labels": {"data": "toy", "setting": name}, **own, "gap": case["gap"], "lr": case["lr"]}
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a (draw, method): chosen, labels (lists), loss before and after, and the line `w` (3,) after the step.
 
     The method "start" is the model before any step; it also holds the points `x` (2n, 2), flattened, and labels `y`.

@@ -21,6 +21,7 @@ from fedlib.samplers.hcsfed import compress, deviations, kmeans
 from fedlib.samplers.importance import norms
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
+from fedlib.studies.halfway import Halfway
 from fedlib.studies.runs import everyone, start
 
 
@@ -32,7 +33,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
         }
 
 
-def measure(unit: Unit, place: Place) -> pd.DataFrame:
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row a (round, features, client): what `describe` gives."""
     lockstep = start(unit["run"], place)
     live = lockstep.live[0]
