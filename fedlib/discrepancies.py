@@ -8,7 +8,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from fedlib.artifact import Artifact
-from fedlib.choices import NOT_RUN, clustered_sampling, fedcor, hcsfed, hics_fl
+from fedlib.choices import clustered_sampling, fedcor, hcsfed, hics_fl
 from fedlib.claims import STATUSES
 
 OPEN = {"clustered_sampling": clustered_sampling, "hcsfed": hcsfed, "fedcor": fedcor, "hics_fl": hics_fl}
@@ -33,7 +33,7 @@ def show(artifact: Artifact, paper: str, board: pd.DataFrame, results: Mapping[s
         bears = f" Bears on {', '.join(f'`{one}`' for one in concerned)}." if len(concerned) else ""
         text = f"### {choice.title}\n\n{choice.sources} **Taken here:** {choice.taken}{bears}"
         found = choice.table(results)
-        ran = (found["seeds"] != NOT_RUN).any()
+        ran = not found.empty
         where = f"Runs: `{choice.experiment}`" + (
             "." if ran else f", none of which is there at scale {artifact.scale}."
         )

@@ -6,7 +6,7 @@ Choices were written down from the papers and the authors' code, not from result
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,13 +41,16 @@ class Choice:
     def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed.
 
-        Curves are compared over the rounds that all runs have: of a setting, or without targets of all settings.
+        Empty where none has been run. Curves are compared over the rounds that all runs have: of a setting, or without
+        targets of all settings.
         """
         nothing = pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
         table = results.get(self.experiment, nothing)
         table = table[table["setting"].isin([setting for setting, _ in self.readings])]
         end = {s: measure.common_end(runs if self.target else table) for s, runs in table.groupby("setting")}
         there = dict(list(table.groupby(["setting", "method"], sort=False)))
+        if not there.keys() & self.readings.keys():
+            return pd.DataFrame()
         rows = []
         for (setting, method), reading in self.readings.items():
             row = {"setting": setting, "reading": reading, "seeds": NOT_RUN}
@@ -82,6 +85,25 @@ class Choice:
             "rounds": median if median == reach(rounds) else f"{median} ({reach(rounds)})",
             "final accuracy (%)": over_seeds("test_accuracy", measure.end_mean, 100, share=0.05),
         }
+
+
+@dataclass(frozen=True)
+class Studied:
+    """One thing left open whose readings a study measures side by side.
+
+    found: the study's table -> a row a reading. The rest as in `Choice`.
+    """
+
+    title: str
+    sources: str
+    taken: str
+    experiment: str
+    found: Callable[[pd.DataFrame], pd.DataFrame]
+    bears_on: tuple[str, ...]
+
+    def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+        """What each reading gives; empty where none has been measured."""
+        return self.found(results[self.experiment]) if self.experiment in results else pd.DataFrame()
 
 
 def spread(values: np.ndarray) -> str:

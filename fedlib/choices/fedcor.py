@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from fedlib.choices import Choice, grid
+import pandas as pd
+
+from fedlib.choices import Choice, Studied, grid
+from fedlib.claims.fedcor_process import gaussian, stationarity, toy_cases
 from fedlib.claims.fedcor_settings import PANELS, printed_cells
 
 
-def _choice(data: str, title: str, sources: str, taken: str, names: Mapping[str, str], of: str) -> Choice:
-    """names: the readings' by method, in every panel of a data set. of: the method whose cells Table 1 prints."""
+def _choice(
+    data: str,
+    title: str,
+    sources: str,
+    taken: str,
+    names: Mapping[str, str],
+    of: str,
+    figures: tuple[int, ...],
+) -> Choice:
+    """names: the readings' by method, in every panel of a data set. of: the method whose cells Table 1 prints.
+
+    figures: those whose claims depend on it, as Table 1's do.
+    """
     panels = {place: panel for place, panel in PANELS.items() if place.startswith(data)}
     targets = {panel.setting: panel.target for panel in panels.values()}
     cells = printed_cells()
@@ -19,7 +34,7 @@ def _choice(data: str, title: str, sources: str, taken: str, names: Mapping[str,
         taken,
         "fedcor_fmnist_variants" if data == "FMNIST" else "fedcor_cifar10_variants",
         grid(list(targets), names),
-        ("fedcor/table_1", "fedcor/figure_4"),
+        ("fedcor/table_1", *(f"fedcor/figure_{k}" for k in figures)),
         targets,
         {(panel.setting, name): cells[place, of] for place, panel in panels.items() for name in names},
     )
@@ -34,6 +49,7 @@ _SCHEDULE = (
     "The code nearest to publication.",
     {"FedCor": "code of 2022", "FedCor, README of 2023": "README of 2023"},
     "FedCor",
+    (4, 5, 6, 7),
 )
 _CANDIDATES = (
     "how many candidates Pow-d asks",
@@ -42,17 +58,47 @@ _CANDIDATES = (
     "Twice C: 10, and 20 for 1SPC.",
     {f"Pow-d, d = {d}": f"d = {d}" for d in (10, 20, 30)},
     "Pow-d",
+    (4,),
 )
 
-CHOICES = [_choice(data, *choice) for choice in (_SCHEDULE, _CANDIDATES) for data in ("FMNIST", "CIFAR-10")]
+
+def _of_2spc(described: Callable[[pd.DataFrame], pd.DataFrame], changes: pd.DataFrame) -> pd.DataFrame:
+    found = described(changes[changes["setting"] == "2SPC"])
+    return found.drop(columns="setting").set_index(["data", "method"]).round(3)
+
+
+_ALONG = (
+    "Not stated. At scale paper the other run stands beside it.",
+    "Uniformly random selection, 2SPC.",
+    "fedcor_loss_changes",
+)
+
+CHOICES = [
+    *(_choice(data, *choice) for choice in (_SCHEDULE, _CANDIDATES) for data in ("FMNIST", "CIFAR-10")),
+    Studied(
+        "The toy of Figure 1: how far apart its labels are, and the rate",
+        "The paper shows one draw and states no sizes.",
+        "The first row.",
+        "fedcor_toy",
+        toy_cases,
+        ("fedcor/figure_1",),
+    ),
+    Studied(
+        "Along which run Figure 2 looks at the loss changes",
+        *_ALONG,
+        partial(_of_2spc, gaussian),
+        ("fedcor/figure_2",),
+    ),
+    Studied(
+        "Along which run Figure 3 compares their covariances",
+        *_ALONG,
+        partial(_of_2spc, stationarity),
+        ("fedcor/figure_3",),
+    ),
+]
 
 NOT_VARIED = [
     ("AFL's alphas", "the code: 0.75, 0.01, 0.1", "the code's"),
     ("a fifth of each client's data held out", "the code only", "held out"),
-    (
-        "the run along which Figures 2 and 3 are measured",
-        "not stated",
-        "uniformly random selection; at scale paper FedCor's own run stands beside it",
-    ),
     ("standard deviation over seeds", "of the sample or not: not stated", "of the sample (n - 1)"),
 ]

@@ -58,7 +58,7 @@ CHOICES = [
         "Neither: GC-A and GC-B stand side by side, and claims are decided for both.",
         "hcsfed_table_1",
         grid([*_MNIST, *_FMNIST], {f"HCSFed-R ({gc})": gc for gc in ("GC-A", "GC-B")}),
-        ("hcsfed/table_1", "hcsfed/figure_3", "hcsfed/figure_4", "hcsfed/figure_7"),
+        ("hcsfed/table_1", "hcsfed/figure_2", "hcsfed/figure_3", "hcsfed/figure_4", "hcsfed/figure_7"),
         _TO_80,
         _printed(),
     ),

@@ -193,6 +193,13 @@ def compared(updates: pd.DataFrame, cases: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case", "when", "estimate from", "T_s", "AUC", "tau", "error (nats)"])
 
 
+def estimators(updates: pd.DataFrame) -> pd.DataFrame:
+    """AUC, tau and error of every start, estimator and temperature, a row each: means over the cases there are."""
+    found = compared(updates, list(updates["data"].unique()))
+    of = found.groupby(["when", "estimate from", "T_s"], sort=False)
+    return of.mean(numeric_only=True).round(3).assign(cases=of.size())
+
+
 def temperatures(table: pd.DataFrame) -> list[float]:
     """The temperatures that are compared: the experiment's own among those that paper and code name."""
     return sorted({*TEMPERATURES, float(table["T_s"].iloc[0])})
