@@ -28,15 +28,13 @@ def test_every_reading_is_planned(choice: Choice) -> None:
     assert not choice.printed or set(choice.readings) & set(choice.printed)
 
 
-def test_choices_bear_on_pages_that_exist_and_are_made_of_their_results() -> None:
+def test_choices_bear_on_pages_that_exist() -> None:
     for choice in ALL:
-        artifacts = [artifact.replace("/", "-", 1) for artifact in choice.bears_on]
+        artifacts = {artifact.replace("/", "-", 1) for artifact in choice.bears_on}
         assert artifacts
-        for name in artifacts:
-            assert (
-                choice.experiment in SETTINGS.names
-                or choice.experiment in SETTINGS.artifacts[name]["experiments"]
-            )
+        assert artifacts <= set(SETTINGS.artifacts)
+        if not isinstance(choice, Choice):  # a study stands on the pages that it bears on
+            assert all(choice.experiment in SETTINGS.artifacts[name]["experiments"] for name in artifacts)
 
 
 def test_every_paper_has_choices_and_says_what_else_is_open() -> None:
