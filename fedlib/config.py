@@ -152,8 +152,8 @@ class Evaluate(Settings):
     """What is measured of the global model, every `every` rounds (and before round 1, and after the last).
 
     test: the official test set. train: per-client loss on the training parts; with `train_every`, a multiple of
-    `every`, in these rounds alone (and before round 1, and after the last). clients: per-client accuracy and loss on
-    the clients' own test parts, where the partition has them.
+    `every`, in these rounds alone (and before round 1, and after the last). clients: accuracy on the clients' own test
+    parts, where the partition has them.
     """
 
     every: Count = 1

@@ -54,7 +54,7 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
         if due[r]:
             loss = train_loss[id(live)].min(axis=0)
             rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
-        if live.run.evaluate.clients:
+        if live.run.evaluate.clients and live.partition.test:
             accuracy = np.array(
                 [test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)]
             )

@@ -191,7 +191,7 @@ def shards(y: np.ndarray, N: int, per_client: int, rng: np.random.Generator) -> 
 def one_class(
     spec: config.OneClass, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
 ) -> tuple[Parts, Parts]:
-    """N / K clients a label, each with the next samples of it in file order (Clustered Sampling, section 5.1)."""
+    """N / K clients a label, each with the next samples of it in file order (Clustered Sampling, section 6)."""
     K = int(y.max()) + 1
     if N % K:
         raise ConfigError(
@@ -219,8 +219,8 @@ def dirichlet_clients(
 ) -> tuple[Parts, Parts]:
     """Shares ~ Dir(alpha) a client, used for training and test alike; samples drawn with replacement.
 
-    Clustered Sampling's code, section 5.2 of the paper (HCSFed's balanced split follows it): counts are truncated and
-    the last label receives the remainder, which gives single-class clients an occasional stray sample of it.
+    Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it): counts are truncated
+    and the last label receives the remainder, which gives single-class clients an occasional stray sample of it.
     """
     K = int(y.max()) + 1
     sizes = np.repeat([size for _, size in spec.sizes], [count for count, _ in spec.sizes])

@@ -130,6 +130,12 @@ def test_measures_weigh_clients_by_their_data(partition, executor, tensors):
     assert live.rows[1]["client_accuracy"] == pytest.approx(p @ accuracy, rel=1e-6)
 
 
+def test_clients_without_test_parts_are_not_measured(partition, executor):
+    without = go([run(T=1)], dataclasses.replace(partition, test=None), executor)[0].rows[1]
+    measured = go([run(T=1)], partition, executor)[0].rows[1]
+    assert set(measured) - set(without) == {"client_accuracy", "client_accuracy_std"}
+
+
 ALGORITHMS = [
     {},
     {"algorithm": "scaffold"},

@@ -16,6 +16,7 @@ _ALPHAS = {  # setting -> alpha
     "FMNIST, q = 10 %, alpha = 0.1": "0.1",
     "FMNIST, q = 10 %, alpha = 0.001": "0.001",
 }
+_ABLATION = [f"alpha = {alpha}" for alpha in ("0.01", "0.1", "0.001")]
 _TO_80 = dict.fromkeys([*_MNIST, *_FMNIST, *_ALPHAS], 0.8)
 
 
@@ -108,6 +109,23 @@ CHOICES = [
         _TO_80,
         _printed(),
     ),
+    Choice(
+        "Which importance selection the ablation adds to FedAvg",
+        "The paper names it after a part of HCSFed, where it draws by the norm of a compressed update and averages "
+        "plainly, and after related work, whose rule draws by the norm of the whole one and weighs without bias.",
+        "Related work's, as in Table 1.",
+        "hcsfed_ablation",
+        grid(
+            _ABLATION,
+            {
+                "+importance": "related work's",
+                "+importance (GC-A)": "HCSFed's part (GC-A)",
+                "+importance (GC-B)": "HCSFed's part (GC-B)",
+            },
+        ),
+        ("hcsfed/figure_7",),
+        dict.fromkeys(_ABLATION, 0.8),
+    ),
 ]
 
 NOT_VARIED = [
@@ -123,4 +141,6 @@ NOT_VARIED = [
         "all clients train in every round, which is counted",
     ),
     ("accuracy", "not defined", "official test set"),
+    ("IFCA's number of models", "not given", "4"),
+    ("SCAFFOLD's control variates and server step", "not given", "option II, 1"),
 ]

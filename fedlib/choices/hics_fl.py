@@ -51,7 +51,7 @@ _BOTH = (
     (
         "what the label entropy is estimated from",
         "The paper: the update of the output layer's bias. The code: the update of its weights.",
-        "The bias.",
+        "The bias. The weights stand beside it at the same temperature.",
         {"HiCS-FL": "bias", "HiCS-FL, weight estimate": "weights"},
     ),
     (

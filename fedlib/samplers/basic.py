@@ -1,7 +1,7 @@
 """The schemes that need no learning: uniform, MD and target sampling, and everybody.
 
-McMahan et al. 2017 (uniform); Li et al. 2020 (MD); Clustered Sampling, Fraboni et al. 2021, section 3 (MD and
-"target"), which pairs uniform sampling with the rule ATTRITION (its equation 3) where other papers take the
+McMahan et al. 2017 (uniform); Li et al. 2020 (MD); Clustered Sampling, Fraboni et al. 2021, sections 2.2 (MD) and
+6 ("target"), which pairs uniform sampling with the rule ATTRITION (its equation 3) where other papers take the
 plain mean: an experiment names the rule.
 """
 

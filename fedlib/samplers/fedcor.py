@@ -232,7 +232,7 @@ def prior(X: torch.Tensor, mean: torch.Tensor, sigma_n: float) -> MultivariateNo
 
 
 def log_likelihood(process: MultivariateNormal, values: torch.Tensor) -> torch.Tensor:
-    """Exact log marginal likelihood (equation 14) of each sample of loss changes, values: (S, N) -> (S,)."""
+    """Exact log marginal likelihood (equation 15) of each sample of loss changes, values: (S, N) -> (S,)."""
     from gpytorch.settings import fast_computations
 
     with fast_computations(log_prob=False):  # the Cholesky factor is at hand
