@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARAMS = ROOT / "params.yaml"
 
 Scale = Literal["demo", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
 ModelName = Literal[
     "logistic",
@@ -302,24 +303,24 @@ class Experiments:
 
     def __init__(self, raw: dict[str, Any], source: str = "params.yaml") -> None:
         self.raw, self.source = raw, source
-        unknown = set(raw) - {"scale", "experiments", "studies", "artifacts", "datasets"}
+        unknown = set(raw) - {"scale", "experiments", "studies", "artifacts"}
         if unknown:
             raise ConfigError(f"{source}: unknown key {sorted(unknown)[0]!r} at the top level.")
 
     @property
     def scale(self) -> Scale:
         scale = self.raw.get("scale", "demo")
-        if scale not in ("demo", "cpu", "paper"):
+        if scale not in SCALES:
             raise ConfigError(f"{self.source}: scale is {scale!r}; it must be demo, cpu or paper.")
         return scale
 
     @property
     def names(self) -> list[str]:
-        return list(self.raw.get("experiments", {}))
+        return list(mapping(self.raw.get("experiments"), f"{self.source}: experiments"))
 
     @property
     def artifacts(self) -> dict[str, dict[str, Any]]:
-        return self.raw.get("artifacts", {})
+        return mapping(self.raw.get("artifacts"), f"{self.source}: artifacts")
 
     def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
         """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
@@ -330,13 +331,16 @@ class Experiments:
         where = f"{self.source}: experiments.{experiment}"
         base = dict(mapping(self.raw["experiments"][experiment], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
+        for name in scales:
+            if name not in SCALES:
+                raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
         scale = scale or self.scale
         place = f"{where}.scales.{scale}"
         return merge(base, mapping(scales.get(scale), place), place)
 
     @property
     def studies(self) -> list[str]:
-        return list(self.raw.get("studies", {}))
+        return list(mapping(self.raw.get("studies"), f"{self.source}: studies"))
 
     def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
         """A study's raw settings at a scale (`fedlib.studies`)."""
@@ -388,8 +392,9 @@ def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
     """`seeds: 5` is 0 to 4; a list is taken as it is."""
     seeds = spec.get("seeds", 5)
     listed = list(range(seeds)) if type(seeds) is int else seeds
-    if not isinstance(listed, list) or not listed or not all(type(seed) is int for seed in listed):
-        raise ConfigError(f"{where}.seeds must be a number of seeds or a list of them (given: {seeds!r}).")
+    whole = isinstance(listed, list) and all(type(seed) is int for seed in listed)
+    if not whole or not listed or len(set(listed)) < len(listed):
+        raise ConfigError(f"{where}.seeds must be a number of seeds or a list, each once (given: {seeds!r}).")
     return listed
 
 
@@ -406,6 +411,8 @@ def split_method(method: dict[str, Any]) -> dict[str, Any]:
 
 
 def build(raw: dict[str, Any], seed: int, place: str) -> Run:
+    if "seed" in raw:
+        raise ConfigError(f"{place}.seed: an experiment names its seeds together; move it to `seeds`.")
     try:
         return Run(**{**raw, "seed": seed})
     except ValidationError as error:

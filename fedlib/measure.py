@@ -70,9 +70,17 @@ def common_end(results: pd.DataFrame) -> int:
 
 
 def comparable(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each setting in the rounds that all its runs have (`common_end`)."""
-    settings = [table for _, table in results.groupby("setting", sort=False)]
-    return pd.concat([table[table["round"] <= common_end(table)] for table in settings])
+    """The rows of each setting of the seeds that all its methods have, in the rounds that all these runs have.
+
+    A setting whose methods have no seed in common is left out.
+    """
+    found = [results.iloc[:0]]
+    for _, table in results.groupby("setting", sort=False):
+        methods = table.groupby("seed")["method"].transform("nunique")
+        shared = table[methods == table["method"].nunique()]
+        if len(shared):
+            found.append(shared[shared["round"] <= common_end(shared)])
+    return pd.concat(found)
 
 
 def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> float:

@@ -166,7 +166,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
     page stops no other, and stands in the terminal.
     """
-    from fedlib import archive, notebooks, results
+    from fedlib import archive, notebooks, results, studies
     from fedlib.parallel import Place
 
     settings = config.load()
@@ -176,14 +176,15 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     for name in [*settings.names, *settings.studies]:
         packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
         study = name in settings.studies
-        there, shown = packed.exists(), True
-        if not study:
-            finished = results.Finished(name, scale, here, folder.parent, archive.ARCHIVE)
-            addresses = [finished.address(one.run) for one in settings.runs(name, scale)]
-            there, shown = there or any(addresses), results.shows(name, scale, addresses)
+        known = (studies.Measured if study else results.Finished)(
+            name, scale, here, folder.parent, archive.ARCHIVE, any_data=True
+        )
+        wanted = studies.units_of(name, settings, scale) if study else [one.run for one in settings.runs(name, scale)]
+        addresses = [known.address(one) for one in wanted]
         log = "study" if study else "simulate"
         source = notebooks.NORMALISED / f"{log}.ipynb"
-        if there and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):
+        shown = results.shows(name, scale, addresses)
+        if any(addresses) and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
     with warm(os.environ) as environment:
         failed = _run(commands, scale, environment, tell)
@@ -269,11 +270,11 @@ def train_ahead() -> None:
     for name in reversed(settings.names):
         while not (INPUTS / scale / f"{name}.json").exists():  # the data is not there yet
             time.sleep(0.5)
-        runs = [one.run for one in settings.runs(name, scale)]
-        known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
-        lacking = [run for run in runs if known.digest(run.dataset) and not known.has(run)]
-        if sum(run.T for run in lacking) < FEW_ROUNDS:
-            with suppress(ConfigError, DataError, StoreError):
+        with suppress(ConfigError, DataError, StoreError):
+            runs = [one.run for one in settings.runs(name, scale)]
+            known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+            lacking = [run for run in runs if known.digest(run.dataset) and not known.has(run)]
+            if sum(run.T for run in lacking) < FEW_ROUNDS:
                 train(lacking, place, tell=lambda line: None)
 
 

@@ -81,16 +81,16 @@ def simulate(
         and (seeds is None or one.run.seed in seeds)
         and (settings is None or one.setting in settings)
     ]
-    for kind, asked in (("method", methods), ("setting", settings)):
-        known = dict.fromkeys(getattr(one, kind) for one in labelled)
+    found = [(one.method, one.setting, one.run.seed) for one in labelled]
+    for kind, asked, known in zip(
+        ("method", "setting", "seed"), (methods, settings, seeds), zip(*found, strict=True), strict=False
+    ):
         for name in asked or []:
             if name not in known:
-                raise ConfigError(
-                    f"experiment {experiment!r} has no {kind} {name!r}; it has {'; '.join(known) or 'none'}."
-                )
+                there = "; ".join(dict.fromkeys(map(str, known)))
+                raise ConfigError(f"experiment {experiment!r} has no {kind} {name!r}; it has {there}.")
     if not wanted:
-        given = f"with seeds {list(seeds)}" if seeds else "of these methods in these settings"
-        raise ConfigError(f"experiment {experiment!r} has no run {given}.")
+        raise ConfigError(f"experiment {experiment!r} has no run of these methods, settings and seeds.")
     finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
     if not only_finished:
         lacking = [one.run for one in wanted if not finished.has(one.run)]

@@ -54,9 +54,9 @@ def rounds_table(
     return table.fillna("not run")
 
 
-def reach(rounds: np.ndarray) -> str:
-    """The lowest and the highest of sorted rounds; "never" where the target is not reached."""
-    ends = ["never" if np.isinf(end) else f"{end:.0f}" for end in (rounds[0], rounds[-1])]
+def reach(rounds: np.ndarray, never: str = "never") -> str:
+    """The lowest and the highest of sorted rounds; `never` where the target is not reached."""
+    ends = [never if np.isinf(end) else f"{end:.0f}" for end in (rounds[0], rounds[-1])]
     return ends[0] if ends[0] == ends[1] else "\u2013".join(ends)
 
 

@@ -38,7 +38,7 @@ def table(
                 part = pd.DataFrame(
                     {"round": t, "test_accuracy": curve(t) + 1e-3 * np.sin(seed * len(method)), "seed": seed}
                 )
-                part["train_loss"] = 2 - 2 * part["test_accuracy"]
+                part["train_loss"] = part["local_loss"] = 2 - 2 * part["test_accuracy"]
                 part["local_loss_std"] = (1 - part["test_accuracy"]) / 10
                 parts.append(part.assign(experiment=experiment, setting=setting, method=method))
     return pd.concat(parts, ignore_index=True).assign(diverged=False, notes=None, **columns)
@@ -87,6 +87,15 @@ def test_claims_on_curves_hold_where_hics_leads_and_fall_where_it_does_not():
     behind = table("hics_fmnist", fastest({"(1)": 0.1, "(2)": 0.2, "(3)": 0.2}))
     behind = {"hics_fmnist": behind.replace({"method": {OURS: "CS", "CS": OURS}})}
     assert judge("hics.F2.b", behind).status == "not held", "to be behind by the least is no lead"
+
+
+def test_the_other_reading_of_the_training_loss_is_told_beside_the_verdict():
+    tables = {"hics_fmnist": table("hics_fmnist", fastest(dict.fromkeys(SETTINGS, 0.1)))}
+    tables["hics_fmnist"]["local_loss"] *= -1
+    verdict = judge("hics.F13.a", tables)
+    assert verdict.status == "held"
+    own = verdict.detail.split("By the chosen clients' own loss, which the paper may mean: ")[1]
+    assert all(float(part.split(": ")[1].split()[0]) < 0 for part in own.split("; "))
 
 
 def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_order():
@@ -291,9 +300,15 @@ def test_partitions_are_ordered_by_their_entropies():
 
 
 @pytest.mark.parametrize(
-    ("server", "extra", "status"), [(0.001, 0, "held"), (0.2, 0, "not held"), (0.001, 7, "not held")]
+    ("server", "extra", "failed"),
+    [
+        (0.001, 0, []),
+        (0.02, 0, ["a tenth of CS's"]),
+        (0.2, 0, ["order of the servers", "a tenth of CS's"]),
+        (0.001, 7, ["traffic"]),
+    ],
 )
-def test_overhead_of_the_server(server, extra, status):
+def test_overhead_of_the_server(server, extra, failed):
     seconds = {"Random": 0.0, "CS": 0.05, "DivFL": 0.5, OURS: server, "Pow-d": 0.0}
     results = {}
     for e in ("hics_fmnist", "hics_cifar10"):
@@ -302,7 +317,10 @@ def test_overhead_of_the_server(server, extra, status):
         rows.loc[rows["method"] == OURS, "parameters_up"] += extra
         rows["clients"] = [[] if t == 0 else [t % 3] for t in rows["round"]]
         results[e] = rows
-    assert judge("hics.C.a", results).status == status
+    verdict = judge("hics.C.a", results)
+    assert verdict.status == ("held in part" if failed else "held")
+    names = "; ".join(f"{data}, {part}" for data in ("FMNIST", "CIFAR-10") for part in failed)
+    assert (f"Not held: {names}." in verdict.detail) == bool(failed)
     assert costs(results).loc[("FMNIST", "CS"), "server (ms)"] == 50
     seldom = results["hics_fmnist"]
     seldom.loc[(seldom["method"] == "CS") & (seldom["round"] % 5 > 0), "server_seconds"] = 0.0

@@ -63,8 +63,11 @@ def test_good_settings_become_runs():
         ),
         ("methods.Algorithm 2.measure", "l3", r"sampler 'clustered_similarity': measure: .*'arccos'"),
         ("methods.MD", "md", r"experiments\.e\.MD must hold a mapping"),
-        ("seeds", "five", r"seeds must be a number of seeds or a list of them \(given: 'five'\)"),
+        ("seeds", "five", r"seeds must be a number of seeds or a list, each once \(given: 'five'\)"),
         ("seeds", 0, "seeds must be"),
+        ("seeds", [3, 3], "each once"),
+        ("seed", 3, r"experiments\.e\.MD\.seed: .*move it to `seeds`"),
+        ("scales", {"dmeo": {"T": 1}}, r"scales: no scale 'dmeo'; there are demo, cpu, paper"),
         ("grid", [1], r"grid must hold a mapping"),
         (
             "grid",
@@ -136,6 +139,11 @@ def test_a_broken_file_is_named(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(ConfigError, match=message):
         load(path).scale  # noqa: B018
+
+
+def test_a_section_may_be_empty():
+    empty = Experiments(dict.fromkeys(["experiments", "studies", "artifacts"]))
+    assert (empty.names, empty.studies, empty.artifacts) == ([], [], {})
 
 
 @pytest.mark.bad_input

@@ -78,15 +78,17 @@ def test_a_diverged_run_is_the_worst_from_there_to_the_end():
     assert areas["B", 0] == pytest.approx(0.5 / 4)
 
 
-def test_runs_are_compared_over_the_rounds_that_all_have_but_those_that_diverged():
+def test_runs_are_compared_over_the_rounds_and_the_seeds_that_all_have_but_those_that_diverged():
     short = table({("A", 0): [0, 1, 2, 3], ("A", 1): [0, 1, 2, 3, 4, 5], ("B", 0): [0, 1, 2, 3, 4]})
     gone = table({("B", 1): [0, math.nan]})
     gone.loc[gone["round"] == 1, "diverged"] = True
     other = table({("A", 0): [0] * 7, ("A", 1): [0] * 9}, setting="other")
+    alone = table({("A", 2): [0, 1]})
+    apart = table({("A", 0): [0], ("B", 1): [0]}, setting="apart")
     results = pd.concat([short, gone, other])
     assert measure.common_end(results) == 3
     assert measure.common_end(gone) == 1
-    alike = measure.comparable(results)
+    alike = measure.comparable(pd.concat([results, alone, apart]))
     ends = alike.groupby(measure.RUN)["round"].max()
     assert ends.to_dict() == {
         ("", "A", 0): 3, ("", "A", 1): 3, ("", "B", 0): 3, ("", "B", 1): 1, ("other", "A", 0): 6, ("other", "A", 1): 6

@@ -14,9 +14,10 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib import claims, config, notebooks, pipeline, uses, warm
+from fedlib import claims, config, notebooks, parallel, pipeline, uses, warm
 from fedlib.config import ROOT
 
 SETTINGS = config.load(ROOT / "params.yaml")
@@ -266,6 +267,20 @@ def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> 
     project.dvc("repro", "--force", "simulate@tiny")
     assert {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")} == trained
     assert (data / "results" / "demo" / "tiny.parquet").exists()
+
+
+def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "tiny.json").touch()
+    misspelt = yaml.safe_load(PARAMS.replace("model: logistic", "modle: logistic"))
+    del misspelt["experiments"]["elsewhere"]
+    monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
+    monkeypatch.setattr(config, "load", lambda: config.Experiments(misspelt))
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+    monkeypatch.setattr(parallel, "end_with_parent", lambda parent: None)
+    pipeline.train_ahead()
 
 
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:

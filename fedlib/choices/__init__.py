@@ -79,10 +79,12 @@ class Choice:
         rounds = np.sort(
             [measure.rounds_to_target(measure.curve(run, "test_accuracy"), goal) for run in runs]
         )
-        median = number(float(np.median(rounds)), "rounds").removesuffix(" rounds")
+        middle, unreached = float(np.median(rounds)), f"{min(run['round'].max() for run in runs)}+"
+        median = unreached if np.isinf(middle) else number(middle)
+        spanned = reach(rounds, unreached)
         return {
             "target": f"{100 * goal:g} %",
-            "rounds": median if median == reach(rounds) else f"{median} ({reach(rounds)})",
+            "rounds": median if median == spanned else f"{median} ({spanned})",
             "final accuracy (%)": over_seeds("test_accuracy", measure.end_mean, 100, share=0.05),
         }
 

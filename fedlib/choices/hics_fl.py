@@ -169,5 +169,10 @@ NOT_VARIED = [
         "neither stated",
         "200 samples; every tenth of 500 rounds (at scale cpu every fifth of 50)",
     ),
+    (
+        "the training loss of Figures 13, 15 and 17",
+        "the paper: the average local training loss",
+        "the global model's over all clients' data; their verdicts say what the chosen clients' own gives",
+    ),
     ("Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
 ]

@@ -34,6 +34,7 @@ from fedlib.measure import Missing as Missing
 
 Status = Literal["held", "held in part", "not held", "not run"]
 STATUSES: tuple[Status, ...] = ("held", "held in part", "not held", "not run")
+ONE_SEED = "on one seed."
 PAPERS = {
     "clustered_sampling": "Clustered Sampling",
     "hcsfed": "HCSFed",
@@ -165,8 +166,9 @@ class Claim:
         except Exception as error:
             error.add_note(f"while deciding claim {self.id}")
             raise
-        lost = diverged(runs)
-        return replace(verdict, detail=" ".join(filter(None, [verdict.detail, lost])))
+        return replace(
+            verdict, detail=" ".join(filter(None, [verdict.detail, one_seed(runs), diverged(runs)]))
+        )
 
 
 @dataclass
@@ -219,10 +221,20 @@ def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
     return counts.assign(claims=counts.sum(axis=1)).rename_axis(columns=None)
 
 
+def trained(results: Mapping[str, pd.DataFrame]) -> list[pd.DataFrame]:
+    """The tables that say of each run whether it diverged, as all that is collected does."""
+    return [table for table in results.values() if "diverged" in table]
+
+
+def one_seed(results: Mapping[str, pd.DataFrame]) -> str:
+    """A sentence where an experiment has one seed alone: no verdict on it is settled."""
+    alone = [table["seed"].nunique() == 1 for table in trained(results)]
+    return f"Rests {'' if all(alone) else 'in part '}{ONE_SEED}" if any(alone) else ""
+
+
 def diverged(results: Mapping[str, pd.DataFrame]) -> str:
     """A sentence that names the runs that diverged; empty where none did."""
-    trained = [table for table in results.values() if "diverged" in table]
-    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in trained]
+    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in trained(results)]
     names = sorted({" ".join(str(v) for v in row if v != "") for t in gone for row in t.to_numpy()})
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"Diverged (method, seed): {listed}." if names else ""

@@ -17,6 +17,7 @@ from fedlib.claims.hics_settings import (
 )
 from fedlib.measure import (
     BYTES,
+    RUN,
     area,
     capped_mean,
     common_end,
@@ -25,7 +26,7 @@ from fedlib.measure import (
     per_run,
     rounds_to_target,
 )
-from fedlib.tables import mean_cell
+from fedlib.tables import short_cell
 
 
 def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
@@ -136,9 +137,14 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
         "mean (%)": 100 * per_run(alike, "test_accuracy", area),
         f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
     }
-    by = ["setting", "method"]
+    last = results.groupby(RUN)["round"].max()
     return pd.DataFrame(
-        {k: v.groupby(by, sort=False).agg(lambda v: mean_cell(v.to_numpy())) for k, v in values.items()}
+        {
+            column: runs.groupby(["setting", "method"], sort=False).agg(
+                lambda seeds: short_cell(last[seeds.index].min(), seeds.to_numpy())
+            )
+            for column, runs in values.items()
+        }
     )
 
 

@@ -146,9 +146,16 @@ class Measured:
         self.packed = archives.sources(name, scale, results, archive)
         self.absent: dict[str, str] = {}
 
-    def has(self, unit: Unit) -> bool:
+    def address(self, unit: Unit) -> str | None:
+        """The address under which a measured unit is known."""
         kept = self.kept(unit)
-        return bool((kept and kept.exists()) or self._packed(unit))
+        if kept and kept.exists():
+            return kept.stem
+        found = self._packed(unit)
+        return found[1] if found else None
+
+    def has(self, unit: Unit) -> bool:
+        return self.address(unit) is not None
 
     def kept(self, unit: Unit) -> Path | None:
         """Where its table stands once it is measured here; None where its dataset is not at hand."""
