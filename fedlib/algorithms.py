@@ -12,13 +12,14 @@ to their gradients (`linear`, a constant vector a client), where they start from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.config import Algorithm, ConfigError
 from fedlib.samplers import Aggregation, Selection
 
 
@@ -27,9 +28,6 @@ def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarr
 
     mean: 1 / n. data_size: n_k over the drawn clients' sum. attrition: p_k, so that absent clients weigh on the old
     model (Clustered Sampling, equation 3). ipw: p_k over the expected number of draws of client k, which is unbiased.
-
-    Raises:
-        ValueError: ipw is asked of a sampler that does not know how often it draws a client.
     """
     if selection.weights is not None:
         return np.asarray(selection.weights, dtype=float)
@@ -41,8 +39,6 @@ def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarr
         return drawn / drawn.sum()
     if rule == "attrition":
         return drawn / sizes.sum()
-    if selection.expected is None:
-        raise ValueError("aggregation ipw needs a sampler that states its expected number of draws a client")
     return drawn / sizes.sum() / np.asarray(selection.expected, dtype=float)
 
 
@@ -52,7 +48,7 @@ class FedAvg:
 
     payload: ClassVar[int] = 1  # model-sized vectors that travel each way with a trained model
     moon: ClassVar[bool] = False
-    models: int = 1
+    models: ClassVar[int] = 1
 
     def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
         """Called once, before round 1, with the number of clients and parameters."""
@@ -198,3 +194,20 @@ ALGORITHMS: dict[str, type[FedAvg]] = {
     "moon": Moon,
     "ifca": IFCA,
 }
+
+
+def make_algorithm(name: Algorithm, params: dict[str, Any]) -> FedAvg:
+    """The algorithm of that name with its parameters.
+
+    Raises:
+        ConfigError: it has no such parameter, or a value is not a positive number of its kind.
+    """
+    defaults = {f.name: f.default for f in fields(ALGORITHMS[name]) if f.init}
+    for key, value in params.items():
+        if key not in defaults:
+            known = ", ".join(defaults) or "none"
+            raise ConfigError(f"algorithm_params: {name!r} has no parameter {key!r}; it has {known}.")
+        kind = type(defaults[key])
+        if type(value) not in (int, kind) or not value > 0:
+            raise ConfigError(f"algorithm_params: {key} is {value!r}; it must be a positive {kind.__name__}.")
+    return ALGORITHMS[name](**params)

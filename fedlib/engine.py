@@ -24,7 +24,7 @@ from torch import Tensor
 from fedlib.algorithms import aggregation_weights
 from fedlib.config import Run
 from fedlib.evaluation import evaluate, segment_means
-from fedlib.live import Answer, Live, SamplerError, check, plain
+from fedlib.live import Answer, Live, SamplerError, check, check_clients, plain
 from fedlib.local import Executor, Trained
 from fedlib.partition import Partition
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates
@@ -127,6 +127,10 @@ class Lockstep:
         }
         if kind not in known:
             raise SamplerError(f"{asked[0][0].name} yielded a {kind.__name__}, which is no question.")
+        for live, question in asked:
+            for named in ("clients", "train"):
+                if hasattr(question, named):
+                    check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))
         return known[kind](asked)
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms import ALGORITHMS
+from fedlib.algorithms import make_algorithm
 from fedlib.config import Run
 from fedlib.local import Executor, Job
 from fedlib.partition import Partition
@@ -72,9 +72,9 @@ class Live:
         try:
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
         except ValueError as error:
-            raise SamplerError(str(error)) from None
+            raise SamplerError(f"{self.name}, setup: {error}") from error
         self.rule = run.method.aggregation or self.sampler.aggregation
-        self.algorithm = ALGORITHMS[run.method.algorithm](**run.method.algorithm_params)
+        self.algorithm = make_algorithm(run.method.algorithm, run.method.algorithm_params)
         self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
         self.models = torch.stack(
             [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]
@@ -137,32 +137,45 @@ class Live:
         self.sampler.load_state_dict(state["sampler"])
 
 
+def refuse(live: Live, what: str) -> SamplerError:
+    """What to raise of a sampler that broke its contract in this round."""
+    return SamplerError(f"{live.name}, round {live.t}: {what}.")
+
+
+def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarray:
+    """The clients that a selection or a question names, as an array.
+
+    Raises:
+        SamplerError: they are not whole numbers, fewer than `least`, or unknown.
+    """
+    clients = np.asarray(clients)
+    if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
+        raise refuse(live, f"the {of} must be a list of whole numbers")
+    if len(clients) < least:
+        raise refuse(live, f"the {of} must not be empty")
+    if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
+        unknown = clients[(clients < 0) | (clients >= live.fed.N)][0]
+        raise refuse(live, f"the {of} must be 0 to {live.fed.N - 1}; there is no client {unknown}")
+    return clients
+
+
 def check(live: Live, selection: Any) -> Selection:
     """The selection, if it keeps the sampler's contract.
 
     Raises:
         SamplerError: it is no Selection, or names unknown or repeated clients, no client, or unusable weights.
     """
-
-    def refuse(what: str) -> SamplerError:
-        return SamplerError(f"{live.name}, round {live.t}: {what}.")
-
     if not isinstance(selection, Selection):
-        raise refuse(f"select must return a Selection, not {type(selection).__name__}")
-    clients = np.asarray(selection.clients)
-    if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
-        raise refuse("the clients must be a list of whole numbers")
-    if len(clients) == 0 and live.sampler.draws != "random":
-        raise refuse("no client was chosen")
-    if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
-        raise refuse(
-            f"there is no client {clients[(clients < 0) | (clients >= live.fed.N)][0]} (N = {live.fed.N})"
-        )
+        raise refuse(live, f"select must return a Selection, not {type(selection).__name__}")
+    least = 0 if live.sampler.draws == "random" else 1
+    clients = check_clients(live, "clients of its Selection", selection.clients, least)
     if live.sampler.draws != "repeated" and len(np.unique(clients)) < len(clients):
-        raise refuse("a client was chosen twice; a sampler that means it says draws = 'repeated'")
+        raise refuse(live, "a client was chosen twice; a sampler that means it says draws = 'repeated'")
     for what, values in (("weights", selection.weights), ("expected", selection.expected)):
         if values is not None and (np.shape(values) != clients.shape or not np.isfinite(values).all()):
-            raise refuse(f"its {what} must be one finite number a draw")
+            raise refuse(live, f"its {what} must be one finite number a draw")
+    if live.rule == "ipw" and selection.weights is None and selection.expected is None:
+        raise refuse(live, "it states no expected draws for aggregation ipw to divide by; name another rule")
     return selection
 
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from fedlib.config import Local, ModelName
+from fedlib.config import ConfigError, Local, ModelName
 from fedlib.data import Tensors
 from fedlib.models import Chain, Layout, build, resnet18_features
 
@@ -113,11 +113,16 @@ def make_executor(
     """The executor that suits a model and a device; threads: CPU workers (None: as many as torch would use).
 
     Raises:
-        ConfigError: the model cannot take this data's images, or needs weights that are not there.
+        ConfigError: there is no such device, the model cannot take this data's images, or its weights are missing.
     """
     from fedlib.looped import ClientLoop
     from fedlib.stacked import StackedExecutor
 
+    kind = str(device).partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}; it must be cpu or cuda.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}, but torch finds no GPU here; set it to cpu.")
     if model == "resnet18_head":
         features = [resnet18_features(x) for x in (data.x_train, data.x_test)]
         data = Tensors(features[0], data.y_train, features[1], data.y_test)

@@ -12,7 +12,7 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,18 +146,20 @@ def pack(value: Any) -> Any:
     """Arrays become tensors, so that a checkpoint can be read back without unpickling anything but plain data."""
     import torch
 
-    if isinstance(value, np.ndarray):
-        return {"__numpy__": torch.from_numpy(np.ascontiguousarray(value))}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
+    kind = type(value)
+    if kind is np.ndarray or isinstance(value, np.generic):
+        with suppress(TypeError, ValueError):  # torch has nothing like it: text, objects
+            tag = "__numpy__" if kind is np.ndarray else "__number__"
+            return {tag: torch.from_numpy(np.asarray(value, order="C"))}
+    elif kind is dict:
         return {k: pack(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(pack(v) for v in value)
-    if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
+    elif kind in (list, tuple):
+        return kind(pack(v) for v in value)
+    elif value is None or kind in (bool, int, float, str) or isinstance(value, torch.Tensor):
         return value
+    of = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
     raise StoreError(
-        f"a {type(value).__name__} cannot be kept in a checkpoint; keep arrays, numbers, text, lists or dicts."
+        f"a {kind.__name__}{of} cannot be kept in a checkpoint; keep arrays of numbers, numbers, text, lists or dicts."
     )
 
 
@@ -165,6 +167,8 @@ def unpack(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"__numpy__"}:
             return value["__numpy__"].numpy()
+        if set(value) == {"__number__"}:
+            return value["__number__"].numpy()[()]
         return {k: unpack(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(unpack(v) for v in value)

@@ -33,11 +33,6 @@ def test_a_samplers_own_weights_win():
     np.testing.assert_array_equal(aggregation_weights("mean", selection, SIZES), [0.3, 0.3])
 
 
-def test_ipw_needs_expected_draws():
-    with pytest.raises(ValueError, match="expected number of draws"):
-        aggregation_weights("ipw", Selection(np.array([0])), SIZES)
-
-
 @given(st.integers(0, 2**32 - 1))
 def test_ipw_is_unbiased_for_independent_inclusion(seed):
     """E[sum_S p_k x_k / pi_k] = sum p_k x_k, enumerated over all 16 subsets of 4 clients."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.config import Run
+from fedlib.config import ConfigError, Run
 from fedlib.data import Tensors
 from fedlib.engine import Lockstep
 from fedlib.live import SamplerError
@@ -381,7 +381,7 @@ def test_a_repeated_draw_trains_twice_independently(partition, executor):
     ("selection", "message"),
     [
         (None, "must return a Selection"),
-        (Selection(np.array([], dtype=int)), "no client was chosen"),
+        (Selection(np.array([], dtype=int)), "clients of its Selection must not be empty"),
         (Selection(np.array([0, N])), f"there is no client {N}"),
         (Selection(np.array([-1, 2])), "there is no client -1"),
         (Selection(np.array([2, 2])), "chosen twice"),
@@ -402,6 +402,64 @@ def test_a_broken_sampler_is_named(selection, message, partition, executor):
             Lockstep([run("broken")], [partition], executor).advance()
     finally:
         del SAMPLERS["broken"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (Losses(np.arange(N) > 5), "clients of its Losses must be a list of whole numbers"),
+        (Losses([2.7]), "whole numbers"),
+        (Losses([-1, 2]), f"must be 0 to {N - 1}; there is no client -1"),
+        (Gradients([N]), f"there is no client {N}"),
+        (Losses([]), "must not be empty"),
+        (Updates([]), "must not be empty"),
+        (TrialLosses([N], [0]), f"train of its TrialLosses must .* no client {N}"),
+    ],
+)
+def test_a_broken_question_is_named(question, message, partition, executor):
+    @register("broken")
+    @dataclass
+    class Broken(Sampler):
+        def select(self, round):
+            yield question
+
+    try:
+        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1: the .*{message}"):
+            Lockstep([run("broken")], [partition], executor).advance()
+    finally:
+        del SAMPLERS["broken"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("algorithm", "params", "message"),
+    [
+        ("ifca", {"model": 4}, "'ifca' has no parameter 'model'; it has models"),
+        ("fedavg", {"models": 4}, "'fedavg' has no parameter 'models'; it has none"),
+        ("ifca", {"models": "4"}, "models is '4'; it must be a positive int"),
+        ("ifca", {"models": 0}, "models is 0"),
+        ("ifca", {"models": True}, "models is True"),
+    ],
+)
+def test_wrong_parameters_of_an_algorithm_are_named(algorithm, params, message, partition, executor):
+    method = {"algorithm": algorithm, "algorithm_params": params}
+    with pytest.raises(ConfigError, match=message):
+        Lockstep([run(method=method)], [partition], executor)
+
+
+@pytest.mark.bad_input
+def test_ipw_needs_expected_draws(partition, executor):
+    method = {"aggregation": "ipw", "params": {"d": None}}
+    with pytest.raises(SamplerError, match=r"power_of_choice \(seed 0\), round 1: .* expected draws"):
+        go([run("power_of_choice", method=method)], partition, executor)
+
+
+@pytest.mark.bad_input
+def test_what_goes_wrong_in_setup_is_named_and_keeps_its_cause(partition, executor):
+    with pytest.raises(SamplerError, match=r"power_of_choice \(seed 0\), setup: .*d = 1 must") as raised:
+        Lockstep([run("power_of_choice", method={"params": {"d": 1}})], [partition], executor)
+    assert raised.value.__cause__.__traceback__ is not None
 
 
 def test_a_diverging_run_stops_and_says_so_and_stops_nothing_else(partition, executor):

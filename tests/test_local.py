@@ -14,7 +14,7 @@ from torch import nn
 
 from fedlib import stacked
 from fedlib.compiled import CompiledExecutor, samples
-from fedlib.config import Local
+from fedlib.config import ConfigError, Local
 from fedlib.data import Dataset, Tensors, tensors
 from fedlib.local import Job, draw_batches, dropout_bits, dropout_masks, make_executor
 from fedlib.looped import ClientLoop
@@ -310,6 +310,14 @@ def test_epochs_pass_over_every_sample(sizes, batch, epochs):
             seen = np.concatenate([drawn.index[s, j, : drawn.count[s, j]] for s in own])
             assert sorted(seen) == jobs[j].samples.tolist()
             assert drawn.count[own, j].tolist()[:-1] == [batch] * (length - 1)
+
+
+@pytest.mark.bad_input
+def test_a_device_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device, message in (("gpu", "it must be cpu or cuda"), ("cuda", "but torch finds no GPU")):
+        with pytest.raises(ConfigError, match=f"FEDLIB_DEVICE is '{device}'.*{message}"):
+            make_executor("mlp", dataset((1, 8, 8)), device)
 
 
 def test_batches_are_uniform_over_subsets():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter, defaultdict
 
 import numpy as np
 import pandas as pd
@@ -72,10 +73,41 @@ def test_checkpoints_keep_arrays_numbers_and_text(tmp_path):
     assert back["rows"] == state["rows"]
 
 
+@pytest.mark.parametrize(
+    "value", [np.array(2.5), np.float32(0.1), np.int64(3), np.bool_(True), np.eye(3)[:, ::2], (1, [2])]
+)
+def test_checkpoints_keep_types_and_shapes(value, tmp_path):
+    store = Store(tmp_path)
+    store.save_checkpoint(ADDRESS, {"value": value})
+    back = store.load_checkpoint(ADDRESS)["value"]
+    assert type(back) is type(value)
+    assert repr(back) == repr(value)
+
+
 @pytest.mark.bad_input
-def test_what_cannot_be_kept_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="Generator cannot be kept"):
-        Store(tmp_path).save_checkpoint(ADDRESS, {"rng": np.random.default_rng(0)})
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.random.default_rng(0), "Generator cannot be kept"),
+        (Counter("ab"), "Counter cannot"),
+        (defaultdict(int), "defaultdict cannot"),
+        (np.array(["a"]), "ndarray of <U1 cannot .* arrays of numbers"),
+        (np.ma.array([1, 2], mask=[0, 1]), "MaskedArray"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(value, message, tmp_path):
+    with pytest.raises(StoreError, match=message):
+        Store(tmp_path).save_checkpoint(ADDRESS, {"sampler": {"own": value}})
+
+
+def test_checkpoints_of_before_are_read(tmp_path):
+    """Arrays as they are now; numbers of numpy were plain ones."""
+    path = Store(tmp_path).folder(ADDRESS) / "checkpoint.pt"
+    path.parent.mkdir(parents=True)
+    torch.save({"G": {"__numpy__": torch.eye(2)}, "beta": 0.5}, path)
+    back = Store(tmp_path).load_checkpoint(ADDRESS)
+    np.testing.assert_array_equal(back["G"], np.eye(2))
+    assert back["beta"] == 0.5
 
 
 @pytest.mark.bad_input

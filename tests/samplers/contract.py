@@ -11,7 +11,6 @@ A sampler's tests subclass `SamplerContract` and say how the sampler is made::
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from fedlib.samplers import (
     Updates,
 )
 from fedlib.samplers.base import Question
+from fedlib.store import pack, unpack
 from fedlib.streams import stream
 
 K, L, HIDDEN = 3, 5, 7  # classes, width of the output layer's input, parameters before the output layer
@@ -179,7 +179,7 @@ class SamplerContract:
         world, first = World(fed), self.started(fed)
         before = world.play(first, half)
         second = self.started(fed, seed=1)
-        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        second.load_state_dict(unpack(pack(first.state_dict())))
         after = world.play(second, self.rounds - half, start=half + 1)
         assert same(straight, before + after)
 
