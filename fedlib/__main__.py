@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> int:
     if address := os.environ.get("FEDLIB_WARM"):
         from fedlib.warm import ask
 
-        return ask(sys.argv[1:], address)
+        with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
+            return ask(sys.argv[1:], address)
     from fedlib.cli import app
 
     return app()

@@ -107,7 +107,7 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
     else:
         output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
-        old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*")}
+        old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
         execute(source, output, {"scale": scale})
         for path, written in old.items():  # what the notebook no longer makes
             if path.stat().st_mtime_ns == written:

@@ -179,7 +179,11 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
         known = (studies.Measured if study else results.Finished)(
             name, scale, here, folder.parent, archive.ARCHIVE, any_data=True
         )
-        wanted = studies.units_of(name, settings, scale) if study else [one.run for one in settings.runs(name, scale)]
+        wanted = (
+            studies.units_of(name, settings, scale)
+            if study
+            else [one.run for one in settings.runs(name, scale)]
+        )
         addresses = [known.address(one) for one in wanted]
         log = "study" if study else "simulate"
         source = notebooks.NORMALISED / f"{log}.ipynb"

@@ -33,15 +33,17 @@ PRELOADED = (
     "fedlib.results",
     "jinja2",
 )
-LARGEST_REQUEST = 1 << 20  # bytes
+HEADER = 8  # bytes: the length of the request that follows
 
 
 def ask(arguments: Sequence[str], address: str) -> int:
     """Have the warm process run `fedlib <arguments>` with this process's output; returns the exit status."""
-    request = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
+    asked = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
+    request = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        socket.send_fds(connection, [json.dumps(request).encode()], [1, 2])
+        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], [1, 2])
+        connection.sendall(request)
         answer = connection.recv(16)
     return int(answer or b"1")
 
@@ -50,8 +52,8 @@ class Handler(BaseRequestHandler):
     """One command, in a process forked for it."""
 
     def handle(self) -> None:
-        message, files, *_ = socket.recv_fds(self.request, LARGEST_REQUEST, 2)
-        request = json.loads(message)
+        length, files, *_ = socket.recv_fds(self.request, HEADER, 2)
+        request = json.loads(self.request.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
         for ours, theirs in zip((1, 2), files, strict=True):
             os.dup2(theirs, ours)
         os.environ.clear()
@@ -116,7 +118,8 @@ def warm(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
         try:
             while not Path(address).exists() and process.poll() is None:
                 threading.Event().wait(0.01)
-            yield {**environment, VARIABLE: address}
+            listens = process.poll() is None  # it ends where its address is too long for a socket
+            yield {**environment, VARIABLE: address} if listens else dict(environment)
         finally:
             process.terminate()
             process.wait()

@@ -127,6 +127,18 @@ def test_a_cell_shows_what_a_kernel_would_show(tmp_path: Path) -> None:
     assert outputs(tmp_path / "ours.ipynb") == outputs(kernel)
 
 
+def test_running_drops_files_that_are_no_longer_made_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks, "execute", lambda *_: None)
+    page = tmp_path / "data" / "artifacts" / "demo" / "arena"
+    (page / ".ipynb_checkpoints").mkdir(parents=True)
+    (page / "no_longer_made.csv").touch()
+    notebooks.run("arena", "demo")
+    assert [path.name for path in page.iterdir()] == [".ipynb_checkpoints"]
+
+
 def test_a_misspelt_parameter_is_refused_by_name(tmp_path: Path) -> None:
     source = written(tmp_path / "a.ipynb", "1")
     outcome = in_child(notebooks.execute, source, tmp_path / "out.ipynb", {"scael": "demo"})

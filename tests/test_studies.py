@@ -26,6 +26,7 @@ from fedlib.studies import (
     module_of,
     partitions,
     run_study,
+    runs,
     toy,
     units_of,
 )
@@ -91,6 +92,14 @@ def measured(name: str, settings: Experiments, place: Place, results, scale: str
     assert record["planned"] == len(record["runs"])
     assert all(run["data"]["provenance"] for run in record["runs"])
     return table
+
+
+def test_a_study_uses_as_many_cores_as_it_may(settings, monkeypatch):
+    monkeypatch.setattr(runs, "make_executor", lambda model, tensors, device, threads: threads)
+    monkeypatch.setattr(runs, "cores", lambda: 3)
+    (run, *_) = (one.run for one in settings.runs("e", "demo"))
+    digits = data.load("digits")
+    assert [runs.executor(run, digits, Place(threads=threads)) for threads in (0, 2)] == [3, 2]
 
 
 def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, place, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,32 @@ def test_a_command_says_and_returns_the_same(environment: dict[str, str], argume
         done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
         outcomes.append((done.returncode, done.stdout, done.stderr))
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_large_environment_arrives_whole(environment: dict[str, str]) -> None:
+    large = {**environment, **{f"LARGE_{n}": "x" * 100_000 for n in range(10)}}
+    done = subprocess.run(
+        [*FEDLIB, "scale"], cwd=ROOT, env=large, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_warm_process_commands_start_by_themselves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("x" * 120)  # longer than the address of a socket may be
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with warm.warm(os.environ) as made:
+        assert made == dict(os.environ)
+
+
+def test_a_command_does_without_a_warm_process_that_has_ended() -> None:
+    with warm.warm(os.environ) as made:
+        pass
+    command = [*FEDLIB, "scale"]
+    done = subprocess.run(command, cwd=ROOT, env=made, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

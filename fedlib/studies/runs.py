@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from fedlib.config import Run
 from fedlib.engine import Lockstep
 from fedlib.live import Live
 from fedlib.local import Executor, make_executor
-from fedlib.parallel import Place
+from fedlib.parallel import Place, cores
 from fedlib.studies.halfway import Halfway
 
 
@@ -48,7 +47,7 @@ def follow(
 
 def executor(run: Run, dataset: data.Dataset, place: Place) -> Executor:
     tensors = data.tensors(dataset, run.scaling)
-    return make_executor(run.model, tensors, place.device, os.cpu_count())
+    return make_executor(run.model, tensors, place.device, place.threads or cores())
 
 
 def everyone(lockstep: Lockstep, live: Live) -> list[tuple[Live, int, int]]:
