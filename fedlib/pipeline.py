@@ -175,17 +175,13 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     commands = []
     for name in [*settings.names, *settings.studies]:
         packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
-        study = name in settings.studies
-        known = (studies.Measured if study else results.Finished)(
-            name, scale, here, folder.parent, archive.ARCHIVE, any_data=True
-        )
-        wanted = (
-            studies.units_of(name, settings, scale)
-            if study
-            else [one.run for one in settings.runs(name, scale)]
-        )
-        addresses = [known.address(one) for one in wanted]
-        log = "study" if study else "simulate"
+        made = (name, scale, here, folder.parent, archive.ARCHIVE, True)
+        if name in settings.studies:
+            log, known = "study", studies.Measured(*made)
+            addresses = [known.address(unit) for unit in studies.units_of(name, settings, scale)]
+        else:
+            log, known = "simulate", results.Finished(*made)
+            addresses = [known.address(one.run) for one in settings.runs(name, scale)]
         source = notebooks.NORMALISED / f"{log}.ipynb"
         shown = results.shows(name, scale, addresses)
         if any(addresses) and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):

@@ -81,9 +81,10 @@ def simulate(
         and (seeds is None or one.run.seed in seeds)
         and (settings is None or one.setting in settings)
     ]
-    found = [(one.method, one.setting, one.run.seed) for one in labelled]
-    for kind, asked, known in zip(
-        ("method", "setting", "seed"), (methods, settings, seeds), zip(*found, strict=True), strict=False
+    for kind, asked, known in (
+        ("method", methods, [one.method for one in labelled]),
+        ("setting", settings, [one.setting for one in labelled]),
+        ("seed", seeds, [one.run.seed for one in labelled]),
     ):
         for name in asked or []:
             if name not in known:

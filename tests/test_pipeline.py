@@ -17,7 +17,7 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib import claims, config, notebooks, parallel, pipeline, uses, warm
+from fedlib import archive, claims, config, notebooks, parallel, pipeline, results, uses, warm
 from fedlib.config import ROOT
 
 SETTINGS = config.load(ROOT / "params.yaml")
@@ -329,3 +329,23 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     trained = [json.loads(path.read_text())["run"]["seed"] for path in (data / "runs").rglob("run.json")]
     assert trained == [2]
     params.write_text(PARAMS)
+
+
+def test_a_report_makes_a_study_that_is_archived_under_another_scale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = {key: SETTINGS.raw[key] for key in ("experiments", "studies")}
+    only = config.Experiments(
+        {
+            kind: {name: kept[kind][name]}
+            for kind, name in (("experiments", "hcsfed_ablation"), ("studies", "hcsfed_updates"))
+        }
+    )
+    commands = []
+    monkeypatch.setattr(config, "load", lambda: only)
+    monkeypatch.setattr(results, "shows", lambda *asked: False)
+    monkeypatch.setattr(pipeline, "_run", lambda found, *how: commands.extend(found) or [])
+    monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path))
+    pipeline.make_pages("cpu")
+    assert not archive.path_of("hcsfed_updates", "cpu").exists()
+    assert ["notebook", "run", "study", "--experiment", "hcsfed_updates", "--only-finished"] in commands
