@@ -334,13 +334,8 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
 def test_a_report_makes_a_study_that_is_archived_under_another_scale(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = {key: SETTINGS.raw[key] for key in ("experiments", "studies")}
-    only = config.Experiments(
-        {
-            kind: {name: kept[kind][name]}
-            for kind, name in (("experiments", "hcsfed_ablation"), ("studies", "hcsfed_updates"))
-        }
-    )
+    kept = {"experiments": "hcsfed_ablation", "studies": "hcsfed_updates"}
+    only = config.Experiments({kind: {name: SETTINGS.raw[kind][name]} for kind, name in kept.items()})
     commands = []
     monkeypatch.setattr(config, "load", lambda: only)
     monkeypatch.setattr(results, "shows", lambda *asked: False)
