@@ -54,6 +54,13 @@ def runs(**curves: list[list[float]]) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(diverged=False)
 
 
+def test_a_table_says_how_far_runs_were_followed_that_did_not_arrive() -> None:
+    choice = Choice("", "", "", "e", {("s", "A"): "one"}, (), {"s": 0.5})
+    ended_with_its_target, followed_further = [0, 0.2, 0.6], [0, 0.1, 0.2, 0.3, 0.4]
+    table = choice.table({"e": runs(A=[ended_with_its_target, followed_further])})
+    assert table.loc[("s", "one"), "rounds"] == "4+ (2\u20134+)"
+
+
 def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     readings = {("s", "A"): "one", ("s", "B"): "another", ("s", "C"): "a third"}
     choice = Choice("", "", "", "e", readings, (), {"s": 0.5}, {("s", "A"): "42"})

@@ -76,10 +76,10 @@ class Choice:
                 "final training loss": over_seeds("train_loss", measure.end_mean),
             }
         goal = self.target[setting]
-        rounds = np.sort(
-            [measure.rounds_to_target(measure.curve(run, "test_accuracy"), goal) for run in runs]
-        )
-        middle, unreached = float(np.median(rounds)), f"{min(run['round'].max() for run in runs)}+"
+        table = pd.concat(runs)
+        arrived = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=goal)
+        rounds, unreached = np.sort(arrived), f"{measure.followed(table, arrived)}+"
+        middle = float(np.median(rounds))
         median = unreached if np.isinf(middle) else number(middle)
         spanned = reach(rounds, unreached)
         return {

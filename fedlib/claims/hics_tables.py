@@ -17,12 +17,12 @@ from fedlib.claims.hics_settings import (
 )
 from fedlib.measure import (
     BYTES,
-    RUN,
     area,
     capped_mean,
     common_end,
     comparable,
     end_mean,
+    followed,
     per_run,
     rounds_to_target,
 )
@@ -137,15 +137,13 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
         "mean (%)": 100 * per_run(alike, "test_accuracy", area),
         f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
     }
-    last = results.groupby(RUN)["round"].max()
-    return pd.DataFrame(
-        {
-            column: runs.groupby(["setting", "method"], sort=False).agg(
-                lambda seeds: short_cell(last[seeds.index].min(), seeds.to_numpy())
-            )
-            for column, runs in values.items()
-        }
-    )
+    by = ["setting", "method"]
+    tables = dict(list(results.groupby(by)))
+
+    def cell(seeds: pd.Series) -> str:
+        return short_cell(followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
+
+    return pd.DataFrame({name: runs.groupby(by, sort=False).agg(cell) for name, runs in values.items()})
 
 
 def spreads(results: pd.DataFrame) -> pd.DataFrame:
