@@ -161,21 +161,38 @@ def write_stages(path: Path = PIPELINE) -> bool:
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """Make the logs and pages that are not there, older than what they show or the code they use, or of other settings.
 
-    Trains nothing.
+    Trains nothing: results come from the store and the archive (`results.collect`). Where a page lacks an experiment
+    that another scale has (`site.INSTEAD`), its page at that scale is made too.
 
-    Results come from the store and the archive (`results.collect`). Returns the commands that failed: what stops one
-    page stops no other, and stands in the terminal.
+    Returns the commands that failed: what stops one page stops no other, and stands in the terminal.
     """
-    from fedlib import archive, notebooks, results, studies
-    from fedlib.parallel import Place
+    from fedlib import notebooks, results, site
 
     settings = config.load()
     notebooks.normalise_all()
-    folder, here = ROOT / "data" / "results" / scale, Place.from_environment()
-    commands = []
-    for name in [*settings.names, *settings.studies]:
-        packed, table = archive.path_of(name, scale), folder / f"{name}.parquet"
-        made = (name, scale, here, folder.parent, archive.ARCHIVE, True)
+    shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
+    with warm(os.environ) as environment:
+        how = environment, tell
+        failed = _run(_stale_logs([*settings.names, *settings.studies], settings, scale), scale, *how)
+        failed += _run(_stale_pages(shown, scale), scale, *how)
+        if instead := site.INSTEAD.get(scale):
+            lacking = {name: set(results.without(of, scale)) for name, of in shown.items()}
+            used = sorted({one for name, of in shown.items() if lacking[name] for one in of})
+            failed += _run(_stale_logs(used, settings, instead), instead, *how)
+            there = {n: of for n, of in shown.items() if lacking[n] - set(results.without(of, instead))}
+            failed += _run(_stale_pages(there, instead), instead, *how)
+        return failed
+
+
+def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> list[list[str]]:
+    """The commands that make what is stale of the tables and logs of experiments and studies."""
+    from fedlib import archive, notebooks, results, studies
+    from fedlib.parallel import Place
+
+    commands, folder, here = [], results.RESULTS, Place.from_environment()
+    for name in names:
+        packed, table = archive.path_of(name, scale), results.path_of(name, scale)
+        made = (name, scale, here, folder, archive.ARCHIVE, True)
         if name in settings.studies:
             log, known = "study", studies.Measured(*made)
             addresses = [known.address(unit) for unit in studies.units_of(name, settings, scale)]
@@ -186,16 +203,22 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
         shown = results.shows(name, scale, addresses)
         if any(addresses) and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):
             commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
-    with warm(os.environ) as environment:
-        failed = _run(commands, scale, environment, tell)
-        commands = []
-        for name, entry in settings.artifacts.items():
-            page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
-            shown = [folder / f"{one}.parquet" for one in (entry or {}).get("experiments", [])]
-            shown = list(folder.glob("*.parquet")) if name in WHOLE_SCALE else shown
-            if _older(page, [*shown, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
-                commands.append(["notebook", "run", name])
-        return failed + _run(commands, scale, environment, tell)
+    return commands
+
+
+def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
+    """The commands that make what is stale of the pages of artifacts; shown: artifact -> experiments."""
+    from fedlib import notebooks, results
+
+    commands = []
+    for name, experiments in shown.items():
+        page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
+        tables = [results.path_of(one, scale) for one in experiments]
+        if name in WHOLE_SCALE:
+            tables = list((results.RESULTS / scale).glob("*.parquet"))
+        if _older(page, [*tables, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
+            commands.append(["notebook", "run", name])
+    return commands
 
 
 def _older(path: Path, others: Iterable[Path]) -> bool:

@@ -9,7 +9,7 @@ ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -298,6 +298,11 @@ def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], result
         return False
     there = {run["address"] for run in info["runs"]}
     return info["planned"] == len(addresses) and there == set(addresses) - {None}
+
+
+def without(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> list[str]:
+    """Those of the experiments and studies that have no results at a scale."""
+    return [name for name in experiments if not path_of(name, scale, results).exists()]
 
 
 def open_results(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fedlib import config
 from fedlib.claims import PAPERS, STATUSES
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
+from fedlib.results import path_of, without
 
 CITED = {
     "clustered_sampling": "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
@@ -43,22 +44,27 @@ SCALES = {
     "cpu": "the papers' datasets, with rounds and seeds cut to what a night on two cores allows",
     "paper": "the papers' own settings",
 }
+INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # whose pages stand beside those that lack an experiment
 BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
 
 
 @dataclass(frozen=True)
 class Page:
-    """One artifact as the site shows it: its notebook if it was run at this scale, else how to run it."""
+    """One artifact as the site shows it: its notebook if it was run at this scale, else how to run it.
+
+    ending: of its place, if the site is of another scale.
+    """
 
     name: str
     scale: Scale
     experiments: tuple[str, ...]
     root: Path
+    ending: str = ""
 
     @property
     def place(self) -> str:
-        """Where it stands in the site, and its source below `notebooks/`: "fedcor/table_1"."""
-        return self.name.replace("-", "/", 1)
+        """Where it stands in the site: "fedcor/table_1"."""
+        return self.name.replace("-", "/", 1) + self.ending
 
     @property
     def section(self) -> str:
@@ -76,11 +82,24 @@ class Page:
     @cached_property
     def title(self) -> str:
         """The first heading of its notebook, without the paper's name: it stands in its paper's section."""
-        source = self.root / "notebooks" / f"{self.place}.ipynb"
+        source = self.root / "notebooks" / f"{self.place.removesuffix(self.ending)}.ipynb"
         notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
         if notebook is None:
             return self.place.split("/")[-1].replace("_", " ").capitalize()
         return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
+
+    @cached_property
+    def lacking(self) -> set[str]:
+        return set(without(self.experiments, self.scale, self.root / "data" / "results"))
+
+    @cached_property
+    def instead(self) -> Page | None:
+        """Its page at another scale, if that has an experiment which this one lacks."""
+        if not self.lacking or self.scale not in INSTEAD:
+            return None
+        scale = INSTEAD[self.scale]
+        page = replace(self, scale=scale, ending=f"-{scale}")
+        return page if page.notebook and self.lacking - page.lacking else None
 
     @cached_property
     def verdicts(self) -> Counter[str]:
@@ -140,8 +159,8 @@ class Site:
         )
         self.written: set[Path] = set()
 
-    def write(self) -> None:
-        """Write all sources, and drop those of an earlier rendering that are no more."""
+    def write(self) -> list[Path]:
+        """Write all sources; drop those of an earlier rendering that are no more, and return them, below `target`."""
         for page in self.pages:
             self._page(page)
         for name in self.logs:
@@ -164,9 +183,10 @@ class Site:
                 "templates",
             ):
                 self._file(str(path.relative_to(self.root / "site")), path.read_bytes())
-        for old in set(self.target.rglob("*")) - self.written:
-            if old.is_file():
-                old.unlink()
+        dropped = [old for old in set(self.target.rglob("*")) - self.written if old.is_file()]
+        for old in dropped:
+            old.unlink()
+        return [old.relative_to(self.target) for old in dropped]
 
     @property
     def sections(self) -> list[str]:
@@ -175,26 +195,33 @@ class Site:
     def of(self, section: str) -> list[Page]:
         return [page for page in self.pages if page.section == section]
 
-    def provenance(self) -> dict[str, list[str]]:
-        """What made the results on the site: data, versions, devices, dates; every value that occurs."""
+    def provenance(self, scale: Scale) -> dict[str, list[str]]:
+        """What made the results at a scale: data, versions, devices, dates; every value that occurs."""
         found: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
         for name in self.logs:
-            for run in self._info(name).get("runs", []):
+            for run in self._info(name, scale).get("runs", []):
                 found["data"].add(run["data"]["provenance"])
                 found["device"].add(run.get("device", ""))
                 found["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
                 found["date"].add(run["date"][:10])
         return {key: sorted(values - {""}) for key, values in found.items()}
 
-    def _info(self, name: str) -> dict[str, Any]:
-        path = self.root / "data" / "results" / self.scale / f"{name}.json"
+    def line(self, scale: Scale) -> str:
+        """`provenance` in a line, for the foot of a page."""
+        made = self.provenance(scale)
+        return " · ".join(
+            [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
+        )
+
+    def _info(self, name: str, scale: Scale) -> dict[str, Any]:
+        path = path_of(name, scale, self.root / "data" / "results").with_suffix(".json")
         return json.loads(path.read_text()) if path.exists() else {}
 
     def _describe(self, name: str) -> dict[str, Any]:
         """An experiment or study as the list of logs shows it."""
         study = name in self.settings.studies
         spec = self.settings.study(name, self.scale) if study else self.settings.describe(name, self.scale)
-        info = self._info(name)
+        info = self._info(name, self.scale)
         return {
             "name": name,
             "title": spec.get("title", name),
@@ -209,7 +236,7 @@ class Site:
         counts = {
             section: sum((page.verdicts for page in self.of(section)), Counter()) for section in self.sections
         }
-        made = self.provenance()
+        made = self.provenance(self.scale)
         return self._filled(
             "index.md",
             scale=self.scale,
@@ -222,13 +249,20 @@ class Site:
         )
 
     def _page(self, page: Page) -> None:
-        """An artifact: its notebook with code folded, and around it what leads on."""
-        tools = self._filled("tools.md", page=page, scale=self.scale)
+        """An artifact: its notebook with code folded, and around it what leads on; its page at another scale, too."""
+        if page.instead:
+            self._page(page.instead)
         if page.notebook is None:
-            self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=self.scale))
+            self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
             return
         for name in [*page.downloads, *([page.thumbnail] if page.thumbnail else [])]:
-            self._file(f"files/{page.name}/{name}", (page.folder / name).read_bytes())
+            self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
+        tools = self._filled("tools.md", page=page)
+        if page.scale != self.scale:
+            title, *text = page.notebook.cells[0].source.split("\n")
+            page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
+            own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
+            page.notebook.metadata.update(own)
         self._notebook(page.place, page.notebook, page.title, tools)
 
     def _log(self, name: str) -> None:
@@ -265,6 +299,10 @@ class Site:
             write_whole(path, content)
 
 
+def meaning(scale: Scale) -> str:
+    return f"Scale {scale}: {SCALES[scale]}."
+
+
 def samplers() -> list[dict[str, Any]]:
     """Every registered sampler: name, title and text of its docstring, parameters with defaults."""
     from dataclasses import MISSING, fields
@@ -291,13 +329,11 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
 
     work = root / "data" / "site" / scale
     site = Site(scale, work / "source", root)
-    site.write()
-    made = site.provenance()
-    line = " · ".join(
-        [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
-    )
-    arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees", "-A", f"provenance={line}"]
-    arguments += ["-D", f"html_theme_options.announcement=Scale {scale}: {SCALES[scale]}."]
+    for old in site.write():  # Sphinx leaves pages that it made before
+        (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
+    arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
+    arguments += ["-A", f"provenance={site.line(scale)}"]
+    arguments += ["-D", f"html_theme_options.announcement={meaning(scale)}"]
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
     new = reports.with_name(f".{reports.name}.new")

@@ -44,8 +44,16 @@ def _formula(translator, node: nodes.Element, display: str) -> None:
     raise nodes.SkipNode
 
 
+def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: nodes.document | None) -> None:
+    """A page at another scale than the site's says which at its head and foot."""
+    meta = context.get("meta") or {}
+    context["theme_announcement"] = meta.get("announcement", context["theme_announcement"])
+    context["provenance"] = meta.get("provenance", context["provenance"])
+
+
 def setup(app: Sphinx) -> None:
     """Formulas as MathML, written when the page is: no script, no font, no request."""
+    app.connect("html-page-context", _own_scale)
     app.add_html_math_renderer(
         "mathml",
         (lambda translator, node: _formula(translator, node, "inline"), None),

@@ -344,3 +344,30 @@ def test_a_report_makes_a_study_that_is_archived_under_another_scale(
     pipeline.make_pages("cpu")
     assert not archive.path_of("hcsfed_updates", "cpu").exists()
     assert ["notebook", "run", "study", "--experiment", "hcsfed_updates", "--only-finished"] in commands
+
+
+def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = {("hcsfed_ablation", "paper"), ("hcsfed_ablation", "cpu"), ("cs_work", "cpu")}
+    pages = {"whole": ["hcsfed_ablation"], "half": ["hcsfed_ablation", "cs_work"], "empty": ["cs_fedprox"]}
+    raw = {"experiments": {name: SETTINGS.raw["experiments"][name] for of in pages.values() for name in of}}
+    raw |= {"artifacts": {name: {"experiments": of} for name, of in pages.items()}}
+    commands = []
+    monkeypatch.setattr(config, "load", lambda: config.Experiments(raw))
+    monkeypatch.setattr(
+        results, "without", lambda of, scale: [one for one in of if (one, scale) not in there]
+    )
+    monkeypatch.setattr(pipeline, "_stale_logs", lambda names, settings, scale: [[*names]])
+    monkeypatch.setattr(pipeline, "_older", lambda *asked: True)
+    monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
+    pipeline.make_pages("paper")
+    assert commands == [
+        ("paper", [list(raw["experiments"])]),
+        ("paper", [["notebook", "run", name] for name in pages]),
+        ("cpu", [["cs_fedprox", "cs_work", "hcsfed_ablation"]]),
+        ("cpu", [["notebook", "run", "half"]]),
+    ]
+    commands.clear()
+    pipeline.make_pages("cpu")
+    assert {scale for scale, _ in commands} == {"cpu"}

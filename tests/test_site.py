@@ -115,6 +115,28 @@ def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
     assert "fedlib run untouched --scale demo" in text(rendered / "logs" / "untouched.html")
 
 
+def test_beside_a_page_that_lacks_an_experiment_stands_that_of_another_scale(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    for kind in ("results", "artifacts"):
+        (folder / "data" / kind / "demo").rename(folder / "data" / kind / "cpu")
+    (folder / "data" / "results" / "cpu" / "tiny.parquet").touch()
+    reports = site.render("paper", folder / "reports", folder).parent
+    assert "Not made at scale paper" in text(reports / "fedcor" / "table_1.html")
+    assert "table_1-cpu.html" in (reports / "fedcor" / "table_1.html").read_text()
+    for page in ("fedcor/table_1.html", "fedcor/index.html", "index.html"):
+        assert "1 held" in text(reports / page)
+    other = reports / "fedcor" / "table_1-cpu.html"
+    for part in (site.meaning("cpu"), "Table 1: a test (scale cpu)", "show_it()", "Scale cpu · scikit-learn"):
+        assert part in text(other)
+    assert site.meaning("paper") not in text(other)
+    assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
+
+    (folder / "data" / "results" / "paper").mkdir()
+    (folder / "data" / "results" / "paper" / "tiny.parquet").touch()
+    site.render("paper", reports, folder)
+    assert not other.exists()
+
+
 def test_the_index_says_what_made_it(rendered: Path) -> None:
     page = (rendered / "index.html").read_text()
     for part in (

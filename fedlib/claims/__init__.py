@@ -227,8 +227,9 @@ def trained(results: Mapping[str, pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def one_seed(results: Mapping[str, pd.DataFrame]) -> str:
-    """A sentence where an experiment has one seed alone: no verdict on it is settled."""
-    alone = [table["seed"].nunique() == 1 for table in trained(results)]
+    """A sentence where a method has one seed alone in a setting: no verdict on it is settled."""
+    seeds = [table.groupby(["setting", "method"])["seed"].nunique() for table in trained(results)]
+    alone = [count == 1 for counts in seeds for count in counts]
     return f"Rests {'' if all(alone) else 'in part '}{ONE_SEED}" if any(alone) else ""
 
 
