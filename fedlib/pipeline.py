@@ -161,7 +161,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """Make the logs and pages that are not there, older than what they show or the code they use, or of other settings.
 
-    Trains nothing: results come from the store and the archive (`results.collect`). Where a page lacks an experiment
+    Trains nothing: results come from the store and the archive (`results.collect`). Where a page lacks a method
     that another scale has (`site.INSTEAD`), its page at that scale is made too.
 
     Returns the commands that failed: what stops one page stops no other, and stands in the terminal.
@@ -170,17 +170,19 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
 
     settings = config.load()
     notebooks.normalise_all()
+    names = [*settings.names, *settings.studies]
     shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
     with warm(os.environ) as environment:
         how = environment, tell
-        failed = _run(_stale_logs([*settings.names, *settings.studies], settings, scale), scale, *how)
+        failed = _run(_stale_logs(names, settings, scale), scale, *how)
         failed += _run(_stale_pages(shown, scale), scale, *how)
         if instead := site.INSTEAD.get(scale):
-            lacking = {name: set(results.without(of, scale)) for name, of in shown.items()}
-            used = sorted({one for name, of in shown.items() if lacking[name] for one in of})
-            failed += _run(_stale_logs(used, settings, instead), instead, *how)
-            there = {n: of for n, of in shown.items() if lacking[n] - set(results.without(of, instead))}
-            failed += _run(_stale_pages(there, instead), instead, *how)
+            gaps = {name for name in names if results.record(name, scale).get("missing", True)}
+            used = {name for of in shown.values() if gaps & set(of) for name in of}
+            failed += _run(_stale_logs(sorted(used), settings, instead), instead, *how)
+            here, there = ({n: results.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
+            more = {name: of for name, of in shown.items() if there[name] - here[name]}
+            failed += _run(_stale_pages(more, instead), instead, *how)
         return failed
 
 

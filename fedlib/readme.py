@@ -106,7 +106,7 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             *(part for scale in there for part in scoreboard(scale, found[scale], settings)),
             "*Not held*: cannot hold in full, whatever is still to be run. Which claims, and why not: `fedlib report "
             f"--scale {there[0]}` makes every page from the archive in `data/archive/`, training nothing; beside "
-            "a page that lacks an experiment stands the same one at scale cpu.",
+            "a page that lacks runs stands the same one at scale cpu.",
             "### Headline tables",
             "Rounds to a test accuracy, *printed → replicated*; of a row that has not been run, the printed alone.",
             "**HCSFed, Table 1**: rounds to 80 %, median over seeds. The paper states neither seeds nor alpha (here "

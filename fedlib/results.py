@@ -292,17 +292,21 @@ def _counted(names: list[str], what: str, few: int = 6) -> str:
 
 def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], results: Path = RESULTS) -> bool:
     """Whether the table of an experiment was made of just the planned runs of these addresses (None: unfinished)."""
-    try:
-        info = json.loads(path_of(experiment, scale, results).with_suffix(".json").read_text())
-    except FileNotFoundError:
-        return False
-    there = {run["address"] for run in info["runs"]}
-    return info["planned"] == len(addresses) and there == set(addresses) - {None}
+    info = record(experiment, scale, results)
+    there = {run["address"] for run in info.get("runs", [])}
+    return bool(info) and info["planned"] == len(addresses) and there == set(addresses) - {None}
 
 
-def without(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> list[str]:
-    """Those of the experiments and studies that have no results at a scale."""
-    return [name for name in experiments if not path_of(name, scale, results).exists()]
+def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:
+    """What made the table of an experiment or study; empty if it has not been run at this scale."""
+    path = path_of(experiment, scale, results).with_suffix(".json")
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> set[tuple[str, str, str]]:
+    """(experiment, setting, method) of which there is a seed at a scale."""
+    there = ((name, run) for name in experiments for run in record(name, scale, results).get("runs", []))
+    return {(name, _setting(run), run.get("method", "")) for name, run in there}
 
 
 def open_results(

@@ -23,7 +23,7 @@ from fedlib import config
 from fedlib.claims import PAPERS, STATUSES
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
-from fedlib.results import path_of, without
+from fedlib.results import covered, record
 
 CITED = {
     "clustered_sampling": "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
@@ -44,7 +44,7 @@ SCALES = {
     "cpu": "the papers' datasets, with rounds and seeds cut to what a night on two cores allows",
     "paper": "the papers' own settings",
 }
-INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # whose pages stand beside those that lack an experiment
+INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # whose pages stand beside those that lack a run
 BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
 
 
@@ -89,17 +89,16 @@ class Page:
         return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
 
     @cached_property
-    def lacking(self) -> set[str]:
-        return set(without(self.experiments, self.scale, self.root / "data" / "results"))
-
-    @cached_property
     def instead(self) -> Page | None:
-        """Its page at another scale, if that has an experiment which this one lacks."""
-        if not self.lacking or self.scale not in INSTEAD:
+        """Its page at another scale, if that has a method in a setting of which this one has no run."""
+        if self.scale not in INSTEAD:
             return None
-        scale = INSTEAD[self.scale]
-        page = replace(self, scale=scale, ending=f"-{scale}")
-        return page if page.notebook and self.lacking - page.lacking else None
+        page = replace(self, scale=INSTEAD[self.scale], ending=f"-{INSTEAD[self.scale]}")
+        here, there = (
+            covered(self.experiments, scale, self.root / "data" / "results")
+            for scale in (self.scale, page.scale)
+        )
+        return page if page.notebook and there - here else None
 
     @cached_property
     def verdicts(self) -> Counter[str]:
@@ -214,8 +213,7 @@ class Site:
         )
 
     def _info(self, name: str, scale: Scale) -> dict[str, Any]:
-        path = path_of(name, scale, self.root / "data" / "results").with_suffix(".json")
-        return json.loads(path.read_text()) if path.exists() else {}
+        return record(name, scale, self.root / "data" / "results")
 
     def _describe(self, name: str) -> dict[str, Any]:
         """An experiment or study as the list of logs shows it."""

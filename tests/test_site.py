@@ -115,11 +115,10 @@ def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
     assert "fedlib run untouched --scale demo" in text(rendered / "logs" / "untouched.html")
 
 
-def test_beside_a_page_that_lacks_an_experiment_stands_that_of_another_scale(tmp_path: Path) -> None:
+def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Path) -> None:
     folder = small_project(tmp_path)
     for kind in ("results", "artifacts"):
         (folder / "data" / kind / "demo").rename(folder / "data" / kind / "cpu")
-    (folder / "data" / "results" / "cpu" / "tiny.parquet").touch()
     reports = site.render("paper", folder / "reports", folder).parent
     assert "Not made at scale paper" in text(reports / "fedcor" / "table_1.html")
     assert "table_1-cpu.html" in (reports / "fedcor" / "table_1.html").read_text()
@@ -131,8 +130,7 @@ def test_beside_a_page_that_lacks_an_experiment_stands_that_of_another_scale(tmp
     assert site.meaning("paper") not in text(other)
     assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
 
-    (folder / "data" / "results" / "paper").mkdir()
-    (folder / "data" / "results" / "paper" / "tiny.parquet").touch()
+    shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
     site.render("paper", reports, folder)
     assert not other.exists()
 
