@@ -33,7 +33,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_toc_level": 2,
 }
-html_sidebars = dict.fromkeys(["index", "arena", "scoreboard", "discrepancies", "samplers", "docs/*"], [])
+html_sidebars = dict.fromkeys(["index", "arena*", "scoreboard", "discrepancies", "samplers", "docs/*"], [])
 templates_path = ["templates"]
 html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
