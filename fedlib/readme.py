@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,13 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     """The part of README between the marks, as Markdown."""
     found = {scale: archived(scale, settings, root) for scale in SCALES}
     there = [scale for scale in SCALES if any((root / scale).glob("*.parquet"))] or list(SCALES[:1])
+    every = [claim for paper in PAPERS for claim in claims(paper)]
+    judged = {scale: verdicts(every, found[scale].tables) for scale in there}
     return "\n\n".join(
         [
             "## Results",
-            *(part for scale in there for part in scoreboard(scale, found[scale], settings)),
+            *(part for scale in there for part in scoreboard(scale, judged[scale], found[scale], settings)),
+            *elsewhere(judged),
             "*Not held*: cannot hold in full, whatever is still to be run. Which claims, and why not: `fedlib report "
             f"--scale {there[0]}` makes every page from the archive in `data/archive/`, training nothing; beside "
             "a page that lacks runs stands the same one at scale cpu.",
@@ -125,9 +129,8 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     )
 
 
-def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str]:
+def scoreboard(scale: Scale, judged: pd.DataFrame, found: Archived, settings: Experiments) -> list[str]:
     """What became of every claim at a scale, by paper, and what it was decided over."""
-    judged = verdicts([claim for paper in PAPERS for claim in claims(paper)], found.tables)
     board, alone = totals(judged), int(judged["detail"].str.contains(ONE_SEED, regex=False).sum())
     rows = [
         [PAPERS.get(paper, "all"), *(str(n) for n in counts)]
@@ -149,6 +152,18 @@ def scoreboard(scale: Scale, found: Archived, settings: Experiments) -> list[str
     lines = [text + ". Claims that need no training are decided by the algorithms alone."]
     notes = [f"Of these verdicts {alone} rest, wholly or in part, on one seed."] if alone else []
     return [*lines, markdown(["paper", *STATUSES, "claims"], rows, right=len(STATUSES) + 1), *notes]
+
+
+def elsewhere(judged: Mapping[Scale, pd.DataFrame]) -> list[str]:
+    """What the claims that are not run at one scale are at the next."""
+    lines = []
+    for scale, other in pairwise(judged):
+        absent = judged[scale].loc[judged[scale]["verdict"] == "not run", "id"]
+        counts = judged[other].set_index("id").loc[absent, "verdict"].value_counts()
+        listed = ", ".join(f"{counts[status]} {status}" for status in STATUSES if status in counts)
+        if listed:
+            lines.append(f"Of the {len(absent)} claims not run at scale {scale}, at scale {other}: {listed}.")
+    return lines
 
 
 def headline(rows: list[Row], found: Mapping[Scale, Archived], settings: Experiments) -> str:

@@ -86,6 +86,9 @@ def test_every_number_is_the_archives_under_its_scale(settings: config.Experimen
     block = readme.block(settings, tmp_path / "archive")
     assert row(block, "MNIST, q = 10 %") == cells  # paper first
     assert row(block, "FMNIST, q = 30 %")[1] == "scale cpu, 1 seed, 4 rounds"
+    absent = (board["verdict"] == "not run").sum()
+    said = re.search(rf"^Of the {absent} claims not run at scale paper, at scale cpu: (.*)\.$", block, re.M)
+    assert sum(map(int, re.findall(r"\d+", said.group(1)))) == absent
     assert len(re.findall(r"^Scale \*\*", block, flags=re.MULTILINE)) == 2
 
 
