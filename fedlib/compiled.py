@@ -48,7 +48,7 @@ class CompiledExecutor(StackedExecutor):
         linear: Tensor | None = None,
         previous: Tensor | None = None,
     ) -> Trained:
-        if local.optimizer != "sgd" or local.momentum or previous is not None:
+        if not local.plain or previous is not None:
             return super().train(jobs, start, local, lr, linear, previous)
         updates = np.empty((len(jobs), self.layout.d), np.float32)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)

@@ -122,7 +122,8 @@ class Local(Settings):
 
     With `steps`, each step draws a fresh batch of `batch` distinct samples; with `epochs`, each epoch is a pass over a
     fresh permutation, the last partial batch kept. mu: FedProx's (mu/2)||w - w_t||^2, and FedDyn's and Moon's weight.
-    lr_decay: {round: factor}, applied from that 1-based round on.
+    lr_decay: {round: factor}, applied from that 1-based round on. halve_every: the learning rate is halved after every
+    so many steps of a round.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -134,12 +135,18 @@ class Local(Settings):
     epochs: Count | None = None
     mu: Annotated[float, Field(ge=0)] = 0.0
     lr_decay: dict[Count, Positive] = {}
+    halve_every: Count | None = optional()
 
     @model_validator(mode="after")
     def _one_amount_of_work(self) -> Local:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs")
         return self
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step is w <- w - lr gradient, with one learning rate for the whole round."""
+        return self.optimizer == "sgd" and not self.momentum and not self.halve_every
 
     def lr_at(self, t: int) -> float:
         """Learning rate of 1-based round t."""
@@ -261,6 +268,8 @@ class Run(Settings):
             raise ValueError(
                 f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both alike"
             )
+        if self.method.algorithm == "scaffold" and self.local.halve_every:
+            raise ValueError("SCAFFOLD takes one learning rate a round; leave local.halve_every out")
         if isinstance(self.partition, DirichletClients):
             total = sum(count for count, _ in self.partition.sizes)
             if total != self.N:

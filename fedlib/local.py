@@ -282,6 +282,7 @@ class Optimizer:
 
     def step(self, w: Tensor, g: Tensor) -> None:
         """One step on w with the loss's gradient g, which is overwritten."""
+        lr = self.lr * 0.5 ** (self.t // (self.local.halve_every or math.inf))
         self.t += 1
         active = len(w)
         if self.local.weight_decay:
@@ -295,11 +296,11 @@ class Optimizer:
             m = self.momentum[:active].lerp_(g, 1 - first)
             v = self.square[:active].mul_(second).addcmul_(g, g, value=1 - second)
             root = torch.sqrt(v, out=g).div_(math.sqrt(1 - second**self.t)).add_(1e-8)
-            w.addcdiv_(m, root, value=-self.lr / (1 - first**self.t))
+            w.addcdiv_(m, root, value=-lr / (1 - first**self.t))
         elif self.momentum is not None:
-            w.add_(self.momentum[:active].mul_(self.local.momentum).add_(g), alpha=-self.lr)
+            w.add_(self.momentum[:active].mul_(self.local.momentum).add_(g), alpha=-lr)
         else:
-            w.add_(g, alpha=-self.lr)
+            w.add_(g, alpha=-lr)
 
 
 def contrast(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:

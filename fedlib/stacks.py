@@ -244,7 +244,7 @@ Stack = DenseStack | ModuleStack
 
 def descent(stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> Rule:
     """The rule of a client's optimiser; linear: what is added to every gradient, as the stack keeps its tensors."""
-    if local.optimizer == "sgd" and not local.momentum:
+    if local.plain:
         return Descent(stack, local, lr, linear)
     return Optimised(stack, local, lr, linear)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -59,6 +60,7 @@ class Reference:
             optimizer = torch.optim.Adam(weights, lr, weight_decay=local.weight_decay)
         else:
             optimizer = torch.optim.SGD(weights, lr, local.momentum, weight_decay=local.weight_decay)
+        halving = torch.optim.lr_scheduler.StepLR(optimizer, local.halve_every or sys.maxsize, 0.5)
         batches = list(self.batches(job, local))
         losses = []
         for rows, masks in batches:
@@ -76,6 +78,7 @@ class Reference:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            halving.step()
         counted = losses[-len(losses) // local.epochs :] if local.epochs else losses
         mean = sum(loss * n for loss, n in counted) / sum(n for _, n in counted)
         return self.flat(net) - start.double(), mean, len(batches)

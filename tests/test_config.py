@@ -113,6 +113,11 @@ def test_good_settings_become_runs():
             {"test_accuracy": 0.5, "least": 6},
             r"until\.least = 6 is more than .* \(T = 5\); lower it, or raise T",
         ),
+        (
+            "methods.MD",
+            {"sampler": "md", "algorithm": "scaffold", "local": {"halve_every": 2}},
+            r"SCAFFOLD takes one learning rate a round; leave local\.halve_every out",
+        ),
         ("methods", {}, "methods is missing"),
     ],
 )

@@ -41,6 +41,7 @@ WORK = {
     "decay-prox": Local(lr=0.05, batch=8, epochs=2, weight_decay=0.02, mu=0.3),
     "momentum": Local(lr=0.05, batch=8, epochs=2, momentum=0.9, weight_decay=0.02, mu=0.3),
     "adam": Local(lr=0.001, batch=8, epochs=2, optimizer="adam", weight_decay=0.02, mu=0.3),
+    "halved": Local(lr=0.1, batch=8, epochs=2, halve_every=3, weight_decay=0.02, mu=0.3),
     "adam-steps": Local(lr=0.001, batch=8, steps=3, optimizer="adam"),
 }
 SIZES = (20, 7, 33)  # a partial batch in each epoch; a client smaller than a batch; several steps more
@@ -143,7 +144,7 @@ def test_one_models_divergence_is_not_the_next_ones():
 @pytest.mark.parametrize(
     ("model", "work"),
     [
-        *itertools.product(CNNS, ["steps", "momentum", "adam"]),
+        *itertools.product(CNNS, ["steps", "momentum", "adam", "halved"]),
         *itertools.product(["mlp", "fedcor_mlp"], WORK),
     ],
 )
@@ -171,7 +172,12 @@ def test_loop_trains_any_layers(moon):
 
 @pytest.mark.parametrize(
     ("model", "work"),
-    [*itertools.product(CNNS, ["epochs", "adam"]), ("cs_cnn", "steps"), ("cs_cnn", "momentum")],
+    [
+        *itertools.product(CNNS, ["epochs", "adam"]),
+        ("cs_cnn", "steps"),
+        ("cs_cnn", "momentum"),
+        ("cs_cnn", "halved"),
+    ],
 )
 def test_stack_of_modules_trains_as_the_reference(model, work):
     data = dataset(SHAPES[model])

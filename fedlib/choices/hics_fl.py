@@ -123,6 +123,29 @@ CHOICES = [
         },
     ),
     _choice(
+        "FMNIST",
+        "the draw within a cluster",
+        "The paper: by the client's share of the data; the largest has nine times what the smallest has. The code: "
+        "uniformly.",
+        "By share.",
+        {"HiCS-FL": "by share", "HiCS-FL, uniform draw": "uniform"},
+    ),
+    _choice(
+        "FMNIST",
+        "the learning rate in a round",
+        "The conference version halves it every 10 iterations; the code never does. Iterations cannot be rounds: a "
+        "whole run would be worth 20.",
+        "Constant.",
+        {
+            (setting, method): f"{method}, {whose}"
+            for setting, whose in (
+                ("(2)", "constant"),
+                ("(2), the rate halved in a round", "halved every 10 steps"),
+            )
+            for method in ("Random", "CS", "HiCS-FL", "HiCS-FL, C0")
+        },
+    ),
+    _choice(
         "CIFAR-10",
         "the weight of the proximal term",
         "The conference version: 0.1. The code: 0.5.",
@@ -154,11 +177,11 @@ CHOICES = [
 
 NOT_VARIED = [
     (
-        "halving the learning rate every 10 iterations",
+        "halving the learning rate every 10 iterations on CIFAR-10",
         "the conference version; the code never does; read as rounds, a whole run would be worth 20 rounds",
-        "constant; halving within a round has not been tried",
+        "constant; on Fashion-MNIST halving within a round is varied",
     ),
-    ("the draw within a cluster", "the paper: by data share; the code: uniform", "by data share"),
+    ("the draw within a cluster on CIFAR-10", "the paper: by data share; the code: uniform", "by data share"),
     (
         "the warm-up's order",
         "the paper: random; the code: by client id, which is by alpha",

@@ -41,6 +41,7 @@ class HiCSFL(Sampler):
 
     T_s: temperature of the estimate. lam: the paper's lambda, weight of the entropies' difference in the
     distance. M: clusters, None for m. gamma: the paper's gamma^0. estimate: None for the variant's own.
+    within: how P draws in a cluster, by p_k or, as the code, uniformly.
     several_alphas: whether the partition mixes concentrations, which C and C0 read from their settings.
     horizon: the rounds over which gamma falls to 0, None for T.
 
@@ -55,6 +56,7 @@ class HiCSFL(Sampler):
     gamma: float = 4.0
     horizon: int | None = None
     estimate: Estimate | None = None
+    within: Literal["share", "uniform"] = "share"
     several_alphas: bool = True
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
@@ -63,6 +65,8 @@ class HiCSFL(Sampler):
             raise ValueError(f"sampler 'hics_fl': variant is {self.variant!r}; it must be P, C0 or C.")
         if self.estimate not in (None, "bias", "weight"):
             raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
+        if self.within not in ("share", "uniform"):
+            raise ValueError(f"sampler 'hics_fl': within is {self.within!r}; it must be share or uniform.")
         self.order = rng.permutation(fed.N) if self.paper else fed.everyone
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
 
@@ -93,7 +97,8 @@ class HiCSFL(Sampler):
         T = self.horizon or fed.T
         if self.paper:
             pi = log_softmax(self.gamma * annealed(t, T) * cluster_means(H, labels))
-            within = fed.p / np.bincount(labels, fed.p)[labels]
+            weight = fed.p if self.within == "share" else np.ones(fed.N)
+            within = weight / np.bincount(labels, weight)[labels]
             return Selection(draw_distinct(round.rng, pi[labels] + log(within), fed.m), notes=notes)
         if self.hierarchical(H):
             pi = log_softmax(self.gamma * annealed(t - 1, T) * cluster_means(H, labels))

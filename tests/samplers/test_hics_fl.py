@@ -208,11 +208,16 @@ def test_a_client_with_nearly_all_data_is_nearly_always_drawn_from_its_cluster()
     sampler = started(fed, M=1)
     drawn = [sampler.select(Round(13, stream(s, "select", 13))).clients[0] for s in range(50)]
     assert drawn == [0] * 50
+    sampler = started(fed, M=1, within="uniform")
+    drawn = [sampler.select(Round(13, stream(s, "select", 13))).clients[0] for s in range(200)]
+    assert set(drawn) == set(range(fed.N))
 
 
 def test_unknown_variant_is_named() -> None:
     with pytest.raises(ValueError, match="variant is 'D'; it must be P, C0 or C"):
         started(federation(), variant="D")
+    with pytest.raises(ValueError, match="within is 'p'; it must be share or uniform"):
+        started(federation(), within="p")
     with pytest.raises(ValueError, match="estimate is 'x'; it must be bias or weight"):
         started(federation(), estimate="x")
 
