@@ -125,7 +125,7 @@ CHOICES = [
     _choice(
         "FMNIST",
         "the draw within a cluster",
-        "The paper: by the client's share of the data; the largest has nine times what the smallest has. The code: "
+        "The paper: by the client's share of the data (the largest has four to eight times the smallest's). The code: "
         "uniformly.",
         "By share.",
         {"HiCS-FL": "by share", "HiCS-FL, uniform draw": "uniform"},
