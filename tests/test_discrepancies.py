@@ -116,7 +116,7 @@ def test_the_page_shows_the_claims_that_did_not_hold_and_every_choice(
     made = {path.stem for path in artifact.folder.glob("*.csv")}
     choices = enumerate(OPEN["hcsfed"].CHOICES, start=1)
     with_runs = [k for k, one in choices if ("MNIST, q = 10 %", "Random") in one.readings]
-    assert len(with_runs) == 2
+    assert 0 < len(with_runs) < len(OPEN["hcsfed"].CHOICES)
     assert made == {"hcsfed_claims", "hcsfed_not_varied"} | {f"hcsfed_choice_{k}" for k in with_runs}
     shown = pd.read_csv(artifact.folder / "hcsfed_claims.csv")
     assert shown["verdict"].tolist() == ["not held", "held in part"]
