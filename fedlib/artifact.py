@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import HTML, SVG, Markdown, display
 
-from fedlib import config
+from fedlib import params
 from fedlib.claims import PAPERS, STATUSES, claims_of, verdicts
-from fedlib.config import ROOT, ConfigError, Experiments, Labelled, Scale
+from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
+from fedlib.params import Experiments, Labelled
 from fedlib.results import lacking, open_results
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Artifact:
         Raises:
             ConfigError: there is no such artifact.
         """
-        settings = config.load(root / config.PARAMS.name)
+        settings = params.load(root / params.PARAMS.name)
         if name not in settings.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` names them all.")
         scale = scale or settings.scale
@@ -134,7 +135,7 @@ class Artifact:
 
     def describe(self) -> str:
         """In Markdown: scale, data, how many of the planned runs are there, what is cut, and what is missing."""
-        settings, lines = config.load(self.root / config.PARAMS.name), []
+        settings, lines = params.load(self.root / params.PARAMS.name), []
         for experiment, info in self.info.items():
             data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
             done = f"{len(info['runs'])} of {info['planned']} runs"

@@ -83,11 +83,11 @@ def run(
 
     Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
     """
-    from fedlib import config
+    from fedlib import params
     from fedlib.results import simulate
     from fedlib.studies import run_study
 
-    experiments, at = config.load(), scale and scale.value
+    experiments, at = params.load(), scale and scale.value
     if experiment in experiments.studies:
         if methods or seeds or settings:
             raise typer.BadParameter(
@@ -110,11 +110,11 @@ def run(
 @commands.command()
 def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
     """Show the current scale, or change it: rewrites that one line of params.yaml."""
-    from fedlib import config, pipeline
+    from fedlib import params, pipeline
 
     if name:
         pipeline.set_scale(name.value)
-    typer.echo(f"scale: {config.load().scale}")
+    typer.echo(f"scale: {params.load().scale}")
 
 
 @commands.command()
@@ -145,10 +145,10 @@ def archive(
 
 def _each(names: list[str] | None, scale: ScaleName | None, make: Callable[..., Path]) -> None:
     """`make(name, scale, tell)` of those named; of all, those that have anything finished."""
-    from fedlib import config
+    from fedlib import params
     from fedlib.sources import DataError
 
-    settings = config.load()
+    settings = params.load()
     at = scale.value if scale else settings.scale
     for name in names or [*settings.names, *settings.studies]:
         try:
@@ -166,9 +166,9 @@ def report(
     as_is: Annotated[bool, typer.Option("--as-is", help="Only the pages that are made; make none.")] = False,
 ) -> None:
     """Make the pages that are not there yet from what is finished or archived, and the site; trains nothing."""
-    from fedlib import config, pipeline, site
+    from fedlib import params, pipeline, site
 
-    at = scale.value if scale else config.load().scale
+    at = scale.value if scale else params.load().scale
     failed = [] if as_is else pipeline.make_pages(at, _tell)
     index = site.render(at)
     typer.echo(f"Open {_short(index)} in a browser.")
@@ -220,10 +220,10 @@ def doctor(
     """Check the environment, the data and the disk, and say what a scale would cost in time on this machine."""
     from rich.console import Console
 
-    from fedlib import config, listing
+    from fedlib import listing, params
 
     console = Console()
-    settings = config.load()
+    settings = params.load()
     with console.status("measuring this machine ..."):
         at = scale.value if scale else settings.scale
         found = listing.cluster(settings, at, node_cores) if node_cores else listing.examine(settings, at)
@@ -289,9 +289,9 @@ def notebook_run(
     ] = False,
 ) -> None:
     """Run an artifact's notebook, or `simulate` for one experiment, as the pipeline does."""
-    from fedlib import config, notebooks
+    from fedlib import notebooks, params
 
-    at = scale.value if scale else config.load().scale
+    at = scale.value if scale else params.load().scale
     typer.echo(f"{_short(notebooks.run(name, at, experiment, only_finished))}: written.")
 
 

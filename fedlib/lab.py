@@ -27,7 +27,7 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fedlib import config, data, measure, partition, plots, plots_lab, tables
+from fedlib import config, data, measure, params, partition, plots, plots_lab, tables
 from fedlib.config import ConfigError
 from fedlib.engine import Lockstep
 from fedlib.live import SamplerError
@@ -92,8 +92,8 @@ class Training:
         self.methods: dict[str, Lockstep] = {}
 
     def _run(self, method: Mapping[str, Any], seed: int, label: str) -> config.Run:
-        raw = config.merge(self.setting, config.split_method(dict(method)))
-        return config.build(raw, seed, label)
+        raw = params.merge(self.setting, params.split_method(dict(method)))
+        return params.build(raw, seed, label)
 
     def enter(self, label: str, method: Mapping[str, Any]) -> None:
         """Have a method, written as in `params.yaml`, take part from its own round 0; an older one of that name goes.
@@ -162,7 +162,7 @@ class Lab:
 
     def __init__(self) -> None:
         self.loop = running_loop()
-        start = config.load().describe(EXPERIMENT, "demo")
+        start = params.load().describe(EXPERIMENT, "demo")
         self.methods: dict[str, dict[str, Any]] = dict(start["methods"])
         self.training: Training | None = None
         self.task: asyncio.Task[None] | None = None
@@ -254,7 +254,7 @@ class Lab:
         self.n.disabled = scheme not in ("one_class", "dirichlet_clients")
         with self._told():
             self.say("")
-            run = config.build({**self.setting(), "m": 1, "method": {"sampler": "uniform"}}, 0, "setting")
+            run = params.build({**self.setting(), "m": 1, "method": {"sampler": "uniform"}}, 0, "setting")
             part = partition.make(run.partition, data.load(run.dataset), run.N, 0)
             show(self.clients, plots.partition_bars({run.dataset: part.labels}))
 

@@ -14,8 +14,9 @@ from rich import box
 from rich.console import Group
 from rich.table import Column, Table
 
-from fedlib import config
-from fedlib.config import ROOT, ConfigError, Experiments, Scale
+from fedlib import params
+from fedlib.config import ROOT, ConfigError, Scale
+from fedlib.params import Experiments
 
 LIBRARIES = (
     "torch",
@@ -45,7 +46,7 @@ def everything() -> Group:
     """Experiments, studies, artifacts, samplers, datasets."""
     from fedlib.samplers import SAMPLERS
 
-    settings = config.load()
+    settings = params.load()
     experiments = []
     for name in settings.names:
         spec = settings.describe(name)

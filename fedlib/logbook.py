@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import SVG, Markdown, display
 
-from fedlib import config, results
+from fedlib import params, results
 from fedlib.artifact import ResultsMissing, show_frame, svg
 from fedlib.config import Scale
 from fedlib.files import Unfinished
@@ -37,7 +37,7 @@ class Logbook:
 
         An experiment whose data is not here leaves an empty table and a notice, and ends the notebook in order.
         """
-        settings = config.load()
+        settings = params.load()
         scale = scale or settings.scale
         title = settings.describe(experiment, scale).get("title", experiment)
         planned = len(settings.runs(experiment, scale))
@@ -48,7 +48,7 @@ class Logbook:
         """Measure what is missing of a study, like `train`."""
         from fedlib.studies import run_study
 
-        settings = config.load()
+        settings = params.load()
         scale = scale or settings.scale
         title = settings.study(study, scale).get("title", study)
         return cls._make(study, scale, title, 1, run_study, only_finished)

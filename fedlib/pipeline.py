@@ -21,9 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedlib import config
-from fedlib.config import ROOT, ConfigError, Experiments, Scale
+from fedlib import params
+from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import StoreError, write_whole
+from fedlib.params import Experiments
 from fedlib.sources import DataError
 from fedlib.warm import warm
 
@@ -33,14 +34,14 @@ MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 
 
-def set_scale(scale: Scale, params: Path = config.PARAMS) -> None:
+def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
     """Rewrite the one line of `params.yaml` that names the current scale."""
     text, found = re.subn(
-        r"^scale:[ \t]*\w+", f"scale: {scale}", params.read_text(), count=1, flags=re.MULTILINE
+        r"^scale:[ \t]*\w+", f"scale: {scale}", path.read_text(), count=1, flags=re.MULTILINE
     )
     if not found:
-        raise ConfigError(f"{params.name} has no line `scale: ...` at its top level; add one.")
-    write_whole(params, text.encode())
+        raise ConfigError(f"{path.name} has no line `scale: ...` at its top level; add one.")
+    write_whole(path, text.encode())
 
 
 def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str, str]:
@@ -52,7 +53,7 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     """
     from fedlib import archive, data
 
-    settings = config.load()
+    settings = params.load()
     scale = scale or settings.scale
     runs = {
         name: [one.model_dump(mode="json") for one in settings.runs(name, scale)] for name in settings.names
@@ -151,7 +152,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
         raise ConfigError(
             f"{path.name} has lost the line {MARK.strip()!r}; put it back before the artifacts."
         )
-    new = text[: text.index(MARK)] + MARK + stages(config.load(path.parent / config.PARAMS.name))
+    new = text[: text.index(MARK)] + MARK + stages(params.load(path.parent / params.PARAMS.name))
     if new == text:
         return False
     write_whole(path, new.encode())
@@ -168,7 +169,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """
     from fedlib import notebooks, results, site
 
-    settings = config.load()
+    settings = params.load()
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
     shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
@@ -290,7 +291,7 @@ def train_ahead() -> None:
     place = replace(Place.from_environment(), workers=1)
     if place.scheduler or place.device != "cpu" or cores() == 1:
         return
-    settings = config.load()
+    settings = params.load()
     scale = settings.scale
     for name in reversed(settings.names):
         while not (INPUTS / scale / f"{name}.json").exists():  # the data is not there yet

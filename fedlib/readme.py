@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import archive as archives
-from fedlib import config, measure
+from fedlib import measure, params
 from fedlib.claims import ONE_SEED, PAPERS, STATUSES, claims, totals, verdicts
 from fedlib.claims.fedcor_settings import METHODS as FEDCOR
 from fedlib.claims.fedcor_settings import PANELS, printed_cells
@@ -27,8 +27,9 @@ from fedlib.claims.hcsfed_readings import PRINTED as HCSFED_PRINTED
 from fedlib.claims.hics_settings import METHODS as HICS
 from fedlib.claims.hics_settings import PRINTED as HICS_PRINTED
 from fedlib.claims.hics_settings import TABLE
-from fedlib.config import ROOT, ConfigError, Experiments, Scale
+from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import Unfinished, write_whole
+from fedlib.params import Experiments
 from fedlib.results import open_results, simulate
 from fedlib.sources import DataError
 from fedlib.tables import mean_cell, median_cell, reach, short_cell
@@ -295,7 +296,7 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
     Raises:
         ConfigError: the marks are gone. StoreError: a damaged archive.
     """
-    return replace_between(path, START, END, block(config.load(), root))
+    return replace_between(path, START, END, block(params.load(), root))
 
 
 def replace_between(path: Path, start: str, end: str, text: str) -> bool:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedlib import archive as archives
-from fedlib import config
-from fedlib.config import ROOT, ConfigError, Labelled, Run, Scale
+from fedlib import params
+from fedlib.config import ROOT, ConfigError, Run, Scale
 from fedlib.files import Unfinished, write_whole
+from fedlib.params import Labelled
 from fedlib.store import Store, to_parquet
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def simulate(
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Sequence[str] | None = None,
-    experiments: config.Experiments | None = None,
+    experiments: params.Experiments | None = None,
     place: Place | None = None,
     results: Path = RESULTS,
     tell: Callable[[str], None] = print,
@@ -70,7 +71,7 @@ def simulate(
     """
     from fedlib.parallel import Place, train  # here, so that opening results imports no torch
 
-    experiments = experiments or config.load()
+    experiments = experiments or params.load()
     place = place or Place.from_environment()
     scale = scale or experiments.scale
     labelled = experiments.runs(experiment, scale)
@@ -234,7 +235,7 @@ def collect(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Pat
     """
     from fedlib.studies import run_study
 
-    make = run_study if name in config.load().studies else simulate
+    make = run_study if name in params.load().studies else simulate
     return make(name, scale, tell=tell, only_finished=True)
 
 

@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from fedlib import config
+from fedlib import params
 from fedlib.claims import PAPERS, STATUSES
 from fedlib.config import ROOT, ConfigError, Scale
 from fedlib.files import write_whole
@@ -146,7 +146,7 @@ class Site:
 
     def __init__(self, scale: Scale, target: Path, root: Path = ROOT) -> None:
         self.scale, self.target, self.root = scale, target, root
-        self.settings = config.load(root / "params.yaml")
+        self.settings = params.load(root / "params.yaml")
         self.pages = [
             Page(name, scale, tuple((entry or {}).get("experiments", [])), root)
             for name, entry in self.settings.artifacts.items()

@@ -30,6 +30,7 @@ NUMBERS = (
     "local.py",
     "looped.py",
     "models.py",
+    "params.py",
     "partition.py",
     "products.py",
     "results.py",

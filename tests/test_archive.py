@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedlib import archive, config, data, parallel, results
-from fedlib.config import Experiments
+from fedlib import archive, config, data, parallel, params, results
 from fedlib.files import StoreError, Unfinished
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.studies import partitions, run_study
 
 EXPERIMENT = {
@@ -398,12 +398,12 @@ def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
 
 
 def test_what_is_left_out_is_of_experiments_that_exist() -> None:
-    names = set(config.load().names)
+    names = set(params.load().names)
     assert all(set(where) <= names for where in archive.ONLY.values())
 
 
 def test_what_a_page_draws_is_kept() -> None:
-    settings = config.load()
+    settings = params.load()
     for name, entry in settings.artifacts.items():
         text = (config.ROOT / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb").read_text()
         for column in ("local_loss", "local_loss_std"):

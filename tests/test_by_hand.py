@@ -11,13 +11,13 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib import config, notebooks
+from fedlib import notebooks, params
 from fedlib.inprocess import IN_ORDER
 
 
 def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> None:
     """In a kernel as JupyterLab starts it, from the notebook's own folder; one kernel for all, to be quick."""
-    environment, settings = copy_project(tmp_path), config.load()
+    environment, settings = copy_project(tmp_path), params.load()
     ran = new_notebook()
     client = NotebookClient(ran, timeout=600)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedlib import cli, config, pipeline
+from fedlib import cli, config, params, pipeline
 
 COMMANDS = [
     "list",
@@ -131,14 +131,12 @@ def test_a_study_is_run_by_its_name(fedlib, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
-    params = tmp_path / "params.yaml"
-    old = config.PARAMS.read_text()
-    params.write_text(old)
-    pipeline.set_scale("paper", params)
-    changed = [
-        (a, b) for a, b in zip(old.splitlines(), params.read_text().splitlines(), strict=True) if a != b
-    ]
-    assert changed == [(f"scale: {config.load().scale}", "scale: paper")]
-    params.write_text("experiments: {}\n")
+    path = tmp_path / "params.yaml"
+    old = params.PARAMS.read_text()
+    path.write_text(old)
+    pipeline.set_scale("paper", path)
+    changed = [(a, b) for a, b in zip(old.splitlines(), path.read_text().splitlines(), strict=True) if a != b]
+    assert changed == [(f"scale: {params.load().scale}", "scale: paper")]
+    path.write_text("experiments: {}\n")
     with pytest.raises(config.ConfigError, match="has no line `scale"):
-        pipeline.set_scale("paper", params)
+        pipeline.set_scale("paper", path)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import archive, config
-from fedlib.config import ConfigError, Experiments, Local, Run, load, merge
+from fedlib.config import ConfigError, Local, Run
+from fedlib.params import Experiments, load, merge
 
 GOOD = {
     "title": "A tiny experiment",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_faults import runs as runs  # the fixture
 
-from fedlib import config, cost
+from fedlib import cost, params
 from fedlib.config import Until
 
 
@@ -47,7 +47,7 @@ def test_who_is_asked_is_counted(runs, sampler, single, whole) -> None:
 
 
 def test_the_cost_of_every_algorithm_is_known() -> None:
-    methods = {one.run.method.algorithm: one.run.method for one in config.load().runs("arena_common", "demo")}
+    methods = {one.run.method.algorithm: one.run.method for one in params.load().runs("arena_common", "demo")}
     assert len(methods) > 3
     for method in methods.values():
         assert sum(cost.asking(method.model_dump_json(), 20, 4)) >= 4, method

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import archive, config, discrepancies
+from fedlib import archive, discrepancies, params
 from fedlib.artifact import Artifact
 from fedlib.choices import Choice, spread
 from fedlib.claims import PAPERS, claims, verdicts
 from fedlib.discrepancies import OPEN
 
-SETTINGS = config.load()
+SETTINGS = params.load()
 ALL = [choice for paper in OPEN.values() for choice in paper.CHOICES]
 CHOICES = [choice for choice in ALL if isinstance(choice, Choice)]
 

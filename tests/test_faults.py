@@ -21,7 +21,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from fedlib import config
+from fedlib import config, params
 from fedlib.files import StoreError, write_whole
 from fedlib.parallel import Place, Progress, address, groups_of, train, train_group
 from fedlib.store import Store
@@ -50,7 +50,7 @@ SPEC = {
 
 @pytest.fixture(scope="module")
 def runs():
-    return [one.run for one in config.Experiments(SPEC).runs("tiny")]
+    return [one.run for one in params.Experiments(SPEC).runs("tiny")]
 
 
 def quiet(_: str) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import claims, config
+from fedlib import claims, params
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTINGS = config.load(ROOT / "params.yaml")
+SETTINGS = params.load(ROOT / "params.yaml")
 PAPERS = {  # what the papers have, schematic figures included
     "clustered_sampling": [f"figure_{n}" for n in range(1, 11)],
     "hcsfed": [*(f"figure_{n}" for n in range(1, 8)), "table_1"],

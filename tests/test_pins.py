@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from fedlib import data, partition
-from fedlib.config import build, merge, split_method
 from fedlib.engine import NUMERICS, Lockstep
 from fedlib.local import make_executor
+from fedlib.params import build, merge, split_method
 from fedlib.samplers import SAMPLERS
 
 PINS = Path(__file__).with_name("pins.json")

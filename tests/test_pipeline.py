@@ -17,10 +17,10 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib import archive, claims, config, notebooks, parallel, pipeline, results, uses, warm
+from fedlib import archive, claims, notebooks, parallel, params, pipeline, results, uses, warm
 from fedlib.config import ROOT
 
-SETTINGS = config.load(ROOT / "params.yaml")
+SETTINGS = params.load(ROOT / "params.yaml")
 PARAMS = """\
 scale: demo
 experiments:
@@ -277,7 +277,7 @@ def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
     misspelt = yaml.safe_load(PARAMS.replace("model: logistic", "modle: logistic"))
     del misspelt["experiments"]["elsewhere"]
     monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
-    monkeypatch.setattr(config, "load", lambda: config.Experiments(misspelt))
+    monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
     monkeypatch.setattr(parallel, "cores", lambda: 2)
     monkeypatch.setattr(parallel, "end_with_parent", lambda parent: None)
     pipeline.train_ahead()
@@ -335,9 +335,9 @@ def test_a_report_makes_a_study_that_is_archived_under_another_scale(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kept = {"experiments": "hcsfed_ablation", "studies": "hcsfed_updates"}
-    only = config.Experiments({kind: {name: SETTINGS.raw[kind][name]} for kind, name in kept.items()})
+    only = params.Experiments({kind: {name: SETTINGS.raw[kind][name]} for kind, name in kept.items()})
     commands = []
-    monkeypatch.setattr(config, "load", lambda: only)
+    monkeypatch.setattr(params, "load", lambda: only)
     monkeypatch.setattr(results, "shows", lambda *asked: False)
     monkeypatch.setattr(pipeline, "_run", lambda found, *how: commands.extend(found) or [])
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path))
@@ -355,7 +355,7 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     raw |= {"artifacts": {name: {"experiments": of} for name, of in pages.items()}}
     record = {"missing": [], "runs": [{"setting": "", "method": "MD"}]}
     commands = []
-    monkeypatch.setattr(config, "load", lambda: config.Experiments(raw))
+    monkeypatch.setattr(params, "load", lambda: params.Experiments(raw))
     monkeypatch.setattr(
         results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
     )

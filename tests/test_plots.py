@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import artifact, config, measure, plots, plots_studies, plots_summary, schematics, tables
+from fedlib import artifact, measure, params, plots, plots_studies, plots_summary, schematics, tables
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.style import FAMILIES, family, looks
 
@@ -60,7 +60,7 @@ def test_methods_of_one_colour_differ_by_dashes_and_the_bare_label_keeps_its_own
 
 
 def test_every_method_of_params_has_a_colour_of_its_own_or_its_papers_ramp():
-    settings = config.load()
+    settings = params.load()
     swept = {"MNIST", "FMNIST", "R = 100 %"}
     for experiment in settings:
         for method in settings.raw["experiments"][experiment]["methods"]:

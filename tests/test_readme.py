@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import archive, config, measure, readme, results
+from fedlib import archive, config, measure, params, readme, results
 from fedlib.claims import PAPERS, claims, verdicts
 from fedlib.config import ConfigError
 from fedlib.parallel import Place
@@ -31,17 +31,17 @@ TINY = {
 def test_readme_is_in_step_with_the_archive() -> None:
     text = readme.README.read_text()
     written = text.split(readme.START)[1].split(readme.END)[0].strip()
-    assert written == readme.block(config.load()), "run: fedlib readme"
+    assert written == readme.block(params.load()), "run: fedlib readme"
 
 
 @pytest.fixture
-def settings() -> config.Experiments:
-    settings = config.load()
+def settings() -> params.Experiments:
+    settings = params.load()
     settings.raw["experiments"]["hcsfed_table_1"] = TINY
     return settings
 
 
-def pack(settings: config.Experiments, scale: config.Scale, folder: Path) -> dict:
+def pack(settings: params.Experiments, scale: config.Scale, folder: Path) -> dict:
     place, out = Place(runs=folder / "runs", workers=1), folder / "results"
     results.simulate(
         "hcsfed_table_1", scale, experiments=settings, place=place, results=out, tell=lambda line: None
@@ -56,7 +56,7 @@ def row(block: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_every_number_is_the_archives_under_its_scale(settings: config.Experiments, tmp_path: Path) -> None:
+def test_every_number_is_the_archives_under_its_scale(settings: params.Experiments, tmp_path: Path) -> None:
     paper = pack(settings, "paper", tmp_path)
     block = readme.block(settings, tmp_path / "archive")
     rounds = measure.per_run(paper["hcsfed_table_1"], "test_accuracy", measure.rounds_to_target, target=0.8)
@@ -92,7 +92,7 @@ def test_every_number_is_the_archives_under_its_scale(settings: config.Experimen
     assert len(re.findall(r"^Scale \*\*", block, flags=re.MULTILINE)) == 2
 
 
-def test_runs_of_other_settings_are_not_shown(settings: config.Experiments, tmp_path: Path) -> None:
+def test_runs_of_other_settings_are_not_shown(settings: params.Experiments, tmp_path: Path) -> None:
     pack(settings, "paper", tmp_path)
     settings.raw["experiments"]["hcsfed_table_1"] = TINY | {"m": 2}
     block = readme.block(settings, tmp_path / "archive")

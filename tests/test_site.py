@@ -22,7 +22,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from fedlib import notebooks, site
 from fedlib.artifact import Artifact, cut, drawn_lines, svg, verdict_table
-from fedlib.config import ROOT, ConfigError, Experiments
+from fedlib.config import ROOT, ConfigError
+from fedlib.params import Experiments
 
 PARAMS = """\
 scale: demo

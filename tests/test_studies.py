@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib import config, data, store
-from fedlib.config import ConfigError, Experiments
+from fedlib import data, params, store
+from fedlib.config import ConfigError
 from fedlib.data import Tensors
 from fedlib.models import Layout, build, initialise
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.partition import Partition
 from fedlib.studies import (
     Measured,
@@ -273,7 +274,7 @@ def test_the_mean_gradient_is_that_of_the_pooled_data():
 
 
 def test_settings_of_every_study_name_experiments_and_settings_that_exist():
-    settings = config.load()
+    settings = params.load()
     for name in settings.studies:
         module = module_of(name)
         for scale in ("demo", "cpu", "paper"):

@@ -27,8 +27,9 @@ import pandas as pd
 
 if TYPE_CHECKING:
     from fedlib.archive import Packed
-    from fedlib.config import Experiments, Scale
+    from fedlib.config import Scale
     from fedlib.parallel import Place
+    from fedlib.params import Experiments
 
 Unit = dict[str, Any]
 LABELS = {"setting": "", "method": "", "seed": 0}  # what every table of results has
@@ -55,12 +56,12 @@ def run_study(
         Unfinished: nothing of it is finished. StoreError: a damaged archive.
     """
     from fedlib import archive as archives
-    from fedlib import config, data, store
+    from fedlib import data, params, store
     from fedlib.files import Unfinished
     from fedlib.parallel import Place
     from fedlib.results import RESULTS
 
-    experiments, place = experiments or config.load(), place or Place.from_environment()
+    experiments, place = experiments or params.load(), place or Place.from_environment()
     scale, results = scale or experiments.scale, results or RESULTS
     units = units_of(name, experiments, scale)
     known = Measured(name, scale, place, results, archive or archives.ARCHIVE, any_data=only_finished)

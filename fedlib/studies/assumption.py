@@ -20,10 +20,11 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedlib import data
-from fedlib.config import Experiments, Run, Scale
+from fedlib.config import Run, Scale
 from fedlib.local import Job
 from fedlib.models import Chain, Layout
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.partition import Partition, by_label, collect
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of

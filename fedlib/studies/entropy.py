@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.config import ConfigError, Experiments, Scale, merge
+from fedlib.config import ConfigError, Scale
 from fedlib.live import Live
 from fedlib.parallel import Place
+from fedlib.params import Experiments, merge
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
 from fedlib.studies.halfway import Halfway

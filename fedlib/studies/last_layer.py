@@ -15,9 +15,10 @@ import torch
 from torch.func import functional_call
 
 from fedlib import data
-from fedlib.config import Experiments, Run, Scale
+from fedlib.config import Run, Scale
 from fedlib.models import build
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.studies import Unit, runs_of
 from fedlib.studies.halfway import Halfway
 from fedlib.studies.runs import follow

@@ -18,10 +18,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.config import Experiments, Scale
+from fedlib.config import Scale
 from fedlib.engine import Lockstep
 from fedlib.live import Live
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.streams import stream
 from fedlib.studies import Unit, runs_of
 from fedlib.studies.halfway import Halfway

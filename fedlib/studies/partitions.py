@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib import data, partition
-from fedlib.config import Experiments, Run, Scale
+from fedlib.config import Run, Scale
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.studies import Unit, runs_of
 from fedlib.studies.halfway import Halfway
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib.config import Experiments, Scale
+from fedlib.config import Scale
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.samplers.fedcor import choose
 from fedlib.streams import stream
 from fedlib.studies import Unit

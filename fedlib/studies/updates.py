@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
-from fedlib.config import Experiments, Scale
+from fedlib.config import Scale
 from fedlib.parallel import Place
+from fedlib.params import Experiments
 from fedlib.samplers.hcsfed import compress, deviations, kmeans
 from fedlib.samplers.importance import norms
 from fedlib.streams import stream
