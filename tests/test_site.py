@@ -131,6 +131,11 @@ def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Pa
     assert site.meaning("paper") not in text(other)
     assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
 
+    (folder / "data" / "artifacts" / "cpu" / "fedcor-table_1" / "verdicts.json").unlink()
+    site.render("paper", reports, folder)
+    assert "also at scale cpu" in text(reports / "index.html")
+    assert "with fewer rounds and seeds." in text(reports / "fedcor" / "table_1.html")
+
     shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
     site.render("paper", reports, folder)
     assert not other.exists()
