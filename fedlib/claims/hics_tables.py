@@ -156,7 +156,8 @@ def spreads(results: pd.DataFrame) -> pd.DataFrame:
         "mean local loss (nats)": per_run(results, "local_loss", area),
         "final accuracy (%)": 100 * per_run(results, "test_accuracy", end_mean, share=0.05),
     }
-    return pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean().round(3)
+    means = pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean()
+    return means.round(3).round({"final accuracy (%)": 1})
 
 
 def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
