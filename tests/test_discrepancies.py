@@ -26,6 +26,7 @@ def test_every_reading_is_planned(choice: Choice) -> None:
     assert len(choice.readings) >= 2
     assert {setting for setting, _ in choice.readings} <= set(choice.target) or not choice.target
     assert not choice.printed or set(choice.readings) & set(choice.printed)
+    assert not choice.across or {setting for setting, _ in choice.readings} == set(choice.across)
 
 
 def test_choices_bear_on_pages_that_exist() -> None:
@@ -85,6 +86,17 @@ def test_a_table_gives_what_the_runs_gave_and_says_what_was_not_run() -> None:
     assert cut[["rounds", "final accuracy (%)"]].tolist() == ["1.5 (1\u20132)", "35 (20\u201350)"]
     assert choice.table({}).empty
     assert spread(np.array([np.inf, 1.0])) == "diverged"
+
+
+def test_where_settings_are_the_readings_methods_stand_beside_each_other() -> None:
+    readings = {(setting, method): method for setting in ("s", "s, mild") for method in ("A", "B")}
+    across = {"s": ("the table", "severe"), "s, mild": ("the table", "mild")}
+    choice = Choice("", "", "", "e", readings, (), dict.fromkeys(across, 0.5), {("s", "A"): "42"}, across)
+    table = choice.table({"e": runs(A=[[0, 0.2, 0.6], [0, 0.5, 0.8]], B=[[0, 0.1, 0.2]])})
+    assert table.index.tolist() == [("the table", name) for name in ("printed", "severe", "mild")]
+    assert table["A"].tolist() == ["42", "1.5 (1\u20132)", "not run"]
+    assert table["B"].tolist() == ["", "2+", "not run"]
+    assert table["seeds"].tolist() == ["", "1\u20132", ""]
 
 
 def test_a_study_that_was_archived_gives_its_readings() -> None:

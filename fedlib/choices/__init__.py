@@ -17,6 +17,7 @@ from fedlib.claims import number
 from fedlib.tables import reach
 
 NOT_RUN = "not run"
+PRINTED = "printed"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Choice:
     sources: what the paper, its code or another text says. taken: the reading of the pages. readings: (setting,
     method) -> the reading's name, in the order shown. target: test accuracy to count rounds to, by setting; where there
     is none, training losses are compared. printed: the paper's number by (setting, method). bears_on: artifacts whose
-    claims depend on it.
+    claims depend on it. across: setting -> (what it reads, as which), where settings are the readings: methods then
+    stand beside each other, under the names in `readings`.
     """
 
     title: str
@@ -37,12 +39,13 @@ class Choice:
     bears_on: tuple[str, ...]
     target: Mapping[str, float] = field(default_factory=dict)
     printed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    across: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def table(self, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         """A row a (setting, reading): seeds, what it gives (mean over seeds, lowest to highest), what is printed.
 
-        Empty where none has been run. Curves are compared over the rounds that all runs have: of a setting, or without
-        targets of all settings.
+        With `across` a row a reading and a column a method: rounds to the target. Empty where none has been run.
+        Curves are compared over the rounds that all runs have: of a setting, or without targets of all settings.
         """
         nothing = pd.DataFrame({"setting": [], "method": [], "seed": [], "round": []})
         table = results.get(self.experiment, nothing)
@@ -58,9 +61,25 @@ class Choice:
                 runs = [run for _, run in there[setting, method].groupby("seed")]
                 row |= {"seeds": str(len(runs))} | self._found(setting, runs, end[setting])
             if self.printed:
-                row["printed"] = self.printed.get((setting, method), "")
+                row[PRINTED] = self.printed.get((setting, method), "")
             rows.append(row)
+        if self.across:
+            return self._crossed(rows)
         return pd.DataFrame(rows).fillna("").set_index(["setting", "reading"])
+
+    def _crossed(self, rows: list[dict[str, str]]) -> pd.DataFrame:
+        cells: dict[tuple[str, str], dict[str, str]] = {}
+        seeds: dict[tuple[str, str], set[int]] = {}
+        for row in rows:
+            what, reading = self.across[row["setting"]]
+            if row.get(PRINTED):
+                cells.setdefault((what, PRINTED), {})[row["reading"]] = row[PRINTED]
+            cells.setdefault((what, reading), {})[row["reading"]] = row.get("rounds", NOT_RUN)
+            if "rounds" in row:
+                seeds.setdefault((what, reading), set()).add(int(row["seeds"]))
+        table = pd.DataFrame(cells).T.fillna("").rename_axis(["setting", "reading"])
+        table["seeds"] = [reach(np.sort(list(seeds[key])), "") if key in seeds else "" for key in table.index]
+        return table
 
     def _found(self, setting: str, runs: list[pd.DataFrame], end: int) -> dict[str, str]:
         def over_seeds(

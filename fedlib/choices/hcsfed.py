@@ -7,21 +7,21 @@ from fedlib.claims.hcsfed_readings import COLUMNS, PRINTED, in_print
 
 _MNIST = [f"MNIST, q = {q} %" for q in (10, 30, 50)]
 _FMNIST = [f"FMNIST, q = {q} %" for q in (10, 30, 50)]
-_ALPHAS = {  # setting -> alpha
-    "MNIST, q = 10 %": "0.01",
-    "MNIST, q = 10 %, alpha = 0.1": "0.1",
-    "MNIST, q = 10 %, alpha = 0.001": "0.001",
-    "MNIST, q = 10 %, IID": "IID",
-    "FMNIST, q = 10 %": "0.01",
-    "FMNIST, q = 10 %, alpha = 0.1": "0.1",
-    "FMNIST, q = 10 %, alpha = 0.001": "0.001",
+_ALPHAS = {  # setting -> column of Table 1, alpha
+    f"{column}{own}": (column, own.removeprefix(", ") or "alpha = 0.01")
+    for column in (_MNIST[0], _FMNIST[0])
+    for own in ("", ", alpha = 0.1", ", alpha = 0.001", *[", IID"] * (column in _MNIST))
 }
-_RATES = {  # setting -> its alpha and learning rate
-    f"{column}{alpha}{lr}": f"{alpha or ', alpha = 0.01'}{lr or ', lr = 0.01'}"
+_RATES = {  # setting -> column of Table 1, alpha and learning rate
+    f"{column}{alpha}{lr}": (column, f"{alpha.removeprefix(', ') or 'alpha = 0.01'}{lr or ', lr = 0.01'}")
     for column in [*_MNIST, *_FMNIST]
     for alpha in ("", *[", alpha = 0.1"] * (column in _FMNIST))
     for lr in ("", ", lr = 0.05")
 }
+_METHODS = (
+    *("Random", "Random, attrition", "Cluster"),
+    *("HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation"),
+)
 _ABLATION = [f"alpha = {alpha}" for alpha in ("0.01", "0.1", "0.001")]
 _TO_80 = dict.fromkeys([*_MNIST, *_FMNIST, *_ALPHAS, *_RATES], 0.8)
 
@@ -37,9 +37,7 @@ def _printed() -> dict[tuple[str, str], str]:
         "HCSFed-R (GC-A)",
         "HCSFed-R (GC-B)",
     )
-    settings = {column: column for column in COLUMNS} | {
-        s: s.split(" %")[0] + " %" for s in [*_ALPHAS, *_RATES] if "IID" not in s
-    }
+    settings = {column: column for column in COLUMNS} | {s: c for s, (c, _) in (_ALPHAS | _RATES).items()}
     cells = {(s, m): in_print(PRINTED, m.split(", ")[0], c) for s, c in settings.items() for m in methods}
     return {key: "200+" if rounds > 200 else str(rounds) for key, rounds in cells.items()}
 
@@ -91,37 +89,22 @@ CHOICES = [
         "The paper names none for MNIST and Fashion-MNIST.",
         "0.01.",
         "hcsfed_table_1",
-        {
-            (setting, method): f"{method}, alpha = {alpha}".replace("alpha = IID", "IID")
-            for method in (
-                "Random",
-                "Random, attrition",
-                "HCSFed-R (GC-A)",
-                "HCSFed-R (GC-B)",
-                "Full participation",
-            )
-            for setting, alpha in _ALPHAS.items()
-        },
+        grid([*_ALPHAS], {method: method for method in _METHODS if method != "Cluster"}),
         ("hcsfed/table_1",),
         _TO_80,
         _printed(),
+        _ALPHAS,
     ),
     Choice(
         "Which learning rate Table 1 has",
         "The paper names none. Its figures have two: 0.01 on MNIST and Fashion-MNIST, 0.05 on CIFAR-10.",
         "0.01.",
         "hcsfed_table_1",
-        {
-            (setting, method): f"{method}{told}"
-            for method in (
-                *("Random", "Random, attrition", "Cluster"),
-                *("HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation"),
-            )
-            for setting, told in _RATES.items()
-        },
+        grid([*_RATES], {method: method for method in _METHODS}),
         ("hcsfed/table_1",),
         _TO_80,
         _printed(),
+        _RATES,
     ),
     Choice(
         "How importance sampling weighs updates",
