@@ -77,7 +77,8 @@ class Choice:
             cells.setdefault((what, reading), {})[row["reading"]] = row.get("rounds", NOT_RUN)
             if "rounds" in row:
                 seeds.setdefault((what, reading), set()).add(int(row["seeds"]))
-        table = pd.DataFrame(cells).T.fillna("").rename_axis(["setting", "reading"])
+        goal = self.target[rows[0]["setting"]]
+        table = pd.DataFrame(cells).T.fillna("").rename_axis([f"rounds to {100 * goal:g} %", "reading"])
         table["seeds"] = [reach(np.sort(list(seeds[key])), "") if key in seeds else "" for key in table.index]
         return table
 
