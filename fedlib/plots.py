@@ -231,7 +231,7 @@ def bars(
     values: pd.Series,
     ylabel: str,
     *,
-    cap: float | None = None,
+    cap: Mapping[str, float] | pd.Series | None = None,
     printed: Mapping[tuple[str, str], float] | None = None,
     panels: Mapping[str, str] | None = None,
     statistic: Callable[..., Any] = np.median,
@@ -239,8 +239,8 @@ def bars(
 ) -> Figure:
     """One bar a method, a panel a setting: `values` by (setting, method, seed), the median over seeds, seeds as dots.
 
-    cap: where runs that never arrive (inf) are drawn, hatched and marked "not reached". printed: the paper's
-    values by (setting, method), a black tick on the bar.
+    cap: by setting, where runs that never arrive (inf) are drawn, hatched and marked "not reached". printed: the
+    paper's values by (setting, method), a black tick on the bar.
     """
     settings = list(panels or dict.fromkeys(values.index.get_level_values("setting")))
     settings = [s for s in settings if s in values.index.get_level_values("setting")]
@@ -249,7 +249,7 @@ def bars(
     for ax, setting in zip(axes, settings, strict=True):
         here = values.loc[setting]
         methods = list(dict.fromkeys(here.index.get_level_values("method")))
-        ceiling = cap if cap is not None else float(here[np.isfinite(here)].max(initial=1.0))
+        ceiling = float(cap[setting]) if cap is not None else float(here[np.isfinite(here)].max(initial=1.0))
         for i, method in enumerate(methods):
             seeds = here.loc[method].to_numpy()
             middle = float(statistic(seeds))

@@ -92,9 +92,12 @@ def test_lines_go_through_the_rounds_that_were_measured_in_all_runs():
 
 def test_bars_are_medians_and_mark_what_was_not_reached(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=10)
-    figure = plots.bars(rounds, "rounds", cap=10, panels={"x": "X"})
-    words = {text.get_text() for text in figure.axes[0].texts}
-    assert words == {"9.5", "not reached"}  # MD 10 and 9; Algorithm 2: 5 and never
+    rounds += 20.0 * (rounds.index.get_level_values("setting") == "y")
+    figure = plots.bars(rounds, "rounds", cap={"x": 10, "y": 30}, panels={"x": "X", "y": "Y"})
+    words = [{text.get_text() for text in ax.texts} for ax in figure.axes[:2]]
+    assert words == [{"9.5", "not reached"}, {"29.5", "not reached"}]  # MD 10 and 9; Algorithm 2: 5 and never
+    unreached = [max(bar.get_height() for bar in ax.patches) for ax in figure.axes[:2]]
+    assert unreached == [10, 30]  # each setting at its own last round
 
 
 def test_a_sweep_draws_what_has_been_run():
