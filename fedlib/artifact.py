@@ -265,10 +265,15 @@ def svg(figure: Figure, salt: str) -> bytes:
 
 
 def drawn_lines(figure: Figure) -> pd.DataFrame:
-    """The points of every line of a figure: one row a point, with columns panel, line, x, y."""
+    """The points of every line of a figure: one row a point, with columns panel, line, x, y.
+
+    A line goes by its label, less the underscore that keeps it out of the legend; without a label it has no name.
+    """
     rows = []
     for k, axes in enumerate(figure.axes):
         panel = axes.get_title() or f"panel {k + 1}"
         for line in axes.get_lines():
-            rows += [(panel, line.get_label(), x, y) for x, y in zip(*line.get_data(), strict=True)]
+            label = str(line.get_label())
+            name = "" if label.startswith("_child") else label.removeprefix("_")
+            rows += [(panel, name, x, y) for x, y in zip(*line.get_data(), strict=True)]
     return pd.DataFrame(rows, columns=["panel", "line", "x", "y"])

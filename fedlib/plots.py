@@ -112,7 +112,14 @@ def draw_curves(
         for run, gone in diverged.items():
             last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
             if gone and len(last):
-                ax.plot(last[x] * across, last[y] * unit, "x", color=look["color"], ms=8)
+                ax.plot(
+                    last[x] * across,
+                    last[y] * unit,
+                    "x",
+                    color=look["color"],
+                    ms=8,
+                    label=f"_{method}, ended",
+                )
     if not ax.lines:
         ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
 
@@ -148,7 +155,7 @@ def curves(
         draw_curves(ax, rows, y, x=x, methods=methods, smooth=smooth, band=band, styles=styles, first=first)
         level = target.get(setting) if isinstance(target, Mapping) else target
         if level is not None:
-            ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":")
+            ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":", label="_target")
         ax.set_title(title)
         label_axes(ax, x, y)
         if x == "round":

@@ -179,6 +179,13 @@ def test_a_figure_is_the_same_bytes_every_time() -> None:
     ]
 
 
+def test_lines_beside_the_legend_go_by_their_own_names() -> None:
+    shown = figure()
+    shown.axes[0].axhline(5, label="_target")
+    shown.axes[0].axhline(6)
+    assert list(dict.fromkeys(drawn_lines(shown)["line"])) == ["MD", "target", ""]
+
+
 def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     row = dict.fromkeys(["id", "claim", "printed", "replicated", "interval", "verdict", "detail"], "")
     shown = verdict_table(pd.DataFrame([{**row, "claim": "a < b & c", "verdict": "not held"}]))
