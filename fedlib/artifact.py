@@ -181,7 +181,9 @@ class Artifact:
         display(HTML(verdict_table(decided, links=True)))
 
     def _write_csv(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
-        write_whole(self.folder / f"{name}.csv", frame.to_csv(index=index).encode())
+        # Ten digits: 34.7, where binary arithmetic gave 34.699999999999996.
+        text = frame.to_csv(index=index, float_format="%.10g")
+        write_whole(self.folder / f"{name}.csv", text.encode())
 
     def _write_verdicts(self, decided: pd.DataFrame) -> None:
         counts = decided["verdict"].value_counts()

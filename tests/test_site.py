@@ -186,6 +186,13 @@ def test_lines_beside_the_legend_go_by_their_own_names() -> None:
     assert list(dict.fromkeys(drawn_lines(shown)["line"])) == ["MD", "target", ""]
 
 
+def test_numbers_are_kept_without_the_noise_of_binary_arithmetic(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    made = Artifact.open("scoreboard", root=tmp_path)
+    made.table(pd.DataFrame({"share": [100 * 0.347, 0.1 + 0.2, 2e-9], "rounds": [3, 40, 0]}), index=False)
+    assert (made.folder / "table.csv").read_text() == "share,rounds\n34.7,3\n0.3,40\n2e-09,0\n"
+
+
 def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     row = dict.fromkeys(["id", "claim", "printed", "replicated", "interval", "verdict", "detail"], "")
     shown = verdict_table(pd.DataFrame([{**row, "claim": "a < b & c", "verdict": "not held"}]))
