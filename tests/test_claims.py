@@ -77,11 +77,21 @@ def test_a_missing_experiment_setting_or_method_is_not_run_and_says_what_is_miss
 def test_a_verdict_says_that_a_method_has_one_seed():
     curves = {"s": {"A": falling(0.2), "B": falling(0.1)}}
     one, three = (runs_of("e", curves, "train_loss", seeds) for seeds in (1, 3))
-    assert claims.one_seed({"e": one}) == "Rests on one seed."
-    assert claims.one_seed({"e": three}) == ""
-    assert claims.one_seed({"e": one, "f": three}) == "Rests in part on one seed."
     uneven = three[(three["method"] == "A") | (three["seed"] == 0)]
-    assert claims.one_seed({"e": uneven}) == "Rests in part on one seed."
+
+    def sentence(e: pd.DataFrame, methods: tuple[str, ...] = (), **others: pd.DataFrame) -> str:
+        runs = Runs({"e": e, **others})
+        runs.pick("e", "s", methods)
+        for name in others:
+            runs.curves(name, "s", "A", "train_loss")
+        return claims.one_seed(runs.given())
+
+    assert sentence(one) == "Rests on one seed."
+    assert sentence(three) == ""
+    assert sentence(three, f=one) == sentence(one, f=three) == "Rests in part on one seed."
+    assert sentence(uneven) == "Rests in part on one seed."
+    assert sentence(uneven, ("A",)) == "", "B, which has one seed, was not asked for"
+    assert claims.one_seed(Runs({"e": one}).given()) == ""
 
 
 def test_a_diverged_run_counts_against_its_method_and_is_named():

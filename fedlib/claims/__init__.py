@@ -56,17 +56,16 @@ class Verdict:
 class Runs(Mapping[str, pd.DataFrame]):
     """The results that a rule may look at, by experiment; asking for what is not there raises `Missing`.
 
-    What was looked up once is kept, so that the rules of a book share it.
+    What was looked up once is kept, so that the rules of a book share it; what a rule was given is noted (`given`).
     """
 
     def __init__(self, results: Mapping[str, pd.DataFrame], kept: dict[tuple, Any] | None = None) -> None:
         self.results = {name: table for name, table in results.items() if len(table)}
         self.kept: dict[tuple, Any] = {} if kept is None else kept
+        self.notes: set[tuple[str, str | None, tuple[str, ...]]] = set()
 
     def __getitem__(self, experiment: str) -> pd.DataFrame:
-        if experiment not in self.results:
-            raise Missing(f"experiment {experiment} has not been run at this scale")
-        return self.results[experiment]
+        return self.pick(experiment)
 
     def __contains__(self, experiment: object) -> bool:
         return experiment in self.results
@@ -87,22 +86,52 @@ class Runs(Mapping[str, pd.DataFrame]):
         Raises:
             Missing: the experiment, the setting or one of the methods has not been run.
         """
-        table, methods = self[experiment], list(methods)
-        if setting is not None:
-            if ("settings", experiment) not in self.kept:
-                self.kept["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
-            table = self.kept["settings", experiment].get(setting)
-            if table is None:
-                raise Missing(f"setting {setting!r} of {experiment} has not been run at this scale")
-        absent = set(methods) - set(table["method"].unique())
+        methods = tuple(methods)
+        table = self._rows(experiment, setting)
+        absent = set(methods) - set(table["method"].unique()) if methods else ()
         if absent:
             where = f"{experiment} {setting}" if setting else experiment
             raise Missing(f"{', '.join(sorted(absent))} has not been run in {where}")
+        self.notes.add((experiment, setting, methods))
         return table[table["method"].isin(methods)] if methods else table
+
+    def _rows(self, experiment: str, setting: str | None = None) -> pd.DataFrame:
+        if experiment not in self.results:
+            raise Missing(f"experiment {experiment} has not been run at this scale")
+        table = self.results[experiment]
+        if setting is None:
+            return table
+        if ("settings", experiment) not in self.kept:
+            self.kept["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
+        table = self.kept["settings", experiment].get(setting)
+        if table is None:
+            raise Missing(f"setting {setting!r} of {experiment} has not been run at this scale")
+        return table
+
+    def given(self) -> pd.DataFrame:
+        """The training runs that a rule was given: experiment, setting, method, seed, and whether it diverged."""
+        found = []
+        for experiment, setting, methods in self.notes:
+            key, table = ("runs", experiment), self.results[experiment]
+            if "diverged" not in table:  # a study's
+                continue
+            if key not in self.kept:
+                by_run = table.groupby(["setting", "method", "seed"], sort=False)
+                self.kept[key] = by_run["diverged"].any().reset_index().assign(experiment=experiment)
+            runs = self.kept[key]
+            runs = runs if setting is None else runs[runs["setting"] == setting]
+            found.append(runs[runs["method"].isin(methods)] if methods else runs)
+        if not found:
+            return pd.DataFrame(columns=["experiment", "setting", "method", "seed", "diverged"])
+        return pd.concat(found, ignore_index=True).drop_duplicates()
+
+    def end(self, experiment: str) -> int:
+        """Last round that all runs of an experiment have."""
+        return measure.common_end(self._rows(experiment))
 
     def last(self, experiment: str, setting: str) -> int:
         """T, the number of rounds of a setting."""
-        return int(self.pick(experiment, setting)["round"].max())
+        return int(self._rows(experiment, setting)["round"].max())
 
     def curves(self, experiment: str, setting: str, method: str, column: str) -> dict[int, pd.Series]:
         """seed -> curve (`measure.curve`) of a method in one setting.
@@ -117,6 +146,7 @@ class Runs(Mapping[str, pd.DataFrame]):
             if any(curve.empty for curve in found.values()):
                 raise Missing(f"{column} has not been measured in {experiment}")
             self.kept[key] = found
+        self.notes.add((experiment, setting, (method,)))
         return self.kept[key]
 
     def statistic(
@@ -166,9 +196,9 @@ class Claim:
         except Exception as error:
             error.add_note(f"while deciding claim {self.id}")
             raise
-        return replace(
-            verdict, detail=" ".join(filter(None, [verdict.detail, one_seed(runs), diverged(runs)]))
-        )
+        given = runs.given()
+        notes = filter(None, [verdict.detail, one_seed(given), diverged(given)])
+        return replace(verdict, detail=" ".join(notes))
 
 
 @dataclass
@@ -221,22 +251,16 @@ def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
     return counts.assign(claims=counts.sum(axis=1)).rename_axis(columns=None)
 
 
-def trained(results: Mapping[str, pd.DataFrame]) -> list[pd.DataFrame]:
-    """The tables that say of each run whether it diverged, as all that is collected does."""
-    return [table for table in results.values() if "diverged" in table]
+def one_seed(given: pd.DataFrame) -> str:
+    """A sentence where a method has one seed alone in a setting (`Runs.given`): no verdict on it is settled."""
+    alone = given.groupby(["experiment", "setting", "method"])["seed"].nunique() == 1
+    return f"Rests {'' if alone.all() else 'in part '}{ONE_SEED}" if alone.any() else ""
 
 
-def one_seed(results: Mapping[str, pd.DataFrame]) -> str:
-    """A sentence where a method has one seed alone in a setting: no verdict on it is settled."""
-    seeds = [table.groupby(["setting", "method"])["seed"].nunique() for table in trained(results)]
-    alone = [count == 1 for counts in seeds for count in counts]
-    return f"Rests {'' if all(alone) else 'in part '}{ONE_SEED}" if any(alone) else ""
-
-
-def diverged(results: Mapping[str, pd.DataFrame]) -> str:
-    """A sentence that names the runs that diverged; empty where none did."""
-    gone = [t.loc[t["diverged"], ["setting", "method", "seed"]].drop_duplicates() for t in trained(results)]
-    names = sorted({" ".join(str(v) for v in row if v != "") for t in gone for row in t.to_numpy()})
+def diverged(given: pd.DataFrame) -> str:
+    """A sentence that names those of the runs (`Runs.given`) that diverged; empty where none did."""
+    gone = given.loc[given["diverged"].astype(bool), ["setting", "method", "seed"]]
+    names = sorted({" ".join(str(v) for v in row if v != "") for row in gone.to_numpy()})
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"Diverged (method, seed): {listed}." if names else ""
 

@@ -44,7 +44,7 @@ class Panel:
 
     def until(self, runs: Runs) -> int:
         """Last round that all runs of the experiment have: some are followed further, for its table."""
-        return common_end(runs[self.experiment])
+        return runs.end(self.experiment)
 
     def within(self, runs: Runs, methods: list[str]) -> pd.DataFrame:
         """Rows of the methods in the rounds that the figures show."""
