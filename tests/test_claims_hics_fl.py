@@ -122,6 +122,7 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
     assert rows.loc["CS", "rounds"] == "≥ 115.5"  # (30 + 201) / 2
     assert rows.loc["CS", "speed-up"].startswith("≤ ")
     assert rows.loc["CS", "speed-up, paper"] == 1.3
+    assert rows.loc["DivFL"].tolist() == ["not run", "-", 0, 478, 0.3]
 
 
 def test_runs_too_short_for_the_table_decide_nothing():

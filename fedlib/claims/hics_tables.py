@@ -33,21 +33,20 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
     """Table 1's columns for a data set of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
 
     values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as the cap + 1,
-    and its method's mean is then marked as a lower bound.
+    and its method's mean is then marked as a lower bound. A method that has not been run stands with what is printed.
     """
     mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
     open_ended = (values > cap).groupby("method").any()
     rows = {}
-    for method in mean.index:
-        ratio = "-"
-        if "Random" in mean:
-            ratio = ratio_cell(mean["Random"] / mean[method], open_ended["Random"], open_ended[method])
-        ours = f"{'≥ ' if open_ended[method] else ''}{mean[method]:.1f}"
-        paper = {
-            "rounds, paper": PRINTED[data].get(method, ""),
-            "speed-up, paper": SPEED_UP[data].get(method, ""),
-        }
-        rows[method] = {"rounds": ours, "speed-up": ratio, "seeds": len(values[method]), **paper}
+    for method, printed in PRINTED[data].items():
+        ours = {"rounds": "not run", "speed-up": "-", "seeds": 0}
+        if method in mean:
+            lower = "≥ " if open_ended[method] else ""
+            ours |= {"rounds": f"{lower}{mean[method]:.1f}", "seeds": len(values[method])}
+            if "Random" in mean:
+                ratio = mean["Random"] / mean[method]
+                ours["speed-up"] = ratio_cell(ratio, open_ended["Random"], open_ended[method])
+        rows[method] = {**ours, "rounds, paper": printed, "speed-up, paper": SPEED_UP[data][method]}
     return pd.DataFrame(rows).T.rename_axis("method")
 
 
@@ -65,7 +64,7 @@ def speed_tables(
     runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
     there = dict.fromkeys(rounds.index.get_level_values("setting"))
     tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in there}
-    return pd.concat(tables, axis=1).reindex([m for m in methods if m in rounds.index.levels[1]])
+    return pd.concat(tables, axis=1).reindex(methods).fillna("")
 
 
 def warm_up(table: pd.DataFrame) -> int:
