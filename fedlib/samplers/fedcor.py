@@ -11,9 +11,11 @@ Where the paper leaves a choice or the authors' code differs (e is the 0-based r
    times sigma_n or more, as in trained embeddings (about 1.4).
 2. Rounds 0..warmup choose uniformly: one more than the paper states, as in the code.
 3. The paper weighs an older sample gamma^(age in updates) and states neither gamma nor M. Two schedules:
-   "2022", the code nearest to publication, with the paper's mu = 0: first sample at round 10 (at the end of a
-   shorter warm-up), training for 150 iterations in each warm-up round and for 100 at each update; the last
-   M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples weighed gamma^(dt age).
+   "2022", the code nearest to publication, with the paper's mu = 0: first sample in round `gpr_begin` (at the end
+   of a shorter warm-up), training for 150 iterations in each warm-up round and for 100 at each update; the last
+   M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples weighed gamma^(dt age). The code's
+   default of `gpr_begin` was 10; the authors set it to 0 in November 2022, as the paper's text has it. With 10 their
+   code also anneals alpha in rounds 0 to 9, which is left out here.
    "head", the README of 2023: samples from round 0, one training of 1000 iterations at the end of the warm-up,
    100 at each update; the samples of the last `window` rounds weighed gamma^(age in rounds), and their weighted
    mean as the prior mean.
@@ -77,7 +79,7 @@ class FedCor(Sampler):
     warmup: last 0-based round of uniform selection. dt: rounds between updates of the process. beta:
     annealing of a client's alpha each time it is selected. gamma: discount of older samples. M: historical
     samples that an update re-uses. d: dimension of the clients' embeddings. window: rounds that schedule
-    "head" looks back.
+    "head" looks back. gpr_begin: 0-based round of the first sample, None for the schedule's.
 
     Raises:
         ValueError: an unknown schedule, likelihood or probe.
@@ -94,6 +96,7 @@ class FedCor(Sampler):
     window: int = 100
     likelihood: Likelihood = "mml"
     probe: Literal["extra", "own"] = "extra"
+    gpr_begin: int | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -145,8 +148,8 @@ class FedCor(Sampler):
 
     def samples_itself(self, e: int) -> bool:
         """Whether what round e itself does to the losses is a sample."""
-        begin = min(SCHEDULES[self.schedule].begin, self.warmup)
-        return begin <= e <= self.warmup or (self.probe == "own" and self.updates(e))
+        begin = SCHEDULES[self.schedule].begin if self.gpr_begin is None else self.gpr_begin
+        return min(begin, self.warmup) <= e <= self.warmup or (self.probe == "own" and self.updates(e))
 
     def at_random(self, rng: np.random.Generator) -> np.ndarray:
         if self.probe == "own":

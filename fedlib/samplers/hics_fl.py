@@ -42,6 +42,9 @@ class HiCSFL(Sampler):
     T_s: temperature of the estimate. lam: the paper's lambda, weight of the entropies' difference in the
     distance. M: clusters, None for m. gamma: the paper's gamma^0. estimate: None for the variant's own.
     within: how P draws in a cluster, by p_k or, as the code, uniformly.
+    order: of the clients in the warm-up, None for the variant's own. The code's index order is that of the alpha groups
+    of a partition, which no server knows. refresh: whether updates are renewed after the warm-up, None for the
+    variant's own.
     several_alphas: whether the partition mixes concentrations, which C and C0 read from their settings.
     horizon: the rounds over which gamma falls to 0, None for T.
 
@@ -58,6 +61,8 @@ class HiCSFL(Sampler):
     estimate: Estimate | None = None
     within: Literal["share", "uniform"] = "share"
     several_alphas: bool = True
+    order: Literal["index", "random"] | None = None
+    refresh: bool | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -67,7 +72,8 @@ class HiCSFL(Sampler):
             raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
         if self.within not in ("share", "uniform"):
             raise ValueError(f"sampler 'hics_fl': within is {self.within!r}; it must be share or uniform.")
-        self.order = rng.permutation(fed.N) if self.paper else fed.everyone
+        at_random = self.paper if self.order is None else self.order == "random"
+        self.warmup_order = rng.permutation(fed.N) if at_random else fed.everyone
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
 
     @property
@@ -89,7 +95,7 @@ class HiCSFL(Sampler):
     def select(self, round: Round) -> Selection:
         fed, t = self.fed, round.t
         if self.warming_up(t):
-            return Selection(self.order[(t - 1) * fed.m : t * fed.m])
+            return Selection(self.warmup_order[(t - 1) * fed.m : t * fed.m])
         H = estimated_entropy(magnitudes(self.updates, fed.K, self.of), self.T_s)
         tree = ward_tree(distances(self.updates, H, self.lam))
         labels = cut(tree, self.M or fed.m)
@@ -112,7 +118,8 @@ class HiCSFL(Sampler):
         return bool(H.var() < 0.1) if self.variant == "C" else self.several_alphas
 
     def observe(self, round: Round, report: Report) -> None:
-        if self.paper or self.warming_up(round.t) or not self.several_alphas:
+        refresh = self.paper or not self.several_alphas if self.refresh is None else self.refresh
+        if refresh or self.warming_up(round.t):
             self.updates = refreshed(self.updates, report, self.fed, self.of)
 
 
