@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
 from benchmarks.protocol import WORKLOADS
-from fedlib import readme
 from fedlib.files import write_whole
+from fedlib.pages import readme
 
 START, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
 SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")

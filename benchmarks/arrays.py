@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.protocol import WORKLOADS, Workload
-from fedlib import config, data, partition
+from fedlib.data import datasets, partition
+from fedlib.settings import schema
 
 
 def write(workload: Workload, folder: Path) -> None:
     """Write x_train, y_train (by client), x_test, y_test (uint8 pixels) and their scaling to `folder`."""
-    data.prepare(workload.dataset)
-    dataset = data.load(workload.dataset)
+    datasets.prepare(workload.dataset)
+    dataset = datasets.load(workload.dataset)
     clients = np.stack(split(workload, dataset).train)
     folder.mkdir(parents=True, exist_ok=True)
-    mean, std = data.SCALINGS[workload.scaling]
+    mean, std = datasets.SCALINGS[workload.scaling]
     arrays = {
         "x_train": dataset.x_train[clients],
         "y_train": dataset.y_train[clients],
@@ -32,9 +33,9 @@ def write(workload: Workload, folder: Path) -> None:
         np.save(folder / f"{name}.npy", array)
 
 
-def split(workload: Workload, dataset: data.Dataset) -> partition.Partition:
+def split(workload: Workload, dataset: datasets.Dataset) -> partition.Partition:
     """N clients with n random samples each."""
-    return partition.make(config.IID(scheme="iid"), dataset, workload.N, seed=0)
+    return partition.make(schema.IID(scheme="iid"), dataset, workload.N, seed=0)
 
 
 if __name__ == "__main__":

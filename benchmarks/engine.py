@@ -11,11 +11,12 @@ import torch
 
 from benchmarks.arrays import split
 from benchmarks.protocol import Options, Workload, arguments, measured_rounds
-from fedlib import config, data
-from fedlib.config import Evaluate, Local, Method, Run
-from fedlib.engine import Lockstep
-from fedlib.local import make_executor
-from fedlib.partition import Partition
+from fedlib.data import datasets
+from fedlib.data.partition import Partition
+from fedlib.settings import schema
+from fedlib.settings.schema import Evaluate, Local, Method, Run
+from fedlib.simulation.engine import Lockstep
+from fedlib.training.executors import make_executor
 
 FIVE = ("uniform", "md", "clustered_size", "clustered_similarity", "hics_fl")  # m clients train a round
 
@@ -30,14 +31,14 @@ def lockstep(
 ) -> Lockstep:
     """R runs, dealt over the samplers (as `method` reads them) in turn; evaluated every `every` rounds."""
     torch.set_num_threads(threads)
-    data.prepare(work.dataset)
-    dataset = data.load(work.dataset)
+    datasets.prepare(work.dataset)
+    dataset = datasets.load(work.dataset)
     local = Local(lr=work.lr, batch=work.batch, steps=work.steps)
     runs = [
         Run(
             dataset=work.dataset,
             scaling=work.scaling,
-            partition=config.IID(scheme="iid"),
+            partition=schema.IID(scheme="iid"),
             model=work.model,
             N=work.N,
             m=work.m,
@@ -51,7 +52,7 @@ def lockstep(
     ]
     usual = work.N * work.n <= len(dataset.y_train)
     clients = split(work, dataset) if usual else overlapping(work, dataset)
-    executor = make_executor(work.model, data.tensors(dataset, work.scaling), device, threads)
+    executor = make_executor(work.model, datasets.tensors(dataset, work.scaling), device, threads)
     return Lockstep(runs, [clients] * work.R, executor)
 
 
@@ -61,7 +62,7 @@ def method(text: str) -> Method:
     return Method(sampler=name, params=dict(setting.split("=") for setting in settings))
 
 
-def overlapping(work: Workload, dataset: data.Dataset) -> Partition:
+def overlapping(work: Workload, dataset: datasets.Dataset) -> Partition:
     """N clients with n random samples each, however few samples there are: clients share them."""
     rng = np.random.default_rng(0)
     train = rng.integers(len(dataset.y_train), size=(work.N, work.n))

@@ -23,9 +23,9 @@ from benchmarks.candidates import HERE
 from benchmarks.engine import lockstep
 from benchmarks.protocol import WORKLOADS, Workload
 from benchmarks.report import number, table
-from fedlib import compiled, local, looped, stacked
-from fedlib.engine import Lockstep
 from fedlib.files import write_whole
+from fedlib.simulation.engine import Lockstep
+from fedlib.training import compiled, contract, looped, stacked
 
 ROUNDS = {"W2": 10, "W3": 1}
 
@@ -66,7 +66,7 @@ def describe(name: str, matrix_rate: float) -> str:
     runs = lockstep(work, ["uniform"], threads=1)
     seconds_of(runs, 1)
     plain = statistics.median(seconds_of(runs, rounds) for _ in range(3))
-    drawing = Stopwatch(local, looped, stacked, name="draw_batches")
+    drawing = Stopwatch(contract, looped, stacked, name="draw_batches")
     with Stopwatch(runs.executor, name="train") as training, drawing:
         watched = seconds_of(runs, rounds)
     outside = watched - training.seconds / rounds

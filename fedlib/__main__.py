@@ -9,12 +9,16 @@ from contextlib import suppress
 
 def main() -> int:
     if address := os.environ.get("FEDLIB_WARM"):
-        from fedlib.warm import ask
+        from fedlib.commands.warm import ask
 
         with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
             return ask(sys.argv[1:], address)
-    from fedlib.cli import app
+    from fedlib.commands.cli import app
 
+    if sys.argv[1:2] == ["serve-warm"]:
+        from fedlib.commands.warm import serve
+
+        serve(sys.argv[2], app)
     return app()
 
 

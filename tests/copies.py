@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fedlib.config import ROOT
+from fedlib.settings.schema import ROOT
 
 
 def copy_project(root: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedlib import sources
+from fedlib.data import sources
 
 CLASSES = ("airplane", "truck")
 

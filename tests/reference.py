@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from fedlib.config import Local
-from fedlib.data import Tensors
-from fedlib.local import Job, draw_batches, dropout_bits
-from fedlib.models import Chain, Layout
+from fedlib.data.datasets import Tensors
+from fedlib.settings.schema import Local
+from fedlib.training.contract import Job, draw_batches, dropout_bits
+from fedlib.training.models import Chain, Layout
 
 
 class Reference:

@@ -1,26 +1,27 @@
-"""The map in `ARCHITECTURE.md`: every room is on it, and none imports from a room that comes later."""
+"""The map in `ARCHITECTURE.md`: every room is on it, none imports from a later one, and no files import each other."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 
-from fedlib import uses
-from fedlib.config import ROOT
+from fedlib.settings.schema import ROOT
 
 HOUSE = ROOT / "fedlib"
+FILES = sorted(file for file in HOUSE.rglob("*.py") if file.read_text().strip())
 
 
 def floors() -> dict[str, int]:
-    """Room, as `engine.py` or `samplers/`, -> its line in the table of rooms."""
+    """Room, as `files.py` or `samplers/`, -> its line in the table of rooms."""
     table = (ROOT / "ARCHITECTURE.md").read_text().split("| room |")[1].split("\n\n")[0]
-    lines = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in table.splitlines() if line]
-    rooms = [(room, floor) for floor, line in enumerate(lines) for room in line]
-    assert len(rooms) == len(dict(rooms)), "a room is on the map twice"
-    return dict(rooms)
+    rooms = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in table.splitlines() if line]
+    return {room: floor for floor, names in enumerate(rooms) for room in names}
 
 
 def room_of(file: Path) -> str:
@@ -28,21 +29,75 @@ def room_of(file: Path) -> str:
     return f"{first}/" if inner else first
 
 
-def imports(file: Path) -> set[str]:
-    """Rooms that a file imports from, at whatever time."""
-    nodes = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Import | ast.ImportFrom)]
-    return {room_of(found) for found in uses.imported("\n".join(map(ast.unparse, nodes)), ROOT)}
+def imported(file: Path, house: Path = HOUSE) -> Iterator[Path]:
+    """The files of the house that a file imports, at the top or inside functions, for the type checker or to run."""
+
+    def file_of(name: str) -> Path | None:
+        base = house.parent / name.replace(".", "/")
+        return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.exists()), None)
+
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names = [[alias.name] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [[f"{node.module}.{alias.name}", node.module] for alias in node.names]
+        else:
+            continue
+        for candidates in names:
+            found = [file_of(name) for name in candidates if name.split(".")[0] == house.name]
+            yield from [path for path in found if path and path != file][:1]
 
 
-FILES = sorted(file for file in HOUSE.rglob("*.py") if file.read_text().strip())
+def circle(house: Path = HOUSE) -> list[str]:
+    """Files that import each other in a circle; none if there is no circle."""
+    graph = {file: set(imported(file, house)) for file in house.rglob("*.py")}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [file.relative_to(house).as_posix() for file in error.args[1]]
+    return []
 
 
-def test_every_room_is_on_the_map():
-    assert set(floors()) == {room_of(file) for file in FILES}
+def test_the_map_has_every_room_and_little_stands_outside_of_them():
+    assert set(floors()) | {"__init__.py"} == {room_of(file) for file in FILES} | {"__init__.py"}
+    assert {file.name for file in HOUSE.glob("*.py")} <= {
+        "__init__.py",
+        "__main__.py",
+        "files.py",
+        "streams.py",
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(HOUSE).as_posix())
-def test_a_room_imports_only_from_rooms_above_it_or_beside_it(file: Path):
+def test_a_room_imports_only_from_rooms_above_it(file: Path):
     floor = floors()
-    later = {room for room in imports(file) if floor[room] > floor[room_of(file)]}
+    if room_of(file) == "__init__.py":
+        return
+    later = {room for room in map(room_of, imported(file)) if floor.get(room, 0) > floor[room_of(file)]}
     assert not later, f"{file.name} imports from {', '.join(sorted(later))}"
+
+
+def test_no_files_import_each_other():
+    assert circle() == []
+
+
+@pytest.mark.parametrize(
+    "import_a",
+    ["from house.b import x", "def f():\n    import house.b", "if TYPE_CHECKING:\n    from house import b"],
+)
+def test_a_circle_is_found(import_a: str, tmp_path: Path):
+    house = tmp_path / "house"
+    house.mkdir()
+    (house / "a.py").write_text(import_a)
+    (house / "b.py").write_text("from house import a\nx = 0")
+    assert set(circle(house)) == {"a.py", "b.py"}
+
+
+@pytest.mark.parametrize("room", ["kernels", "samplers", "settings", "data", "training", "simulation"])
+def test_the_library_knows_no_experiment_and_no_paper(room: str):
+    """Neither the name of an experiment nor that of a paper's folder stands in its code; samplers may be called so."""
+    written = yaml.safe_load((ROOT / "params.yaml").read_text())
+    papers = {path.name for path in (HOUSE / "papers").iterdir() if path.is_dir() and room != "samplers"}
+    for file in (HOUSE / room).rglob("*.py"):
+        texts = {n.value for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Constant)}
+        assert not texts & {*written["experiments"], *written["studies"], *papers}, file

@@ -13,7 +13,7 @@ from benchmarks import protocol, report
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
-from fedlib.readme import replace_between
+from fedlib.pages.readme import replace_between
 
 
 @pytest.mark.parametrize(

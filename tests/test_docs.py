@@ -24,7 +24,7 @@ import pytest
 from copies import copy_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib.config import ROOT
+from fedlib.settings.schema import ROOT
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -103,9 +103,10 @@ def the_dataset_trained(copy: Copy) -> None:
 def the_partition_trained(copy: Copy) -> None:
     assert len(copy.results("unequal_sizes")) == 2 * 11
     check = """
-from fedlib import config, data, partition
-spec = config.QuantitySkew(scheme="quantity_skew", exponent=1.5)
-part = partition.make(spec, data.load("digits"), N=10, seed=0)
+from fedlib.data import datasets, partition
+from fedlib.settings import schema
+spec = schema.QuantitySkew(scheme="quantity_skew", exponent=1.5)
+part = partition.make(spec, datasets.load("digits"), N=10, seed=0)
 assert sorted(sum(map(list, part.train), [])) == list(range(1437))
 assert (part.sizes[:-1] >= part.sizes[1:]).all() and abs(part.sizes[0] / part.sizes[1] - 2**1.5) < 0.01
 """

@@ -1,7 +1,7 @@
 """Every sampler chooses the clients that it chose when `pins.json` was written: numerics change on purpose only.
 
 What is pinned are choices, not floats: these depend on the processor in their last digits. After a deliberate change,
-raise NUMERICS in `fedlib/engine.py` and renew the pins:
+raise NUMERICS in `fedlib/simulation/engine.py` and renew the pins:
 
     .venv/bin/python tests/test_pins.py
 """
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from fedlib import data, partition
-from fedlib.engine import NUMERICS, Lockstep
-from fedlib.local import make_executor
-from fedlib.params import build, merge, split_method
+from fedlib.data import datasets, partition
 from fedlib.samplers import SAMPLERS
+from fedlib.settings.params import build, merge, split_method
+from fedlib.simulation.engine import NUMERICS, Lockstep
+from fedlib.training.executors import make_executor
 
 PINS = Path(__file__).with_name("pins.json")
 RENEW = f"`python tests/{Path(__file__).name}`"
@@ -49,9 +49,9 @@ def choices(sampler: str) -> list[list[int]]:
     """The clients that a sampler draws in each round."""
     raw = merge(SETTING, split_method({"sampler": sampler, **CHANGES.get(sampler, {})}))
     run = build(raw, 0, sampler)
-    dataset = data.load("digits")
+    dataset = datasets.load("digits")
     parts = partition.make(run.partition, dataset, run.N, run.seed)
-    lockstep = Lockstep([run], [parts], make_executor(run.model, data.tensors(dataset)))
+    lockstep = Lockstep([run], [parts], make_executor(run.model, datasets.tensors(dataset)))
     while lockstep.active:
         lockstep.advance()
     return [row["clients"] for row in lockstep.live[0].rows[1:]]
@@ -73,7 +73,8 @@ def test_choices_are_the_pinned_ones(sampler: str, record_property):
     record_property("results identical", 1)
     assert sampler in pinned()["choices"], f"{sampler} has no pin yet: add it with {RENEW}."
     assert choices(sampler) == pinned()["choices"][sampler], (
-        f"{sampler} no longer chooses the clients that it did. If that is meant, raise NUMERICS in fedlib/engine.py "
+        f"{sampler} no longer chooses the clients that it did. If that is meant, raise NUMERICS in "
+        f"fedlib/simulation/engine.py "
         f"and renew the pins with {RENEW}; if it is not, a change altered numbers that it should have left alone."
     )
 

@@ -122,7 +122,7 @@ def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
     Products are summed in the inputs' type: with float32, angles below about 0.001 are noise.
     """
-    from fedlib.products import products  # here: importing Numba takes a second
+    from fedlib.kernels.products import products  # here: importing Numba takes a second
 
     inner, a, b = products(A, B, np.result_type(A, B))
     scale = np.sqrt(np.outer(a, b))

@@ -61,7 +61,7 @@ def distances(G: np.ndarray) -> np.ndarray:
 
     Through the products of the rows, summed in float64: exact to about 1e-8 of the norms.
     """
-    from fedlib.products import products  # here: importing Numba takes a second
+    from fedlib.kernels.products import products  # here: importing Numba takes a second
 
     inner, *_ = products(G, G, float)
     broken = ~np.isfinite(inner.diagonal())

@@ -45,7 +45,7 @@ def compress(G: np.ndarray, R: float, gc: GC) -> np.ndarray:
     "B": the components are grouped, once for all, by their values in the mean update; a client sends its mean in each
     group. Groups that stay empty are left out.
     """
-    from fedlib.lloyd import lloyd_1d  # here: importing Numba takes a second
+    from fedlib.kernels.lloyd import lloyd_1d  # here: importing Numba takes a second
 
     k = compressed_size(G.shape[1], R)
     if k == G.shape[1]:

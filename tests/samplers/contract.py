@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedlib.runs.store import pack, unpack
 from fedlib.samplers import (
     Federation,
     Gradients,
@@ -31,7 +32,6 @@ from fedlib.samplers import (
     Updates,
 )
 from fedlib.samplers.base import Question
-from fedlib.store import pack, unpack
 from fedlib.streams import stream
 
 K, L, HIDDEN = 3, 5, 7  # classes, width of the output layer's input, parameters before the output layer

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
-from fedlib.config import Method
-from fedlib.lloyd import lloyd_1d
+from fedlib.kernels.lloyd import lloyd_1d
 from fedlib.samplers import Round, Sampler
 from fedlib.samplers.hcsfed import (
     HCSFed,
@@ -20,6 +19,7 @@ from fedlib.samplers.hcsfed import (
     kmeans,
     round_places,
 )
+from fedlib.settings.schema import Method
 
 from .contract import D, SamplerContract, World, federation
 from .test_importance import check_unbiased

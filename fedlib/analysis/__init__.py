@@ -1,0 +1,1 @@
+"""What is read off results: measures, claims and verdicts, readings, studies."""

@@ -1,0 +1,29 @@
+"""What a sampler chooses outside of a simulation, given the clients' updates."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from fedlib.samplers import Federation, Round, Sampler, Selection, Updates
+
+
+def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
+    """Whom a sampler chooses of N clients of equal size whose updates are G (N, d), whatever it asks of them."""
+    N, d = G.shape
+    sizes = np.full(N, 100)
+    nothing = slice(d, d)
+    fed = Federation(sizes, np.full((N, 1), 100), m, T, d, nothing, nothing)
+    sampler.setup(fed, rng)
+    answer: Any = sampler.select(Round(1, rng))
+    if isinstance(answer, Generator):
+        try:
+            question = next(answer)
+            while True:
+                asked = G[question.clients]
+                question = answer.send(question.encode(asked) if isinstance(question, Updates) else asked)
+        except StopIteration as stop:
+            answer = stop.value
+    return answer

@@ -1,0 +1,56 @@
+"""How studies follow a training run: one run alone, round by round, with its models at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fedlib.analysis.halfway import Halfway
+from fedlib.data import datasets, partition
+from fedlib.runs.place import Place, cores
+from fedlib.settings.schema import Run
+from fedlib.simulation.engine import Lockstep
+from fedlib.simulation.live import Live
+from fedlib.training.contract import Executor
+from fedlib.training.executors import make_executor
+
+
+def start(run: dict[str, Any], place: Place) -> Lockstep:
+    """The run, about to begin, measuring nothing of itself but at its end."""
+    run = Run(**run)
+    run = run.model_copy(
+        update={"evaluate": run.evaluate.model_copy(update={"every": run.T, "train": False})}
+    )
+    dataset = datasets.load(run.dataset, place.datasets)
+    parts = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
+    return Lockstep([run], [parts], executor(run, dataset, place))
+
+
+def follow(
+    run: dict[str, Any], place: Place, halfway: Halfway, rounds: int, gathered: dict[str, Any]
+) -> Iterator[Lockstep]:
+    """The run after each of its rounds, `rounds` of them at most; a killed study's goes on where it was.
+
+    gathered: what the study keeps of the rounds so far, changed in place; arrays, numbers, text, lists and dicts.
+    """
+    lockstep = start(run, place)
+    live = lockstep.live[0]
+    if halfway.state is not None:
+        live.load_state_dict(halfway.state["live"])
+        gathered |= halfway.state["gathered"]
+    while not live.done and live.t < rounds:
+        halfway.reached(live.t, rounds, {"live": live.state_dict(), "gathered": gathered})
+        lockstep.advance()
+        yield lockstep
+
+
+def executor(run: Run, dataset: datasets.Dataset, place: Place) -> Executor:
+    tensors = datasets.tensors(dataset, run.scaling)
+    return make_executor(run.model, tensors, place.device, place.threads or cores())
+
+
+def everyone(lockstep: Lockstep, live: Live) -> list[tuple[Live, int, int]]:
+    """(run, client, draw) of all clients, to be trained from the run's current model."""
+    return [(live, int(k), 0) for k in np.arange(live.fed.N)]

@@ -1,0 +1,35 @@
+"""A paper as the rest of the house sees it: a folder of `fedlib/papers/`, found by looking there."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper's folder says about it: its short title, its year and how to cite it."""
+
+    title: str
+    year: int
+    citation: str
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Folder name -> paper, the oldest first."""
+    folder = importlib.import_module("fedlib.papers")
+    found = {module.name: part(module.name).PAPER for module in pkgutil.iter_modules(folder.__path__)}
+    return dict(sorted(found.items(), key=lambda item: (item[1].year, item[1].title)))
+
+
+def part(paper: str, name: str = "") -> ModuleType:
+    """The folder of a paper, or one of its modules, such as `claims`.
+
+    Raises:
+        ModuleNotFoundError: the paper has no such module.
+    """
+    return importlib.import_module(".".join(filter(None, ["fedlib.papers", paper, name])))

@@ -1,0 +1,44 @@
+"""Who owns what: samples by client and label, before any training (HiCS-FL's Figures 7 and 8; FedCor's Figure 7).
+
+The partitions are the experiments' own; all methods of one seed share them, so each is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.halfway import Halfway
+from fedlib.analysis.studies import Unit, runs_of
+from fedlib.data import datasets, partition
+from fedlib.runs.place import Place
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Run, Scale
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    seen = set()
+    for labels, run in runs_of(settings, experiments, scale):
+        place = labels["data"], labels["setting"], labels["seed"]
+        if place not in seen:
+            seen.add(place)
+            yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
+
+
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
+    """One row a client: client, group (of HiCS-FL's alphas, else 0), size, entropy (nats), counts (K,)."""
+    run = Run(**unit["run"])
+    dataset = datasets.load(run.dataset, place.datasets)
+    parts = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
+    return pd.DataFrame(
+        {
+            "client": np.arange(run.N),
+            "group": 0 if parts.group is None else parts.group,
+            "size": parts.sizes,
+            "entropy": parts.label_entropy,
+            "counts": parts.labels.tolist(),
+        }
+    )

@@ -1,0 +1,1 @@
+"""The command line, DVC's stages, notebooks, the warm process."""

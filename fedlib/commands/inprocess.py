@@ -1,0 +1,121 @@
+"""Run a notebook's cells in this process, as an engine of papermill.
+
+Starting a kernel, and importing in it what this process has imported already, costs more than most of our notebooks.
+Cells run in IPython's own shell, so what they display is what a kernel would display.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from papermill.engines import Engine, papermill_engines
+from traitlets.config import Config
+
+from fedlib.analysis.measure import Missing
+from fedlib.pages.artifact import ResultsMissing
+
+JUDGE = "artifact.judge();"
+IN_ORDER = (ResultsMissing, Missing)  # what a page may lack: it ends there, without an error
+
+
+class Shell(InteractiveShell):
+    """IPython without a terminal or a kernel: what a cell shows is kept in `shown`, as notebook outputs."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.shown: list[NotebookNode] = []
+        super().__init__(**settings)
+
+    def init_display_pub(self) -> None:
+        self.display_pub = Publisher(parent=self, shell=self)
+
+    def init_displayhook(self) -> None:
+        super().init_displayhook()
+        self.displayhook = Hook(parent=self, shell=self, cache_size=0)
+        self.display_trap.hook = self.displayhook
+
+    def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
+        if isinstance(evalue, Missing):
+            self.shown.append(
+                new_output("display_data", data={"text/markdown": f"Not to be shown yet: {evalue}."})
+            )
+        elif not isinstance(evalue, ResultsMissing):
+            self.shown.append(new_output("error", ename=etype.__name__, evalue=str(evalue), traceback=stb))
+
+
+class Publisher(DisplayPublisher):
+    def publish(self, data: dict, metadata: dict | None = None, **_: Any) -> None:
+        self.shell.shown.append(new_output("display_data", data=data, metadata=metadata or {}))
+
+    def clear_output(self, wait: bool = False) -> None:
+        self.shell.shown.clear()
+
+
+class Hook(DisplayHook):
+    def write_output_prompt(self) -> None:
+        pass
+
+    def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
+        self.shell.shown.append(new_output("execute_result", data=format_dict, metadata=md_dict or {}))
+
+
+class Tee:
+    """Standard output of a cell: into the notebook, and at once to the terminal."""
+
+    def __init__(self, shown: list[NotebookNode]) -> None:
+        self.shown, self.terminal = shown, sys.stdout
+
+    def write(self, text: str) -> int:
+        if text:
+            last = self.shown[-1] if self.shown else None
+            if last is None or last.output_type != "stream":
+                self.shown.append(last := new_output("stream", name="stdout", text=""))
+            last.text += text
+        return self.terminal.write(text)
+
+    def flush(self) -> None:
+        self.terminal.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+
+class InProcess(Engine):
+    """papermill's engine that runs the cells in this process, up to the first that fails."""
+
+    @classmethod
+    def execute_managed_notebook(cls, manager: Any, kernel_name: str, **_: Any) -> None:
+        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+        shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+        for index, cell in enumerate(manager.nb.cells):
+            if cell.cell_type != "code" or not cell.source.strip():
+                continue
+            manager.cell_start(cell, index)
+            shell.shown = cell.outputs = []
+            with redirect_stdout(Tee(shell.shown)):
+                result = shell.run_cell(cell.source, store_history=True)
+            manager.cell_complete(cell, index)
+            if not result.success:
+                if isinstance(result.error_in_exec, IN_ORDER):
+                    cls._judge(manager.nb, index, shell)
+                break
+
+    @staticmethod
+    def _judge(notebook: NotebookNode, ended: int, shell: Shell) -> None:
+        """A page that cannot show everything still decides its claims over what is there."""
+        for cell in notebook.cells[ended + 1 :]:
+            if cell.cell_type == "code" and cell.source.strip() == JUDGE and "artifact" in shell.user_ns:
+                shell.shown = cell.outputs = []
+                with redirect_stdout(Tee(shell.shown)):
+                    shell.run_cell(cell.source)
+
+
+ENGINE = "in_process"
+papermill_engines.register(ENGINE, InProcess)

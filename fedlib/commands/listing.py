@@ -1,0 +1,175 @@
+"""What `fedlib list`, `data status` and `doctor` show."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+
+import numpy as np
+from rich import box
+from rich.console import Group
+from rich.table import Column, Table
+
+from fedlib.settings import params
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import ROOT, ConfigError, Scale
+
+LIBRARIES = (
+    "torch",
+    "numpy",
+    "numba",
+    "scipy",
+    "scikit-learn",
+    "gpytorch",
+    "pandas",
+    "dvc",
+    "papermill",
+    "sphinx",
+)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    """A table whose first column, the names that commands take, is never shortened."""
+    names, *others = (Column(header, overflow="fold") for header in columns)
+    names.no_wrap = True
+    out = Table(names, *others, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for row in rows:
+        out.add_row(*map(str, row))
+    return out
+
+
+def everything() -> Group:
+    """Experiments, studies, artifacts, samplers, datasets."""
+    from fedlib.samplers import SAMPLERS
+
+    settings = params.load()
+    experiments = []
+    for name in settings.names:
+        spec = settings.describe(name)
+        runs = len(settings.runs(name))
+        experiments.append((name, spec.get("paper", ""), runs, spec.get("title", "")))
+    studies = [(name, settings.study(name).get("title", "")) for name in settings.studies]
+    artifacts = [
+        (name, ", ".join((entry or {}).get("experiments", []))) for name, entry in settings.artifacts.items()
+    ]
+    samplers = [(name, (cls.__doc__ or "").strip().splitlines()[0]) for name, cls in sorted(SAMPLERS.items())]
+    at = f"at scale {settings.scale}"
+    return Group(
+        table(f"Experiments {at} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
+        table("Studies (fedlib run NAME)", ("name", ""), studies),
+        table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
+        table("Samplers (params.yaml)", ("name", ""), samplers),
+        datasets(),
+    )
+
+
+def datasets() -> Table:
+    from fedlib.data import datasets
+
+    found = [datasets.status(name) for name in datasets.KINDS]
+    rows = [(one["name"], one["state"], one["provenance"]) for one in found]
+    return table("Datasets (fedlib data prepare NAME)", ("name", "state", "provenance"), rows)
+
+
+def examine(settings: Experiments, scale: Scale) -> Group:
+    """The environment, the disk, the data, and what a scale still costs in time on this machine."""
+    import torch
+
+    free = shutil.disk_usage(ROOT).free / 1e9
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    rows = [
+        ("python", f"{platform.python_version()} at {sys.prefix}"),
+        ("machine", f"{platform.machine()}, {os.cpu_count()} cores, GPU: {gpu}"),
+        ("disk", f"{free:.1f} GB free" + (" - little: paper-scale results need some GB" if free < 5 else "")),
+        *((name, version(name)) for name in LIBRARIES),
+    ]
+    return Group(
+        table("Environment", ("what", ""), rows),
+        datasets(),
+        costs(settings, scale),
+        measurements(settings, scale),
+    )
+
+
+def costs(settings: Experiments, scale: Scale) -> Table:
+    """Training that a scale still needs, by experiment, in time on this machine: from the least to the most."""
+    from fedlib.runs import archive, cost, results
+    from fedlib.runs.place import Place
+
+    place, seen = Place.from_environment(), set()
+    rows, total = [], np.zeros(2)
+    for name in settings.names:
+        runs = [one.run for one in settings.runs(name, scale)]
+        known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        left = [run for run in runs if not known.has(run)]
+        new = {run.model_dump_json(): run for run in left}
+        needs = sorted({run.dataset for run in left} & known.absent.keys())
+        try:
+            unseen = [run for key, run in new.items() if key not in seen]
+            seconds = np.array(
+                [sum(map(cost.seconds, part)) for part in (map(cost.shortest, unseen), unseen)]
+            )
+        except ConfigError as error:  # a model whose weights are not here
+            time_left, needs = "unknown", [*needs, str(error)]
+        else:
+            time_left, total = between(seconds), total + seconds
+        seen |= new.keys()
+        note = f"needs {'; '.join(needs)}" if needs else ""
+        rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
+    rows.append(("all", "", between(total), ""))
+    columns = ("experiment", "finished", "time left", "")
+    return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
+
+
+def measurements(settings: Experiments, scale: Scale) -> Table:
+    """What of each study is measured; its time is not estimated, as it is no matter of training runs alone."""
+    from fedlib.analysis import studies
+    from fedlib.runs import archive, results
+    from fedlib.runs.place import Place
+
+    place, rows = Place.from_environment(), []
+    for name in settings.studies:
+        units = studies.units_of(name, settings, scale)
+        known = studies.Measured(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        left = [unit for unit in units if not known.has(unit)]
+        needs = sorted({unit["dataset"] for unit in left if not known.kept(unit)})
+        note = f"needs {', '.join(needs)}" if needs else ""
+        rows.append((name, f"{len(units) - len(left)} of {len(units)}", note))
+    return table(f"Studies at scale {scale} (time not estimated)", ("study", "measured", ""), rows)
+
+
+def between(seconds: np.ndarray) -> str:
+    """A least and a most time span (2,) as people say it."""
+    from fedlib.runs.progress import duration
+
+    return " to ".join(dict.fromkeys(map(duration, seconds)))
+
+
+def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
+    """What all runs of a scale, each once, to its T and on one core, take on 1, 10 and 100 nodes."""
+    from fedlib.runs import cost
+    from fedlib.runs.progress import duration
+
+    runs = {
+        one.run.model_dump_json(): one.run for name in settings.names for one in settings.runs(name, scale)
+    }
+    seconds, absent = [], []
+    for run in runs.values():
+        try:
+            seconds.append(cost.core_seconds(run))
+        except ConfigError:  # a model whose weights are not here
+            absent.append(run)
+    rows = [(f"{n} x {cores} cores", duration(cost.makespan(seconds, n * cores))) for n in (1, 10, 100)]
+    rows.append(("core time, all together", duration(sum(seconds))))
+    rows.append(("core time of the longest run", duration(max(seconds, default=0.0))))
+    if absent:
+        models = ", ".join(sorted({run.model for run in absent}))
+        rows.append(
+            ("left out", f"{len(absent)} of {len(runs)} runs: {models} needs weights that are not here")
+        )
+    title = f"All {len(seconds)} runs of scale {scale}, to their T, by the speed of a core here ({platform.machine()})"
+    return table(title, ("", "time"), rows)

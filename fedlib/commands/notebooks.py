@@ -1,0 +1,152 @@
+"""Notebooks run the same way every time: papermill's parameters, no traces of when and where.
+
+A source notebook is *normalised* before anything depends on it (no outputs, no counts, canonical metadata, ids by
+position), so that opening, running and saving it without changing code or prose makes nothing stale. It is then
+executed by papermill in a process of its own, which runs the cells itself (`inprocess.py`). A notebook that asks for
+results that are not there (`artifact.ResultsMissing`) ends at that cell, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from fedlib.commands.uses import digests
+from fedlib.files import write_whole
+from fedlib.settings.schema import ROOT, ConfigError, Scale
+
+SOURCES = ROOT / "notebooks"
+NORMALISED = ROOT / "data" / "notebooks"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+LOGS = ("simulate", "study")  # notebooks that run once an experiment
+KEPT = ("tags", "slideshow")  # cell metadata that says something about the content
+
+
+def normalise(notebook: NotebookNode, outputs: bool = False) -> NotebookNode:
+    """A copy without anything that running, opening or saving changes; with `outputs`, these are kept."""
+    cells = []
+    for position, old in enumerate(notebook.cells):
+        cell = NotebookNode(cell_type=old.cell_type, id=f"cell-{position}", source=old.source)
+        cell.metadata = NotebookNode({key: old.metadata[key] for key in KEPT if old.metadata.get(key)})
+        if old.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = old.outputs if outputs else []
+            for output in cell.outputs:
+                if "execution_count" in output:
+                    output.execution_count = None
+        cells.append(cell)
+    return NotebookNode(cells=cells, metadata=NotebookNode(METADATA), nbformat=4, nbformat_minor=5)
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook.
+
+    Raises:
+        ConfigError: it is missing or is no notebook.
+    """
+    try:
+        return nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no notebook {path}.") from None
+    except (nbformat.reader.NotJSONError, nbformat.ValidationError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is no valid notebook: {str(error).splitlines()[0]}.") from None
+
+
+def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path = ROOT) -> list[Path]:
+    """Write the normalised copy of every notebook below `sources` to `target`, and drop what has no source.
+
+    A copy's metadata hold the digests of the code that it uses: it changes when that code does.
+    """
+    wanted = {}
+    for source in sorted(sources.rglob("*.ipynb")):
+        if ".ipynb_checkpoints" not in source.parts:
+            notebook, place = normalise(read(source)), source.relative_to(sources)
+            uses = digests(place.with_suffix("").as_posix(), notebook, root)
+            notebook.metadata = NotebookNode({**METADATA, "uses": uses})
+            wanted[target / place] = nbformat.writes(notebook).encode()
+    for old in set(target.rglob("*.ipynb")) - set(wanted):
+        old.unlink()
+    for path, content in wanted.items():
+        if not path.exists() or path.read_bytes() != content:  # else its date would say that it changed
+            write_whole(path, content)
+    return list(wanted)
+
+
+def clean(path: Path) -> bool:
+    """Normalise a source notebook in place; True if that changed it."""
+    old = path.read_bytes()
+    new = nbformat.writes(normalise(read(path))).encode() + b"\n"
+    if new != old:
+        write_whole(path, new)
+    return new != old
+
+
+def run(name: str, scale: Scale, experiment: str | None = None, only_finished: bool = False) -> Path:
+    """Run an artifact's notebook at a scale; returns the executed notebook.
+
+    `simulate` and `study` run for one experiment or study; their notebook becomes its log. With `only_finished` they
+    train and measure nothing.
+
+    Raises:
+        ConfigError: no such notebook, or nothing to simulate.
+    """
+    place = Path(name.replace("-", "/", 1)).with_suffix(".ipynb")
+    source = SOURCES / place
+    if name in LOGS:
+        if experiment is None:
+            raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")
+        output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
+        chosen = {"only_finished": True} if only_finished else {}
+        execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
+    else:
+        output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
+        old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
+        execute(source, output, {"scale": scale})
+        for path, written in old.items():  # what the notebook no longer makes
+            if path.stat().st_mtime_ns == written:
+                path.unlink()
+    return output
+
+
+def parameters_of(notebook: NotebookNode) -> dict[str, str]:
+    """Names and defaults (as written) of a notebook's parameters cell."""
+    from papermill import inspect_notebook
+
+    return {name: entry["default"] for name, entry in inspect_notebook(notebook).items()}
+
+
+def execute(source: Path, output: Path, parameters: Mapping[str, Any] | None = None) -> None:
+    """Run a notebook from top to bottom in this process and write it, with its outputs, to `output`.
+
+    Standard output appears in the notebook and, as it comes, in the terminal; standard error (progress) in the
+    terminal only. Running it twice writes the same bytes as far as its cells print the same.
+
+    Raises:
+        ConfigError: it has no such parameter. PapermillExecutionError: a cell failed; nothing is written.
+    """
+    from papermill.execute import execute_notebook
+
+    from fedlib.commands.inprocess import ENGINE
+
+    notebook = normalise(read(source))
+    known = parameters_of(notebook)
+    for name in parameters or {}:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise ConfigError(f"notebook {source.name} has no parameter {name!r}; it has {there}.")
+    ran = execute_notebook(
+        notebook,
+        None,
+        dict(parameters or {}),
+        engine_name=ENGINE,
+        kernel_name="python3",
+        progress_bar=False,
+    )
+    write_whole(output, nbformat.writes(normalise(ran, outputs=True)).encode())

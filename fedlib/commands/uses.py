@@ -1,0 +1,87 @@
+"""Which files of `fedlib` a notebook depends on: those that it imports, directly or not, by reading, not running, them.
+
+Their digests go into the notebook's normalised copy, so that this copy alone says whether its stage is stale: a change
+of a plot makes pages again, never simulations.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+# What determines the numbers of a simulation or a study; their notebooks import more, to show what they did.
+NUMBERS = (
+    "streams.py",
+    "kernels/*.py",
+    "samplers/*.py",
+    "settings/*.py",
+    "data/*.py",
+    "training/*.py",
+    "simulation/*.py",
+    "runs/__init__.py",
+    "runs/archive.py",
+    "runs/results.py",
+)
+GIVEN = {
+    "simulate": NUMBERS,
+    "study": (*NUMBERS, "analysis/*.py", "papers/__init__.py", "papers/*/__init__.py", "papers/*/study_*.py"),
+}
+EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
+
+
+def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
+    """File (from the project's folder) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    if place in GIVEN:
+        files = {path for pattern in GIVEN[place] for path in (root / "fedlib").glob(pattern)}
+    else:
+        claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
+        books = (root / "fedlib" / "papers").glob(f"{claims}/claims.py")
+        files = closure([*imported(code, root), *books], root)
+    return {path.relative_to(root).as_posix(): _digest(path) for path in sorted(files)}
+
+
+def closure(files: Iterable[Path], root: Path) -> set[Path]:
+    """The files, and all of `fedlib` that they import in turn."""
+    found: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += imported(file.read_text(), root)
+    return found
+
+
+@cache
+def imported(code: str, root: Path) -> list[Path]:
+    """Files of `fedlib` that a piece of code imports when it is loaded (not when its functions are called)."""
+    names = []
+    for node in _loaded(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    bases = [root / name.replace(".", "/") for name in names if name.split(".")[0] == "fedlib"]
+    candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
+    return [path for path in candidates if path.exists() and path.stat().st_size]
+
+
+def _loaded(tree: ast.Module) -> Iterator[ast.stmt]:
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            waiting += node.body + node.orelse
+        elif isinstance(node, ast.Try | ast.With):
+            waiting += node.body
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

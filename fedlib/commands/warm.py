@@ -1,0 +1,125 @@
+"""Run many `fedlib` commands without importing everything each time.
+
+`fedlib repro` starts one process that imports what notebooks and simulations need, and listens. While it lives
+(`FEDLIB_WARM` names its socket), every `fedlib` command is forked from it: same arguments, folder, environment, output
+and exit status as if it had started by itself, some seconds sooner. Nothing depends on it but time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
+
+VARIABLE = "FEDLIB_WARM"
+SERVE = "serve-warm"  # the one argument that `__main__` answers with `serve`
+PRELOADED = (
+    "fedlib.commands.notebooks",
+    "fedlib.commands.inprocess",
+    "fedlib.pages.plots",
+    "fedlib.simulation.engine",
+    "fedlib.training.compiled",
+    "fedlib.runs.results",
+    "jinja2",
+)
+HEADER = 8  # bytes: the length of the request that follows
+
+
+def ask(arguments: Sequence[str], address: str) -> int:
+    """Have the warm process run `fedlib <arguments>` with this process's output; returns the exit status."""
+    asked = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
+    request = json.dumps(asked).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], [1, 2])
+        connection.sendall(request)
+        answer = connection.recv(16)
+    return int(answer or b"1")
+
+
+class Handler(BaseRequestHandler):
+    """One command, in a process forked for it."""
+
+    def handle(self) -> None:
+        length, files, *_ = socket.recv_fds(self.request, HEADER, 2)
+        request = json.loads(self.request.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+        for ours, theirs in zip((1, 2), files, strict=True):
+            os.dup2(theirs, ours)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.environ.pop(VARIABLE)
+        os.chdir(request["folder"])
+        os.setsid()
+        threading.Thread(target=self._end_with_client, daemon=True).start()
+        status = run(self.server.app, request["arguments"])
+        atexit._run_exitfuncs()  # as at a process's own end: a forked one skips them, and joblib cleans up there
+        self.request.sendall(str(status).encode())
+
+    def _end_with_client(self) -> None:
+        """Whoever asked was killed or interrupted: so is what was asked for, and all that it started."""
+        if not self.request.recv(1):
+            os.killpg(0, signal.SIGKILL)
+
+
+def run(app: Callable[[], int], arguments: Sequence[str]) -> int:
+    """Run `fedlib <arguments>` here; returns its exit status."""
+    sys.argv = ["fedlib", *arguments]
+    try:
+        return app()
+    except SystemExit as end:
+        return int(end.code) if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+class Server(ForkingMixIn, UnixStreamServer):
+    def __init__(self, address: str, app: Callable[[], int]) -> None:
+        super().__init__(address, Handler)
+        self.app = app
+        self.parent = os.getppid()
+
+    def service_actions(self) -> None:
+        super().service_actions()
+        if os.getppid() != self.parent:  # whoever started us is gone, and so must be what runs here for DVC
+            for command in self.active_children or ():
+                for kill in (os.kill, os.killpg):  # the second fails if it was not yet the head of a session
+                    with suppress(ProcessLookupError):
+                        kill(command, signal.SIGKILL)
+            sys.exit()
+
+
+def serve(address: str, app: Callable[[], int]) -> None:
+    """What the warm process does: listen, and run `app` (`fedlib ...`) for whoever asks, each in a fork."""
+    with Server(address, app) as server:
+        for module in PRELOADED:
+            importlib.import_module(module)
+        importlib.import_module("fedlib.training.compiled").load()
+        server.serve_forever()
+
+
+@contextmanager
+def warm(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """`environment` as it makes `fedlib` commands fork from a warm process, which lives as long as this."""
+    with tempfile.TemporaryDirectory(prefix="fedlib") as folder:
+        address = str(Path(folder, "warm"))
+        process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib", SERVE, address], env=environment)
+        try:
+            while not Path(address).exists() and process.poll() is None:
+                threading.Event().wait(0.01)
+            listens = process.poll() is None  # it ends where its address is too long for a socket
+            yield {**environment, VARIABLE: address} if listens else dict(environment)
+        finally:
+            process.terminate()
+            process.wait()

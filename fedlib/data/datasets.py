@@ -1,0 +1,276 @@
+"""Datasets: where they come from, how they are verified, and how they are loaded.
+
+A dataset is prepared once into two files, `<name>.npz` (arrays only) and `<name>.json` (provenance, digest), the
+second written last. Sources, in order: what is already prepared; a mirror folder (argument, or environment variable
+FEDLIB_MIRROR); a download through torchvision. Whatever is found damaged is named, never replaced silently.
+Layouts of mirror and prepared files: `data/README.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from fedlib.data import sources
+from fedlib.data.sources import KINDS, Arrays, DataError, Kind
+from fedlib.settings.schema import ROOT
+
+DATASETS = ROOT / "data" / "datasets"
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+# Mean and standard deviation, by channel, of pixels / 255.
+SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "unit": ((0.0,), (1.0,)),
+    "half": ((0.5,), (0.5,)),  # Clustered Sampling, FedCor: CIFAR-10; HiCS-FL: Fashion-MNIST
+    "mnist": ((0.1307,), (0.3081,)),  # FedCor: Fashion-MNIST, with MNIST's constants
+    "cifar": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),  # HiCS-FL: CIFAR-10
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # HiCS-FL: Mini-ImageNet
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset as loaded.
+
+    x_train, x_test: uint8 (n, C, H, W), 0 to 255 (digits' 17 grey levels are stretched over that range).
+    y_train, y_test: int64 (n,), labels 0 to n_classes - 1. classes: their names. provenance: a sentence that
+    belongs on every page which shows results on this data. digest: SHA-256 of the four arrays.
+    """
+
+    name: str
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    classes: tuple[str, ...]
+    provenance: str
+    digest: str
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """A scaled dataset: x float32 (n, C, H, W), y int64 (n,).
+
+    pixels: where x_train comes from pixels, these, uint8 (n, C, H, W), and each channel's (scale, shift): (C,) float32.
+    """
+
+    x_train: torch.Tensor
+    y_train: torch.Tensor
+    x_test: torch.Tensor
+    y_test: torch.Tensor
+    pixels: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+
+def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
+    """The dataset as tensors, pixels scaled by a scheme of `SCALINGS` (None: the dataset's own).
+
+    Raises:
+        DataError: the scheme has another number of channels than the images.
+    """
+    scaling = scaling or KINDS[dataset.name].scaling
+    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in SCALINGS[scaling])
+    channels = dataset.x_train.shape[1]
+    if len(mean) not in (1, channels):
+        raise DataError(
+            f"scaling: {scaling!r} is for images of {len(mean)} channels, {dataset.name} has {channels}; "
+            "use unit, half or mnist."
+        )
+
+    def scaled(x: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(x).float().div_(255).sub_(mean).div_(std)
+
+    y_train, y_test = torch.from_numpy(dataset.y_train), torch.from_numpy(dataset.y_test)
+    scale, shift = (np.broadcast_to(v.numpy().ravel(), channels) for v in (1 / (255 * std), -mean / std))
+    pixels = dataset.x_train, scale, shift
+    return Tensors(scaled(dataset.x_train), y_train, scaled(dataset.x_test), y_test, pixels)
+
+
+def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Path:
+    """Make a dataset ready for `load`; returns its `.npz`. What is prepared already is left as it is.
+
+    mirror: folder with one folder a dataset; None takes the environment variable FEDLIB_MIRROR.
+
+    Raises:
+        DataError: unknown name, no source, a wrong or truncated source, or a folder that cannot be written.
+    """
+    kind, path = _kind(name), root / f"{name}.npz"
+    if path.with_suffix(".json").exists():
+        _record(name, root)
+        return path
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as scratch:
+            found, source = sources.find(name, mirror, Path(scratch))
+        _check(name, kind, found.arrays)
+        with _whole(path) as handle:
+            np.savez(handle, **found.arrays)
+        record = {
+            "name": name,
+            "provenance": found.provenance,
+            "source": source,
+            "digest": _digest(found.arrays),
+            "classes": list(found.classes),
+            "shapes": {key: list(found.arrays[key].shape) for key in ARRAYS},
+            "members": _members(path),
+        }
+        with _whole(path.with_suffix(".json")) as handle:
+            handle.write(json.dumps(record, indent=1).encode() + b"\n")
+    except OSError as error:
+        where = Path(error.filename or root).name
+        reason = error.strerror or error
+        raise DataError(
+            f"{name} cannot be prepared: {reason} ({where}); check that folder and free space."
+        ) from None
+    return path
+
+
+def load(name: str, root: Path = DATASETS) -> Dataset:
+    """A prepared dataset; `digits` is prepared on the fly.
+
+    Contents are checked by the CRCs recorded when they were prepared, which reading computes anyway.
+
+    Raises:
+        DataError: not prepared, or damaged.
+    """
+    record = _record(name, prepare(name, root=root).parent if name == "digits" else root)
+    arrays = _read(name, root)
+    _check(name, _kind(name), arrays)
+    return Dataset(
+        name, **arrays, **{k: record[k] for k in ("provenance", "digest")}, classes=tuple(record["classes"])
+    )
+
+
+def digest(name: str, root: Path = DATASETS) -> str:
+    """SHA-256 of a prepared dataset's arrays, as recorded; raises DataError like `load`."""
+    return _record(name, prepare(name, root=root).parent if name == "digits" else root)["digest"]
+
+
+def verify(name: str, root: Path = DATASETS) -> str:
+    """Hash a prepared dataset's arrays anew; returns the digest.
+
+    Raises:
+        DataError: not prepared, damaged, or other contents than those prepared.
+    """
+    recorded, arrays = _record(name, root)["digest"], _read(name, root)
+    _check(name, _kind(name), arrays)
+    if (found := _digest(arrays)) != recorded:
+        raise DataError(f"{name}.npz: expected digest {recorded}, found {found}; {_again(name)}.")
+    return found
+
+
+def status(name: str, root: Path = DATASETS) -> dict[str, str]:
+    """What is known without reading arrays: name, state (prepared, missing, damaged), provenance, digest."""
+    if _kind(name) and not (root / f"{name}.json").exists():
+        return {"name": name, "state": "missing", "provenance": "", "digest": ""}
+    try:
+        record = _record(name, root)
+    except DataError as error:
+        return {"name": name, "state": "damaged", "provenance": str(error), "digest": ""}
+    return {"name": name, "state": "prepared", "provenance": record["provenance"], "digest": record["digest"]}
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise DataError(f"unknown dataset {name!r}; there are {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def _again(name: str) -> str:
+    return f"delete {name}.npz and {name}.json, then run: fedlib data prepare {name}"
+
+
+def _record(name: str, root: Path) -> dict[str, Any]:
+    """The contents of `<name>.json`, checked against the directory of `<name>.npz`."""
+    _kind(name)
+    path = root / f"{name}.npz"
+    try:
+        record = json.loads(path.with_suffix(".json").read_bytes())
+        missing = {"name", "provenance", "digest", "classes", "members"} - set(record)
+    except FileNotFoundError:
+        raise DataError(f"{name} is not prepared; run: fedlib data prepare {name}") from None
+    except (ValueError, TypeError):
+        raise DataError(f"{name}.json is no record of a prepared dataset; {_again(name)}.") from None
+    if missing:
+        raise DataError(f"{name}.json lacks {min(missing)!r}; {_again(name)}.")
+    if _members(path) != record["members"]:
+        raise DataError(f"{name}.npz holds other contents than {name}.json records; {_again(name)}.")
+    return record
+
+
+def _members(path: Path) -> dict[str, list[int]]:
+    """Size and CRC-32 of each array of an .npz, from its directory alone."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {info.filename: [info.file_size, info.CRC] for info in archive.infolist()}
+    except FileNotFoundError:
+        raise DataError(f"{path.name} is missing beside its record; {_again(path.stem)}.") from None
+    except zipfile.BadZipFile:
+        raise DataError(f"{path.name} is truncated or no archive of arrays; {_again(path.stem)}.") from None
+
+
+def _read(name: str, root: Path) -> Arrays:
+    try:
+        with np.load(root / f"{name}.npz", allow_pickle=False) as archive:
+            return {key: archive[key] for key in ARRAYS}
+    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_again(name)}.") from None
+
+
+def _check(name: str, kind: Kind, arrays: Arrays) -> None:
+    """Refuse arrays that are not what the dataset must look like."""
+    for part, n in (("train", kind.n_train), ("test", kind.n_test)):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if x.dtype != np.uint8 or x.shape != (n, *kind.shape):
+            expected = f"uint8 {(n, *kind.shape)}"
+            raise DataError(
+                f"{name}: the {part} images are {x.dtype} {x.shape}, expected {expected}; get the data anew."
+            )
+        if y.dtype != np.int64 or y.shape != (n,):
+            raise DataError(
+                f"{name}: the {part} labels are {y.dtype} {y.shape}, expected int64 ({n},); get it anew."
+            )
+        if y.min() < 0 or y.max() >= kind.n_classes:
+            bad = y.min() if y.min() < 0 else y.max()
+            raise DataError(
+                f"{name}: a {part} label is {bad}, expected 0 to {kind.n_classes - 1}; get the data anew."
+            )
+
+
+def _digest(arrays: Arrays) -> str:
+    total = hashlib.sha256()
+    for key in ARRAYS:
+        array = np.ascontiguousarray(arrays[key])
+        total.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
+        total.update(array.data)
+    return total.hexdigest()
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name only once it is completely written."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""The lab: choose a setting, watch it train, write a sampler."""

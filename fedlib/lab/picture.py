@@ -1,0 +1,59 @@
+"""The lab's one picture: accuracy of every method, and who was chosen when."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedlib.pages.plots import draw_curves, label_axes
+
+COLUMNS = 4
+
+
+def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -> Figure:
+    """Test accuracy of all methods over one panel a method of its first seed's chosen clients.
+
+    results: tidy rows of one setting; counts: (N, K) training samples by client and label of the first seed; target:
+    an accuracy in [0, 1]; T: rounds of the runs.
+    """
+    methods = list(dict.fromkeys(results["method"]))
+    rows = math.ceil(len(methods) / COLUMNS)
+    fig = plt.figure(figsize=(10, 3.2 + 2.1 * rows), layout="constrained")
+    above, below = fig.subfigures(2, 1, height_ratios=[3.2, 2.1 * rows])
+    ax = above.subplots()
+    draw_curves(ax, results, "test_accuracy")
+    ax.axhline(100 * target, color="black", lw=0.8, ls=":")
+    ax.set(xlim=(0, T), ylim=(0, 100))
+    label_axes(ax, "round", "test_accuracy")
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    panels = below.subplots(rows, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
+    for panel, method in zip(panels, methods, strict=False):
+        runs = results[results["method"] == method]
+        draw_chosen(panel, runs[runs["seed"] == runs["seed"].min()], counts)
+        panel.set(title=method, xlim=(0, T + 1), xlabel="round", ylabel="client (ordered by label)")
+        panel.label_outer()
+    for panel in panels[len(methods) :]:
+        panel.set_axis_off()
+    return fig
+
+
+def draw_chosen(ax: Axes, run: pd.DataFrame, counts: np.ndarray) -> None:
+    """A dot for each (round, chosen client) of one run; clients stand by their dominant label and wear its colour."""
+    N, K = counts.shape
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    place = np.argsort(np.lexsort((-shares.max(axis=1), shares.argmax(axis=1))))
+    colours = np.asarray(sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K))
+    drawn = run[["round", "clients"]].explode("clients").dropna()
+    clients = drawn["clients"].to_numpy(dtype=int)
+    ax.scatter(drawn["round"], place[clients], c=colours[shares.argmax(axis=1)[clients]], s=6, lw=0)
+    ax.set_ylim(-1, N)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    ax.grid(visible=False)

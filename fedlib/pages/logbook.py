@@ -1,0 +1,168 @@
+"""An experiment's log page: do what is missing, then say what was done, with what, and how it went.
+
+`notebooks/simulate.ipynb` trains an experiment, `notebooks/study.ipynb` measures a study.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from IPython.display import SVG, Markdown, display
+
+from fedlib.analysis.tables import reach
+from fedlib.files import Unfinished
+from fedlib.pages.artifact import ResultsMissing, show_frame, svg
+from fedlib.runs import results
+from fedlib.settings import params
+from fedlib.settings.schema import Scale
+
+
+@dataclass(frozen=True)
+class Logbook:
+    """A finished experiment at one scale: its tidy table, and what made each run."""
+
+    experiment: str
+    scale: Scale
+    table: pd.DataFrame
+    info: dict[str, Any]
+
+    @classmethod
+    def train(cls, experiment: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
+        """Train what is missing (progress goes to standard error), unless `only_finished`, and open the results.
+
+        An experiment whose data is not here leaves an empty table and a notice, and ends the notebook in order.
+        """
+        settings = params.load()
+        scale = scale or settings.scale
+        title = settings.describe(experiment, scale).get("title", experiment)
+        planned = len(settings.runs(experiment, scale))
+        return cls._make(experiment, scale, title, planned, results.simulate, only_finished)
+
+    @classmethod
+    def measure(cls, study: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
+        """Measure what is missing of a study, like `train`."""
+        from fedlib.analysis.studies import run_study
+
+        settings = params.load()
+        scale = scale or settings.scale
+        title = settings.study(study, scale).get("title", study)
+        return cls._make(study, scale, title, 1, run_study, only_finished)
+
+    @classmethod
+    def _make(
+        cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path], only_finished: bool
+    ) -> Logbook:
+        from fedlib.data.sources import DataError
+
+        display(Markdown(f"**{title}**, scale {scale}."))
+        try:
+            make(
+                name,
+                scale,
+                tell=lambda line: print(line, file=sys.stderr, flush=True),
+                only_finished=only_finished,
+            )
+        except (DataError, Unfinished) as reason:
+            _leave_empty(name, scale, planned, str(reason))
+            display(Markdown(f"Not run: {reason}"))
+            raise ResultsMissing(name, scale) from None
+        log = cls(name, scale, *results.open_results(name, scale))
+        if missing := results.lacking(log.info):
+            display(Markdown(f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {missing}."))
+        return log
+
+    def settings(self) -> pd.DataFrame:
+        """The settings of the runs, a row a key; where runs differ, every value."""
+        made = [run.get("run") or run["unit"] for run in self.info["runs"]]
+        runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in made]
+        keys = dict.fromkeys(key for run in runs for key in run)
+        values = {key: dict.fromkeys(run[key] for run in runs if key in run) for key in keys}
+        return pd.DataFrame({"setting": list(keys), "value": [" | ".join(v) for v in values.values()]})
+
+    def runs(self) -> pd.DataFrame:
+        """A row a setting and method: runs, rounds, how it ended, what it cost."""
+        end = self.table.groupby(["setting", "method", "seed"], sort=False)
+        per_run = end.agg(
+            rounds=("round", "max"),
+            accuracy=("test_accuracy", "last"),
+            diverged=("diverged", "any"),
+            steps=("client_steps", "sum"),
+            down=("parameters_down", "sum"),
+            up=("parameters_up", "sum"),
+            seconds=("seconds", "sum"),
+            server=("server_seconds", "sum"),
+        )
+        grouped = per_run.groupby(["setting", "method"], sort=False)
+        spread = grouped["accuracy"].std().fillna(0)
+        shown = pd.DataFrame(
+            {
+                "runs": grouped.size(),
+                "diverged": grouped["diverged"].sum(),
+                "rounds": grouped["rounds"].agg(lambda rounds: reach(np.sort(rounds))),
+                "end accuracy (%)": [
+                    f"{100 * m:.1f} ± {100 * s:.1f}"
+                    for m, s in zip(grouped["accuracy"].mean(), spread, strict=True)
+                ],
+                "client steps": grouped["steps"].mean().round().astype(int),
+                "MB to clients": (grouped["down"].mean() * 4e-6).round(1),
+                "MB from clients": (grouped["up"].mean() * 4e-6).round(1),
+                "seconds a run": grouped["seconds"].mean().round(1),
+                "of them server": grouped["server"].mean().round(2),
+            }
+        )
+        return shown.reset_index()
+
+    def show(self, frame: pd.DataFrame) -> None:
+        show_frame(frame)
+
+    def curves(self) -> None:
+        """Test accuracy, and training loss where it was measured, by round."""
+        from fedlib.pages import plots
+
+        plots.style()
+        for column in ("test_accuracy", "train_loss"):
+            if self.table[column].notna().any():
+                display(SVG(svg(plots.curves(self.table, column), f"{self.experiment} {column}")))
+
+    def provenance(self) -> pd.DataFrame:
+        """What the runs were made with: data, device, versions, dates; every value that occurs."""
+        rows: dict[str, dict[str, None]] = {}
+        for run in self.info["runs"]:
+            made = {
+                "data": f"{run['data']['provenance']} (SHA-256 {run['data']['digest'][:12]}...)",
+                **{key: str(run[key]) for key in ("device", "python", "numerics") if key in run},
+                **run.get("versions", {}),
+                "date": run["date"][:10],
+            }
+            for key, value in made.items():
+                rows.setdefault(key, {})[value] = None
+        return pd.DataFrame({"what": list(rows), "value": [", ".join(values) for values in rows.values()]})
+
+
+def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """{"local": {"lr": 0.1}} -> {"local.lr": "0.1"}; what is empty is left out."""
+    out = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            out |= flat(value, f"{prefix}{key}.")
+        elif value not in (None, [], ""):
+            out[prefix + key] = str(value)
+    return out
+
+
+def _leave_empty(experiment: str, scale: Scale, planned: int, reason: str) -> None:
+    info = {
+        "experiment": experiment,
+        "scale": scale,
+        "planned": planned,
+        "runs": [],
+        "missing": [{"reason": reason}],
+    }
+    table = pd.DataFrame({"experiment": pd.Series(dtype=str)})
+    results.write_results(results.path_of(experiment, scale), table, info)

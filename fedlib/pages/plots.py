@@ -1,0 +1,373 @@
+"""One function a kind of picture, in the house style (`style.py`); tables stand in `tables.py`.
+
+    plots.curves(results, "test_accuracy", panels={"0.01": "alpha = 0.01"}, methods=["MD", "Algorithm 2"])
+
+Functions that make a whole picture return its matplotlib Figure; those that take `ax` draw one panel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedlib.analysis.measure import Missing
+from fedlib.pages.style import Look, looks
+from fedlib.pages.style import style as style
+from fedlib.pages.style import sweep as sweep
+
+Smoother = Callable[[pd.Series], pd.Series]
+
+AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
+    "round": ("round", 1),
+    "test_accuracy": ("test accuracy (%)", 100),
+    "test_loss": ("test loss (nats)", 1),
+    "train_loss": ("training loss (nats)", 1),
+    "train_loss_std": ("loss std across clients (nats)", 1),
+    "client_accuracy": ("clients' test accuracy (%)", 100),
+    "client_accuracy_std": ("accuracy std across clients (%)", 100),
+    "local_loss": ("local training loss (nats)", 1),
+    "local_loss_std": ("std of local training loss (nats)", 1),
+    "distinct_classes": ("distinct classes (count)", 1),
+    "distinct_clients": ("distinct clients (count)", 1),
+    "drawn_entropy": ("drawn label entropy (nats)", 1),
+    "megabytes": ("sent and received so far (MB)", 1),
+    "uplink_megabytes": ("sent by clients so far (MB)", 1),
+    "work": ("local steps so far (client-steps)", 1),
+    "server_seconds": ("sampler's own time a round (s)", 1),
+}
+
+
+def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank.
+
+    Raises:
+        Missing: there is no panel to draw.
+    """
+    if panels < 1:
+        raise Missing("nothing that this figure shows has been run")
+    columns = max(1, min(columns, panels))
+    rows = math.ceil(panels / columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
+    for extra in axes.flat[panels:]:
+        extra.set_axis_off()
+    return fig, list(axes.flat[:panels])
+
+
+def label_axes(ax: Axes, x: str, y: str) -> None:
+    ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
+
+
+def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
+    """One legend for all panels, under them."""
+    found = {
+        label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    if found:
+        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))
+
+
+def draw_curves(
+    ax: Axes,
+    results: pd.DataFrame,
+    y: str,
+    *,
+    x: str = "round",
+    methods: Sequence[str] | None = None,
+    smooth: Smoother | None = None,
+    band: bool = True,
+    styles: Mapping[str, Look] | None = None,
+    first: int = 0,
+) -> None:
+    """Mean over seeds of column `y` against `x`, one line a method, in one panel; band: one std over seeds.
+
+    The line goes through the rounds in which `y` was measured in all runs but those that diverged, each of which ends
+    with a cross. smooth: applied to each run's curve before averaging.
+    """
+    methods = list(dict.fromkeys(results["method"])) if methods is None else methods
+    styles = styles or looks(methods)
+    unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
+    for method in methods:
+        rows = results[(results["method"] == method) & (results["round"] >= first)]
+        healthy, diverged = rows[~rows["diverged"]], rows.groupby("seed")["diverged"].any()
+        runs = {seed: run.set_index("round")[y].dropna() for seed, run in healthy.groupby("seed")}
+        runs = {seed: smooth(run) if smooth else run for seed, run in runs.items() if len(run)}
+        if not runs:
+            continue
+        table = pd.concat(runs, axis=1).dropna(subset=[seed for seed in runs if not diverged[seed]])
+        mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
+        at = mean.index if x == "round" else healthy.groupby("round")[x].mean().reindex(mean.index) * across
+        look = {k: v for k, v in styles[method].items() if k != "marker"}
+        ax.plot(at, mean, label=method, lw=1.6, **look)
+        if band and len(runs) > 1:
+            ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
+        for run, gone in diverged.items():
+            last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
+            if gone and len(last):
+                ax.plot(
+                    last[x] * across,
+                    last[y] * unit,
+                    "x",
+                    color=look["color"],
+                    ms=8,
+                    label=f"_{method}, ended",
+                )
+    if not ax.lines:
+        ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
+
+
+def curves(
+    results: pd.DataFrame,
+    y: str,
+    *,
+    x: str = "round",
+    panels: Mapping[str, str] | Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    smooth: Smoother | None = None,
+    band: bool = True,
+    columns: int = 3,
+    styles: Mapping[str, Look] | None = None,
+    target: Mapping[str, float] | float | None = None,
+    first: int = 0,
+    width: float = 4.0,
+    height: float = 3.0,
+) -> Figure:
+    """A panel a setting, each with one line a method (`draw_curves`), and one legend.
+
+    panels: settings in order, or setting -> title (default: the settings that the results have). target: a
+    level of `y`, or one a setting, drawn as a thin line.
+    """
+    if panels is None:
+        panels = list(dict.fromkeys(results["setting"]))
+    titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
+    there = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
+    fig, axes = grid(len(there), columns, width, height)
+    for ax, (setting, title) in zip(axes, there.items(), strict=True):
+        rows = results[results["setting"] == setting]
+        draw_curves(ax, rows, y, x=x, methods=methods, smooth=smooth, band=band, styles=styles, first=first)
+        level = target.get(setting) if isinstance(target, Mapping) else target
+        if level is not None:
+            ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":", label="_target")
+        ax.set_title(title)
+        label_axes(ax, x, y)
+        if x == "round":
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    legend_below(fig, axes, columns=max(2, int(width * min(columns, len(there)) / 2)))
+    return fig
+
+
+def panels(
+    results: pd.DataFrame,
+    cells: Sequence[Sequence[tuple[str, str, str, Smoother | None]]],
+    *,
+    methods: Sequence[str] | None = None,
+    band: bool = True,
+    width: float = 4.6,
+    height: float = 2.7,
+) -> Figure:
+    """Rows of as many panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
+    all_cells, columns = [c for row in cells for c in row], max(map(len, cells), default=1)
+    fig, axes = grid(len(all_cells), columns, width, height)
+    for ax, (setting, column, title, smooth) in zip(axes, all_cells, strict=True):
+        draw_curves(
+            ax, results[results["setting"] == setting], column, methods=methods, smooth=smooth, band=band
+        )
+        ax.set_title(title)
+        label_axes(ax, "round", column)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    legend_below(fig, axes, columns=max(2, 2 * columns))
+    return fig
+
+
+def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
+    """setting -> title, of an experiment's record; digits that stand in for another dataset are named.
+
+    form: may use the setting's own name and its run's N, m, T, lr and steps.
+    """
+    out = {}
+    for one in info["runs"]:
+        run = one["run"]
+        given = {key: run[key] for key in ("N", "m", "T")} | run["local"]
+        stands_in = " (on digits)" if one["data"]["name"] == "digits" else ""
+        out[one["setting"]] = form.format(setting=one["setting"], **given) + stands_in
+    return out
+
+
+def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", shift: float = 0.0, **look: Any) -> None:
+    """Median over seeds (rows) for each value of a parameter (columns), with the range over seeds as a bar.
+
+    shift: how far to the right of the value's tick, so that the bars of several lines stand side by side.
+    """
+    middle = values.median()
+    reach = np.abs(np.stack([middle - values.min(), values.max() - middle]))
+    ax.errorbar(np.arange(len(middle)) + shift, middle, yerr=reach, capsize=3, label=label, **look)
+    ax.set_xticks(range(len(middle)), [str(name) for name in middle.index])
+
+
+def sweeps(
+    statistics: Mapping[str, pd.Series], swept: Mapping[str, Mapping[str, Mapping[str, str]]]
+) -> Figure:
+    """A row a swept parameter, a panel a statistic: median over seeds and their range at each value.
+
+    statistics: name -> by (method, seed); swept: name of the parameter -> label of a line -> value -> method. Methods
+    that have not been run are left out.
+    """
+    fig, axes = grid(len(swept) * len(statistics), columns=len(statistics), width=3.9, height=2.9)
+    pairs = [(parameter, name) for parameter in swept for name in statistics]
+    for ax, (parameter, name) in zip(axes, pairs, strict=True):
+        runs = statistics[name].unstack("method")
+        styles = looks(list(swept[parameter]))
+        for i, (label, methods) in enumerate(swept[parameter].items()):
+            there = {value: method for value, method in methods.items() if method in runs}
+            values = runs[list(there.values())].set_axis(list(there), axis=1)
+            draw_seeds(ax, values, label, shift=0.12 * (i - (len(styles) - 1) / 2), **styles[label])
+        ax.set(xlabel=parameter, ylabel=name)
+    legend_below(fig, axes)
+    return fig
+
+
+def bars(
+    values: pd.Series,
+    ylabel: str,
+    *,
+    cap: Mapping[str, float] | pd.Series | None = None,
+    printed: Mapping[tuple[str, str], float] | None = None,
+    panels: Mapping[str, str] | None = None,
+    statistic: Callable[..., Any] = np.median,
+    columns: int = 3,
+) -> Figure:
+    """One bar a method, a panel a setting: `values` by (setting, method, seed), the median over seeds, seeds as dots.
+
+    cap: by setting, where runs that never arrive (inf) are drawn, hatched and marked "not reached". printed: the
+    paper's values by (setting, method), a black tick on the bar.
+    """
+    settings = list(panels or dict.fromkeys(values.index.get_level_values("setting")))
+    settings = [s for s in settings if s in values.index.get_level_values("setting")]
+    most = values.groupby("setting").apply(lambda v: v.index.get_level_values("method").nunique()).max()
+    fig, axes = grid(len(settings), columns, width=max(3.6, 0.55 * most + 1.2), height=3.4)
+    for ax, setting in zip(axes, settings, strict=True):
+        here = values.loc[setting]
+        methods = list(dict.fromkeys(here.index.get_level_values("method")))
+        ceiling = float(cap[setting]) if cap is not None else float(here[np.isfinite(here)].max(initial=1.0))
+        for i, method in enumerate(methods):
+            seeds = here.loc[method].to_numpy()
+            middle = float(statistic(seeds))
+            height, look = min(middle, ceiling), looks([method])[method]
+            ax.bar(
+                i,
+                height,
+                color=look["color"],
+                alpha=0.75,
+                hatch="//" if middle > ceiling else None,
+                ec="white",
+            )
+            jitter = np.linspace(-0.15, 0.15, len(seeds)) if len(seeds) > 1 else [0.0]
+            ax.plot(
+                i + np.asarray(jitter),
+                np.minimum(seeds, ceiling),
+                "o",
+                ms=3,
+                color="black",
+                alpha=0.6,
+                zorder=5,
+            )
+            if middle > ceiling:
+                ax.text(i, 0.06 * ceiling, "not reached", rotation=90, ha="center", va="bottom", fontsize="small",
+                        bbox={"color": "white", "alpha": 0.8, "pad": 1})  # fmt: skip
+            else:
+                top = max(height, np.minimum(seeds, ceiling).max())
+                ax.annotate(
+                    f"{middle:.3g}",
+                    (i, top),
+                    (0, 4),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize="small",
+                )
+            if printed and (setting, method) in printed:
+                ax.plot([i - 0.4, i + 0.4], [printed[setting, method]] * 2, color="black", lw=2)
+        ax.set_xticks(range(len(methods)), methods, rotation=40, ha="right", rotation_mode="anchor")
+        ax.set(ylabel=ylabel, title=(panels or {}).get(setting, setting))
+        ax.grid(axis="x", visible=False)
+        ax.set_ylim(0, 1.15 * max(ceiling, 1))
+    return fig
+
+
+def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
+    """Who owns what, two panels a partition: label shares of each client (stacked), samples of each class.
+
+    counts: title -> (N, K) training samples by client and label. Clients are ordered by their dominant label.
+    """
+    fig, axes = grid(2 * len(counts), columns=2, width=4.75, height=2.4)
+    for left, right, (title, table) in zip(axes[::2], axes[1::2], counts.items(), strict=True):
+        N, K = table.shape
+        colours = sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K)
+        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+        edges = np.concatenate([np.zeros((N, 1)), shares[order].cumsum(axis=1)], axis=1)
+        edges = np.concatenate([edges, edges[-1:]])
+        for k in range(K):
+            low, high = edges[:, k], edges[:, k + 1]
+            left.fill_between(np.arange(N + 1), low, high, step="post", color=colours[k], lw=0, label=str(k))
+        left.set(
+            title=f"{title}: label shares", xlabel="client (ordered by label)", ylabel="share of samples"
+        )
+        left.set(xlim=(0, N), ylim=(0, 1))
+        left.xaxis.set_major_locator(MaxNLocator(integer=True))
+        right.bar(np.arange(K), table.sum(axis=0), color=colours)
+        right.set(title=f"{title}: all clients together", xlabel="class", ylabel="samples (count)")
+        right.set_xticks(range(K) if K <= 10 else range(0, K, 10))
+        for ax in (left, right):
+            ax.grid(visible=False, axis="x")
+    if K <= 10:
+        fig.legend(*axes[0].get_legend_handles_labels(), title="class", loc="outside right center")
+    return fig
+
+
+def heatmap(
+    table: pd.DataFrame, xlabel: str, ylabel: str, unit: str, *, fmt: str = "", title: str = ""
+) -> Figure:
+    """A table as colours, with its numbers in the cells where `fmt` is given."""
+    rows, columns = table.shape
+    fig, ax = plt.subplots(figsize=(max(4.5, 0.75 * columns + 2), max(2.5, 0.4 * rows + 1)))
+    sns.heatmap(table, ax=ax, cmap="cividis", annot=bool(fmt), fmt=fmt or ".2g", cbar_kws={"label": unit})
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    return fig
+
+
+def scatter(
+    ax: Axes,
+    points: np.ndarray,
+    groups: np.ndarray,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    legend: str = "",
+) -> None:
+    """(n, 2) points in one panel, coloured and shaped by their group (n,); legend: its title, empty for none."""
+    kinds = np.unique(groups)
+    colours = (
+        sns.color_palette("colorblind", 10) if len(kinds) <= 10 else sns.color_palette("husl", len(kinds))
+    )
+    for i, group in enumerate(kinds):
+        here = points[groups == group]
+        ax.scatter(
+            *here.T,
+            color=[colours[i]],
+            marker="osD^v<>PXp"[i % 10],
+            s=28,
+            label=str(group),
+            lw=0.3,
+            ec="white",
+        )
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if legend:
+        ax.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")

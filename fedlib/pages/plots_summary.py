@@ -1,0 +1,91 @@
+"""Pictures of many experiments at once: verdicts by paper, ranks over settings, advantage over a reference."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from fedlib.analysis import measure
+from fedlib.pages.plots import legend_below
+from fedlib.pages.style import looks
+
+
+def verdict_bars(totals: pd.DataFrame) -> Figure:
+    """How many claims of each paper held, in part, not, or were not run: `claims.totals`."""
+    shades = {"held": "#009E73", "held in part": "#E69F00", "not held": "#D55E00", "not run": "#BBBBBB"}
+    papers = [name for name in totals.index if name != "all papers"][::-1]
+    fig, ax = plt.subplots(figsize=(8, 0.5 * len(papers) + 1.2))
+    left = np.zeros(len(papers))
+    for status, shade in shades.items():
+        counts = totals.loc[papers, status].to_numpy()
+        ax.barh(papers, counts, left=left, color=shade, label=status)
+        for y, (start, count) in enumerate(zip(left, counts, strict=True)):
+            if count:
+                ax.text(start + count / 2, y, str(count), ha="center", va="center", fontsize="small")
+        left += counts
+    ax.set(xlabel="claims (count)")
+    ax.grid(visible=False, axis="y")
+    legend_below(fig, [ax])
+    return fig
+
+
+def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
+    """Mean ranks of the methods (columns) over the cases (rows) of `scores`, best on the left (Demsar 2006).
+
+    Methods joined by a bar differ by less than Nemenyi's critical difference at `level`.
+    """
+    ranks = measure.mean_ranks(scores)
+    cases, k = scores.shape
+    cd = measure.critical_difference(k, cases, level)
+    fig, ax = plt.subplots(figsize=(9, 1.4 + 0.26 * k))
+    left = math.ceil(k / 2)
+    for i, (method, rank) in enumerate(ranks.items()):
+        on_left = i < left
+        y = -1.0 - (i if on_left else k - 1 - i)
+        x = 0.6 if on_left else k + 0.4
+        ax.plot([rank, rank, x], [0, y, y], lw=1.2, color=looks([str(method)])[str(method)]["color"])
+        ax.text(
+            x, y, f" {method} ({rank:.2f}) ", ha="right" if on_left else "left", va="center", fontsize="small"
+        )
+    values = ranks.to_numpy()
+    last = 0
+    height = 0
+    for i, low in enumerate(values):
+        reach = int(np.searchsorted(values, low + cd, side="right")) - 1
+        if reach > max(last, i):
+            ax.plot([low - 0.03, values[reach] + 0.03], [-0.3 - 0.16 * height] * 2, color="black", lw=3)
+            height, last = height + 1, reach
+    ax.plot([1, 1 + cd], [0.9, 0.9], color="black", lw=1.5)
+    ax.text(1 + cd / 2, 1.0, f"critical difference {cd:.2f}", ha="center", va="bottom", fontsize="small")
+    ax.plot([1, k], [0, 0], color="black", lw=1)
+    for tick in range(1, k + 1):
+        ax.plot([tick, tick], [0, 0.15], color="black", lw=1)
+        ax.text(tick, 0.2, str(tick), ha="center", va="bottom", fontsize="small")
+    ax.set(xlim=(-0.2 * k, 1.2 * k + 1), ylim=(-1.5 - left, 2.2))
+    ax.set_axis_off()
+    ax.set_title(f"mean rank over {cases} cases (1 = best)", fontsize="medium")
+    return fig
+
+
+def ratio_map(table: pd.DataFrame, words: str) -> Figure:
+    """How many times better (above 1) or worse than a reference: `table` of ratios, a row a method.
+
+    0 stands for "never"; colours are logarithmic, from a quarter to four times.
+    """
+    texts = table.map(lambda x: "" if math.isnan(x) else "never" if x == 0 else f"{x:.2g}")
+    colours = np.log2(table.where(table > 0, 2**-10).where(table.notna()))
+    rows, columns = table.shape
+    fig, ax = plt.subplots(figsize=(0.62 * columns + 4, 0.36 * rows + 2.4))
+    bar = {"label": words, "ticks": [-2, -1, 0, 1, 2]}
+    sns.heatmap(colours, ax=ax, annot=texts, fmt="", cmap="vlag_r", center=0, vmin=-2, vmax=2, cbar_kws=bar,
+                linewidths=0.5, annot_kws={"size": 8})  # fmt: skip
+    ax.collections[0].colorbar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
+    ax.set(xlabel="setting", ylabel="")
+    ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
+    ax.grid(visible=False)
+    return fig

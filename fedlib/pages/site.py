@@ -1,0 +1,337 @@
+"""The rendered site: every artifact, log and text that exists at one scale, as pages that work from the file system.
+
+`render` gathers executed notebooks, pictures and data into a folder of sources, adds what connects them (tiles,
+downloads, the command that makes a page again), and has Sphinx build them with the settings in `site/`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
+
+from fedlib.analysis.claims import STATUSES
+from fedlib.analysis.paper import papers
+from fedlib.files import write_whole
+from fedlib.runs.results import covered, record
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT, ConfigError, Scale
+
+SECTIONS = {  # section -> title, what it is about
+    **{name: (paper.title, paper.citation) for name, paper in papers().items()},
+    "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
+}
+SCALES = {
+    "demo": "scikit-learn's digits in place of every dataset, few clients and rounds: it shows that everything runs",
+    "cpu": "the papers' datasets, with rounds and seeds cut to what a night on two cores allows",
+    "paper": "the papers' own settings",
+}
+INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # whose pages stand beside those that lack a run
+BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
+
+
+@dataclass(frozen=True)
+class Page:
+    """One artifact as the site shows it: its notebook if it was run at this scale, else how to run it.
+
+    ending: of its place, if the site is of another scale.
+    """
+
+    name: str
+    scale: Scale
+    experiments: tuple[str, ...]
+    root: Path
+    ending: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it stands in the site: "fedcor/table_1"."""
+        return self.name.replace("-", "/", 1) + self.ending
+
+    @property
+    def section(self) -> str:
+        return self.place.split("/")[0] if "/" in self.place else ""
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "data" / "artifacts" / self.scale / self.name
+
+    @cached_property
+    def notebook(self) -> NotebookNode | None:
+        path = self.folder / "notebook.ipynb"
+        return nbformat.read(path, as_version=4) if path.exists() else None
+
+    @cached_property
+    def title(self) -> str:
+        """The first heading of its notebook, without the paper's name: it stands in its paper's section."""
+        source = self.root / "notebooks" / f"{self.place.removesuffix(self.ending)}.ipynb"
+        notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
+        if notebook is None:
+            return self.place.split("/")[-1].replace("_", " ").capitalize()
+        return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
+
+    @cached_property
+    def instead(self) -> Page | None:
+        """Its page at another scale, if that has a method in a setting of which this one has no run."""
+        if self.scale not in INSTEAD:
+            return None
+        page = replace(self, scale=INSTEAD[self.scale], ending=f"-{INSTEAD[self.scale]}")
+        here, there = (
+            covered(self.experiments, scale, self.root / "data" / "results")
+            for scale in (self.scale, page.scale)
+        )
+        return page if page.notebook and there - here else None
+
+    @cached_property
+    def verdicts(self) -> Counter[str]:
+        path = self.folder / "verdicts.json"
+        rows = json.loads(path.read_text()) if path.exists() else []
+        return Counter(row["verdict"] for row in rows)
+
+    @property
+    def badges(self) -> str:
+        counts = [(status, self.verdicts[status]) for status in STATUSES if self.verdicts[status]]
+        shown = " ".join(f"{{bdg-{BADGES[status]}}}`{count} {status}`" for status, count in counts)
+        return shown if self.notebook else "{bdg-muted}`not made at this scale`"
+
+    @property
+    def thumbnail(self) -> str | None:
+        pictures = sorted(self.folder.glob("*.png"), key=lambda p: (p.stem != "figure", p.name))
+        return pictures[0].name if pictures else None
+
+    @property
+    def downloads(self) -> list[str]:
+        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv"))
+
+
+def heading(notebook: NotebookNode) -> str:
+    lines = (
+        line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines()
+    )
+    return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "Untitled")
+
+
+def folded(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """Cells as a reader wants them: code that shows nothing stands with the code after it, one fold an output."""
+    out: list[NotebookNode] = []
+    for cell in cells:
+        before = out[-1] if out else None
+        if cell.cell_type == "code" and before and before.cell_type == "code" and not before.outputs:
+            cell.source = f"{before.source}\n\n{cell.source}"
+            out.pop()
+        out.append(cell)
+    return out
+
+
+class Site:
+    """The sources of the site at one scale, written to `target`; a file whose content stays is not touched."""
+
+    def __init__(self, scale: Scale, target: Path, root: Path = ROOT) -> None:
+        self.scale, self.target, self.root = scale, target, root
+        self.settings = params.load(root / "params.yaml")
+        self.pages = [
+            Page(name, scale, tuple((entry or {}).get("experiments", [])), root)
+            for name, entry in self.settings.artifacts.items()
+        ]
+        self.logs = [*self.settings.names, *self.settings.studies]
+        loader = jinja2.FileSystemLoader(root / "site" / "pages")
+        self.jinja = jinja2.Environment(
+            loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        )
+        self.written: set[Path] = set()
+
+    def write(self) -> list[Path]:
+        """Write all sources; drop those of an earlier rendering that are no more, and return them, below `target`."""
+        for page in self.pages:
+            self._page(page)
+        for name in self.logs:
+            self._log(name)
+        for section in self.sections:
+            title, by = SECTIONS.get(section, (section, ""))
+            pages = self.of(section)
+            self._text(f"{section}/index.md", self._filled("section.md", title=title, by=by, pages=pages))
+        self._text(
+            "logs/index.md", self._filled("logs.md", logs=[self._describe(name) for name in self.logs])
+        )
+        self._text("samplers.md", self._filled("samplers.md", samplers=samplers()))
+        self._text("index.md", self._index())
+        for path in (self.root / "docs").glob("*.md"):
+            self._file(f"docs/{path.name}", path.read_bytes())
+        for path in (self.root / "site").rglob("*"):
+            if path.is_file() and path.relative_to(self.root / "site").parts[0] in (
+                "conf.py",
+                "static",
+                "templates",
+            ):
+                self._file(str(path.relative_to(self.root / "site")), path.read_bytes())
+        dropped = [old for old in set(self.target.rglob("*")) - self.written if old.is_file()]
+        for old in dropped:
+            old.unlink()
+        return [old.relative_to(self.target) for old in dropped]
+
+    @property
+    def sections(self) -> list[str]:
+        return list(dict.fromkeys(page.section for page in self.pages if page.section))
+
+    def of(self, section: str) -> list[Page]:
+        return [page for page in self.pages if page.section == section]
+
+    def provenance(self, scale: Scale) -> dict[str, list[str]]:
+        """What made the results at a scale: data, versions, devices, dates; every value that occurs."""
+        found: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
+        for name in self.logs:
+            for run in self._info(name, scale).get("runs", []):
+                found["data"].add(run["data"]["provenance"])
+                found["device"].add(run.get("device", ""))
+                found["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
+                found["date"].add(run["date"][:10])
+        return {key: sorted(values - {""}) for key, values in found.items()}
+
+    def line(self, scale: Scale) -> str:
+        """`provenance` in a line, for the foot of a page."""
+        made = self.provenance(scale)
+        return " · ".join(
+            [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
+        )
+
+    def _info(self, name: str, scale: Scale) -> dict[str, Any]:
+        return record(name, scale, self.root / "data" / "results")
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """An experiment or study as the list of logs shows it."""
+        study = name in self.settings.studies
+        spec = self.settings.study(name, self.scale) if study else self.settings.describe(name, self.scale)
+        info = self._info(name, self.scale)
+        return {
+            "name": name,
+            "title": spec.get("title", name),
+            "kind": "study" if study else "experiment",
+            "paper": SECTIONS.get(spec.get("paper", ""), ("all papers", ""))[0],
+            "done": len(info.get("runs", [])),
+            "planned": info.get("planned", "?"),
+            "used": [page for page in self.pages if name in page.experiments],
+        }
+
+    def _index(self) -> str:
+        counts = {
+            section: sum((page.verdicts for page in self.of(section)), Counter()) for section in self.sections
+        }
+        made = self.provenance(self.scale)
+        return self._filled(
+            "index.md",
+            scale=self.scale,
+            meaning=SCALES[self.scale],
+            sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s), counts[s]) for s in self.sections],
+            others=self.of(""),
+            statuses=STATUSES,
+            docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
+            made=made,
+        )
+
+    def _page(self, page: Page) -> None:
+        """An artifact: its notebook with code folded, and around it what leads on; its page at another scale, too."""
+        if page.instead:
+            self._page(page.instead)
+        if page.notebook is None:
+            self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
+            return
+        for name in [*page.downloads, *([page.thumbnail] if page.thumbnail else [])]:
+            self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
+        tools = self._filled("tools.md", page=page)
+        if page.scale != self.scale:
+            title, *text = page.notebook.cells[0].source.split("\n")
+            page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
+            own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
+            page.notebook.metadata.update(own)
+        self._notebook(page.place, page.notebook, page.title, tools)
+
+    def _log(self, name: str) -> None:
+        path = self.root / "data" / "results" / self.scale / f"{name}.ipynb"
+        about = self._describe(name)
+        tools = self._filled("log_tools.md", log=about, scale=self.scale)
+        if not path.exists():
+            self._text(f"logs/{name}.md", self._filled("log_missing.md", log=about, scale=self.scale))
+            return
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells[0].source = f"# {about['title']}: `{name}`\n"
+        self._notebook(f"logs/{name}", notebook, about["title"], tools)
+
+    def _notebook(self, place: str, notebook: NotebookNode, title: str, tools: str) -> None:
+        cells = folded(notebook.cells)
+        for cell in cells:
+            if cell.cell_type == "code":
+                cell.metadata["tags"] = ["hide-input"]
+                cell.metadata["mystnb"] = {"image": {"alt": title}}
+        tools_cell = new_markdown_cell(tools, id="tools")
+        notebook.cells = [cells[0], tools_cell, *cells[1:]]
+        self._text(f"{place}.ipynb", nbformat.writes(notebook))
+
+    def _filled(self, template: str, **values: Any) -> str:
+        return self.jinja.get_template(template).render(values, site=self)
+
+    def _text(self, name: str, text: str) -> None:
+        self._file(name, text.encode())
+
+    def _file(self, name: str, content: bytes) -> None:
+        path = self.target / name
+        self.written.add(path)
+        if not path.exists() or path.read_bytes() != content:
+            write_whole(path, content)
+
+
+def meaning(scale: Scale) -> str:
+    return f"Scale {scale}: {SCALES[scale]}."
+
+
+def samplers() -> list[dict[str, Any]]:
+    """Every registered sampler: name, title and text of its docstring, parameters with defaults."""
+    from dataclasses import MISSING, fields
+    from inspect import getdoc
+
+    from fedlib.samplers import SAMPLERS
+
+    out = []
+    for name, cls in sorted(SAMPLERS.items()):
+        parameters = [(f.name, "" if f.default is MISSING else repr(f.default)) for f in fields(cls)]
+        out.append(
+            {"name": name, "doc": getdoc(cls) or "", "parameters": parameters, "module": cls.__module__}
+        )
+    return out
+
+
+def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:
+    """Build the site from what exists at a scale; returns its index page. The old site stays until the new is whole.
+
+    Raises:
+        ConfigError: Sphinx could not build it.
+    """
+    from sphinx.cmd.build import build_main
+
+    work = root / "data" / "site" / scale
+    site = Site(scale, work / "source", root)
+    for old in site.write():  # Sphinx leaves pages that it made before
+        (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
+    arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
+    arguments += ["-A", f"provenance={site.line(scale)}"]
+    arguments += ["-D", f"html_theme_options.announcement={meaning(scale)}"]
+    if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
+        raise ConfigError("the site could not be built; Sphinx's messages above say why.")
+    new = reports.with_name(f".{reports.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(
+        work / "html",
+        new,
+        ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv", "webpack-macros.html"),
+    )
+    shutil.rmtree(reports, ignore_errors=True)
+    new.rename(reports)
+    return reports / "index.html"

@@ -1,0 +1,1 @@
+"""One folder a paper: its claims, readings, printed numbers, theory and studies."""

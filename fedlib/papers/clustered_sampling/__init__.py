@@ -1,0 +1,12 @@
+"""Clustered Sampling: low variance and improved representativity for client selection (ICML 2021)."""
+
+from fedlib.analysis.paper import Paper
+
+PAPER = Paper(
+    title="Clustered Sampling",
+    year=2021,
+    citation=(
+        "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
+        "Representativity for Clients Selection in Federated Learning. ICML 2021."
+    ),
+)

@@ -1,0 +1,12 @@
+"""FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning (CVPR 2022)."""
+
+from fedlib.analysis.paper import Paper
+
+PAPER = Paper(
+    title="FedCor",
+    year=2022,
+    citation=(
+        "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection"
+        " Strategy for Heterogeneous Federated Learning. CVPR 2022."
+    ),
+)

@@ -1,0 +1,227 @@
+"""FedCor: its claims on the Gaussian process, from embeddings and from sampled loss changes (Figures 1, 2, 3, 7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedlib.analysis.claims import Missing, Runs, Verdict, decide, number
+from fedlib.analysis.curves import count
+from fedlib.papers.fedcor.printed import EXPERIMENTS, MAIN, book
+
+claim = book.claim
+
+
+# -- Figure 7
+
+
+def embeddings(
+    results: pd.DataFrame, owners: pd.DataFrame, data: str
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """seed -> unit embeddings (N, d) of the clients after the warm-up, and their dominant labels (N,).
+
+    results: FedCor's runs of 1SPC; owners: the study of partitions.
+    """
+    out = {}
+    for seed, run in results.groupby("seed"):
+        owned = owners[(owners["data"] == data) & (owners["setting"] == "1SPC") & (owners["seed"] == seed)]
+        noted = [json.loads(note) for note in run["notes"].dropna()]
+        noted = [np.array(note["embedding"]) for note in noted if "embedding" in note]
+        if noted and len(owned):
+            counts = np.stack(owned.sort_values("client")["counts"].to_list())
+            out[int(seed)] = noted[0] / np.linalg.norm(noted[0], axis=1, keepdims=True), counts.argmax(axis=1)
+    return out
+
+
+def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Mean cosine within labels less that between labels; leave-one-out nearest-neighbour accuracy of the label."""
+    cosine = x @ x.T
+    same, other = labels[:, None] == labels, ~np.eye(len(x), dtype=bool)
+    gap = cosine[same & other].mean() - cosine[~same].mean()
+    nearest = np.where(other, cosine, -np.inf).argmax(axis=1)
+    return float(gap), float((labels[nearest] == labels).mean())
+
+
+def all_embeddings(
+    results: Mapping[str, pd.DataFrame],
+) -> dict[str, dict[int, tuple[np.ndarray, np.ndarray]]]:
+    """`embeddings` of every data set that has been run, without those that have none."""
+    owners = results["fedcor_partitions"]
+    tables = {data: results[e] for data, e in EXPERIMENTS.items() if e in results} or {"": results[MAIN[0]]}
+    mine = {data: t[(t["setting"] == "1SPC") & (t["method"] == "FedCor")] for data, t in tables.items()}
+    found = {data: embeddings(table, owners, data) for data, table in mine.items()}
+    return {data: seeds for data, seeds in found.items() if seeds}
+
+
+def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
+    """`separation` of every seed of `embeddings`, one row a (data set, seed)."""
+    rows = [(d, seed, *separation(x, y)) for d, seeds in found.items() for seed, (x, y) in seeds.items()]
+    columns = ["data", "seed", "cosine within less between labels", "nearest neighbour has the label"]
+    return pd.DataFrame(rows, columns=columns).round(3)
+
+
+@claim("fedcor.F7.a", "figure_7", [*MAIN, "fedcor_partitions"], printed="same-label clients cluster")
+def _(runs: Runs) -> Verdict:
+    """After the warm-up the embeddings of clients that hold the same label lie together (1SPC)."""
+
+    def data_set(data: str) -> Verdict:
+        found = embeddings(runs.pick(EXPERIMENTS[data], "1SPC", ["FedCor"]), runs["fedcor_partitions"], data)
+        if not found:
+            raise Missing(f"no embeddings of {data} have been noted")
+        values = np.array([separation(x, labels) for x, labels in found.values()])
+        good = ((values[:, 0] > 0.2) & (values[:, 1] >= 0.5)).mean()
+        gap, neighbour = values.mean(axis=0)
+        return decide(good >= 0.8, f"cosine gap {gap:.2f}, nearest neighbour {neighbour:.2f}")
+
+    return count({data: partial(data_set, data) for data in EXPERIMENTS})
+
+
+# -- Figures 1 to 3, and the centralised models of section 5.1
+
+
+def toy_shares(toy: pd.DataFrame, setting: str) -> tuple[float, float, float]:
+    """Of one case of the toy: how often Cor picks both labels; the median of (Cor - Opt) / (Ind - Opt), as losses after
+    the step; how often Ind does not lower the loss."""
+    toy = toy[toy["setting"] == setting]
+    loss = toy.pivot(index="draw", columns="method", values="loss")
+    opposite = float(np.mean([pair[0] != pair[1] for pair in toy.loc[toy["method"] == "Cor", "labels"]]))
+    gaps = (loss["Cor"] - loss["Opt"]) / (loss["Ind"] - loss["Opt"]).where(loss["Ind"] > loss["Opt"])
+    return opposite, float(gaps.median()), float((loss["Ind"] >= loss["start"]).mean())
+
+
+def toy_cases(toy: pd.DataFrame) -> pd.DataFrame:
+    """Every case of the toy, a row a case: median losses, and `toy_shares`."""
+    rows = {}
+    for setting in toy["setting"].unique():
+        opposite, gap, failed = toy_shares(toy, setting)
+        loss = toy[toy["setting"] == setting].groupby("method")["loss"].median()
+        rows[setting] = {f"median loss, {m}": loss[m] for m in ("start", "Ind", "Cor", "Opt")}
+        rows[setting] |= {
+            "Cor picks both labels": opposite,
+            "gap to Opt left by Cor": gap,
+            "Ind fails": failed,
+        }
+    return pd.DataFrame(rows).T.rename_axis("case").round(2)
+
+
+@claim("fedcor.F1.a", "figure_1", ["fedcor_toy"], printed="one positive, one negative point")
+def _(runs: Runs) -> Verdict:
+    """In the toy FedCor chooses points of both labels and comes close to the best pair; two highest losses do not."""
+    opposite, gap, failed = toy_shares(runs["fedcor_toy"], runs["fedcor_toy"]["setting"].iloc[0])
+    parts = {
+        "opposite labels": lambda: decide(opposite >= 0.9, f"{100 * opposite:.0f} %"),
+        "left of the gap to the best": lambda: decide(gap <= 0.2, number(gap)),
+        "draws where Ind raises the loss": lambda: decide(failed > 0.5, f"{100 * failed:.0f} %"),
+    }
+    return count(parts)
+
+
+def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
+    """Skewness, excess kurtosis, and Kolmogorov-Smirnov distance to the Gaussian of the same mean and variance."""
+    distance = stats.kstest(projections, "norm", args=(projections.mean(), projections.std())).statistic
+    return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
+
+
+SUBSETS = 1000  # the paper's samples a round
+
+
+def sampled(changes: pd.DataFrame, data: str) -> int:
+    """From how many random subsets a round the loss changes of a data set are."""
+    return len(changes.loc[changes["data"] == data, "component_1"].iloc[0])
+
+
+def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
+    """So many probed rounds, spread out, of each (data, setting, method of the run followed); of the first seed."""
+
+    def some(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[rows["seed"] == rows["seed"].min()].sort_values("round")
+        places = np.linspace(0, len(rows) - 1, of) if of > 1 else [len(rows) // 2]
+        return rows.iloc[np.unique(np.round(places).astype(int))]
+
+    groups = changes.groupby(["data", "setting", "method"], sort=False)
+    return pd.concat([some(rows) for _, rows in groups])
+
+
+def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
+    """How Gaussian the first component is over the probed rounds, a row a (data, setting, method of the run followed):
+    the share of near-Gaussian ones (each part of `gaussianity` small), and the medians of the parts' sizes.
+    """
+    rows = []
+    for labels, probes in changes.groupby(["data", "setting", "method"], sort=False):
+        sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
+        near = 100 * (sizes < (0.5, 1, 0.05)).all(axis=1).mean()
+        rows.append((*labels, len(probes), near, *np.median(sizes, axis=0)))
+    medians = ["median |skewness|", "median |excess kurtosis|", "median KS distance"]
+    return pd.DataFrame(rows, columns=["data", "setting", "method", "rounds", "near-Gaussian (%)", *medians])
+
+
+@claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")
+def _(runs: Runs) -> Verdict:
+    """The first principal component of the clients' loss changes is close to Gaussian (along random selection)."""
+    changes = runs["fedcor_loss_changes"].query("setting == '2SPC'")
+    found = gaussian(changes).set_index(["data", "method"])
+
+    def data_set(data: str) -> Verdict:
+        if (data, "Random") not in found.index:
+            raise Missing(f"the loss changes of {data} 2SPC have not been measured")
+        row, subsets = found.loc[data, "Random"], sampled(changes, data)
+        if row["near-Gaussian (%)"] < 80 and subsets < SUBSETS:
+            raise Missing(
+                f"samples of {subsets} subsets, not {SUBSETS:,}: of a Gaussian, too, some would fail"
+            )
+        near, (skew, tails, ks) = row["near-Gaussian (%)"], row.iloc[-3:]
+        value = f"{near:.0f} % of rounds (median |skew| {skew:.2f}, |kurtosis| {tails:.2f}, KS {ks:.3f})"
+        if (data, "FedCor") in found.index:
+            value += f"; along FedCor's own run {found.loc[(data, 'FedCor'), 'near-Gaussian (%)']:.0f} %"
+        return decide(near >= 80, value)
+
+    return count({data: partial(data_set, data) for data in EXPERIMENTS})
+
+
+BOUNDS = {"FMNIST": 0.97, "CIFAR-10": 0.95}  # Figure 3: no cosine is lower
+
+
+def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
+    """Figure 3 in numbers: the cosines at all probed rounds, a row a (data, setting, method of the run followed)."""
+    rows = changes.dropna(subset=["cosine"])
+    rows = rows.assign(above=100 * (rows["cosine"] > rows["data"].map(BOUNDS)))
+    of = rows.groupby(["data", "setting", "method"], sort=False)
+    return pd.DataFrame(
+        {
+            "rounds": of.size(),
+            "least": of["cosine"].min(),
+            "10th percentile": of["cosine"].quantile(0.1),
+            "median": of["cosine"].median(),
+            "least, without the mean diagonal": of["cosine_centred"].min(),
+            "above the paper's bound (%)": of["above"].mean(),
+        }
+    ).reset_index()
+
+
+@claim("fedcor.F3.a", "figure_3", ["fedcor_loss_changes"], printed="> 0.97 FMNIST, > 0.95 CIFAR-10")
+def _(runs: Runs) -> Verdict:
+    """The covariance of the loss changes hardly moves between two updates of the process (along random selection)."""
+    changes = runs["fedcor_loss_changes"].query("setting == '2SPC'")
+    found = stationarity(changes).set_index(["data", "method"])
+
+    def data_set(data: str, bound: float) -> Verdict:
+        if (data, "Random") not in found.index:
+            raise Missing(f"{data} has fewer than two probed rounds of 2SPC")
+        row, subsets = found.loc[data, "Random"], sampled(changes, data)
+        if bound - 0.05 < row["least"] <= bound and subsets < SUBSETS:
+            raise Missing(
+                f"{subsets} subsets, not {SUBSETS:,}: the noise of so few lowers a cosine by up to 0.05"
+            )
+        value = f"{row['least']:.3f} at least, {row['least, without the mean diagonal']:.3f} without the mean diagonal"
+        if (data, "FedCor") in found.index:
+            value += f"; along FedCor's own run {found.loc[(data, 'FedCor'), 'least']:.3f} at least"
+        if row["least"] > bound:
+            return Verdict("held", value)
+        return Verdict("held in part" if row["10th percentile"] > bound else "not held", value)
+
+    return count({data: partial(data_set, data, bound) for data, bound in BOUNDS.items()})

@@ -1,0 +1,76 @@
+"""FedCor, Figure 1: a federation of single samples in the plane, in which two clients are chosen.
+
+Two Gaussian clouds of one label each; every point is a client. The global model is a linear classifier (logistic
+loss) drawn at random; a choice of two clients takes one gradient step of rate `lr` on the mean of their two gradients.
+Ind chooses the two highest losses; Cor chooses by FedCor's Algorithm 1 from the covariance of the loss changes after
+`pairs` random choices; Opt tries all pairs. The paper states none of the sizes: they are `params.yaml`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.halfway import Halfway
+from fedlib.analysis.studies import Unit
+from fedlib.runs.place import Place
+from fedlib.samplers.fedcor import choose
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Scale
+from fedlib.streams import stream
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    """settings: `draws` of the toy, `n` points a label, `pairs`; `cases`: name -> `gap` between the means and `lr`."""
+    own = {k: settings[k] for k in ("draws", "n", "pairs")}
+    for name, case in settings["cases"].items():
+        yield {"labels": {"data": "toy", "setting": name}, **own, "gap": case["gap"], "lr": case["lr"]}
+
+
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
+    """One row a (draw, method): chosen, labels (lists), loss before and after, and the line `w` (3,) after the step.
+
+    The method "start" is the model before any step; it also holds the points `x` (2n, 2), flattened, and labels `y`.
+    """
+    return pd.concat([draw_toy(unit, i) for i in range(unit["draws"])], ignore_index=True)
+
+
+def draw_toy(unit: Unit, draw: int) -> pd.DataFrame:
+    rng = stream(draw, "probe")
+    y = np.repeat([-1.0, 1.0], unit["n"])
+    x = rng.standard_normal((2 * unit["n"], 2)) + np.outer(y, [unit["gap"] / 2, 0])
+    x = np.column_stack([x, np.ones(len(x))])
+    w = rng.standard_normal(3)
+    pairs = np.array(list(combinations(range(len(x)), 2)))
+    after = losses(step(w, x, y, pairs, unit["lr"]), x, y)
+    before = losses(w[None], x, y)[0]
+    some = rng.integers(len(pairs), size=unit["pairs"])
+    p, alpha = np.full(len(x), 1 / len(x)), np.ones(len(x))
+    covariance = np.cov(after[some] - before, rowvar=False, bias=True)
+    chosen = {
+        "Ind": np.argsort(-before, kind="stable")[:2],
+        "Cor": choose(covariance, p, alpha, 2),
+        "Opt": pairs[after.mean(axis=1).argmin()],
+    }
+    common = {"draw": draw, "loss_before": before.mean()}
+    rows = [common | {"method": "start", "loss": before.mean(), "w": w, "x": x[:, :2].ravel(), "y": y}]
+    for method, pair in chosen.items():
+        new = step(w, x, y, pair[None], unit["lr"])
+        loss = losses(new, x, y).mean()
+        rows.append(common | {"method": method, "loss": loss, "w": new[0], "chosen": pair, "labels": y[pair]})
+    return pd.DataFrame(rows)
+
+
+def step(w: np.ndarray, x: np.ndarray, y: np.ndarray, pairs: np.ndarray, lr: float) -> np.ndarray:
+    """(P, 3) the model after a step on each pair (P, 2): w - lr * mean gradient of the logistic loss."""
+    gradients = -(y / (1 + np.exp(y * (x @ w))))[:, None] * x
+    return w - lr * gradients[pairs].mean(axis=1)
+
+
+def losses(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(P, N) logistic loss of each model (P, 3) at each point."""
+    return np.logaddexp(0, -y * (w @ x.T))

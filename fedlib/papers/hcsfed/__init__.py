@@ -1,0 +1,12 @@
+"""Fast Heterogeneous Federated Learning with Hybrid Client Selection (UAI 2023)."""
+
+from fedlib.analysis.paper import Paper
+
+PAPER = Paper(
+    title="HCSFed",
+    year=2023,
+    citation=(
+        "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with "
+        "Hybrid Client Selection. UAI 2023."
+    ),
+)

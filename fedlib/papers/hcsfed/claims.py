@@ -1,0 +1,40 @@
+"""What HCSFed (Song et al., UAI 2023) claims, and how each claim is decided.
+
+r(M): first round with test accuracy at the target; a run that never arrives counts as T + 1. Medians are over
+seeds, a speed-up is median r(Random) / median r(M). Where none of the methods compared arrives, nothing is decided:
+their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B) and how
+Random is aggregated (plain mean, or attrition): each claim is decided for each reading, and held only if all held.
+It leaves open Table 1's alpha too: claims are decided at 0.01, and their details say what becomes of them at 0.1. It
+states no seeds; tolerances are ours.
+"""
+
+from fedlib.papers.hcsfed.claims_parts import FEDAVGS, SWEEPS, sweep, swept
+from fedlib.papers.hcsfed.claims_rounds import schematic
+from fedlib.papers.hcsfed.printed import (
+    ABLATION,
+    COLUMNS,
+    GCS,
+    PRINTED,
+    SPEED_UPS,
+    TABLE_1,
+    book,
+    hcsfed,
+    in_print,
+)
+
+__all__ = [
+    "ABLATION",
+    "COLUMNS",
+    "FEDAVGS",
+    "GCS",
+    "PRINTED",
+    "SPEED_UPS",
+    "SWEEPS",
+    "TABLE_1",
+    "book",
+    "hcsfed",
+    "in_print",
+    "schematic",
+    "sweep",
+    "swept",
+]

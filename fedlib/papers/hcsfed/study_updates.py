@@ -1,0 +1,78 @@
+"""HCSFed, Figure 2: all clients' updates, raw and compressed, in the clusters that k-means finds.
+
+From the run's model after some rounds every client trains as in a round of its own; its update is compressed in both
+readings of the paper (`fedlib.samplers.hcsfed`) and clustered as the sampler does it. The figure's axes are two
+components of the updates, or two centres: those that vary most over the clients; the plane of the first two
+principal components stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import adjusted_rand_score, silhouette_samples
+
+from fedlib.analysis.followed import everyone, start
+from fedlib.analysis.halfway import Halfway
+from fedlib.analysis.studies import Unit, runs_of
+from fedlib.runs.place import Place
+from fedlib.samplers.hcsfed import compress, deviations, kmeans
+from fedlib.samplers.importance import norms
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Scale
+from fedlib.streams import stream
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    """settings: `after` how many rounds to look, `H` clusters, `R` compression rate."""
+    for labels, run in runs_of(settings, experiments, scale):
+        yield {"labels": labels, "dataset": run["dataset"], "run": run} | {
+            key: settings[key] for key in ("after", "H", "R")
+        }
+
+
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
+    """One row a (round, features, client): what `describe` gives."""
+    lockstep = start(unit["run"], place)
+    live = lockstep.live[0]
+    tables = []
+    for rounds in unit["after"]:
+        while live.t < rounds:
+            lockstep.advance()
+        G = lockstep.train(everyone(lockstep, live), "probe").updates.cpu().numpy()
+        held = live.fed.label_counts.argmax(axis=1)
+        for name, rate, gc in (("raw", 1.0, "A"), ("GC-A", unit["R"], "A"), ("GC-B", unit["R"], "B")):
+            rng = stream(live.run.seed, "probe", live.t, 1)
+            features = describe(compress(G, rate, gc), held, min(unit["H"], live.fed.N), rng)
+            tables.append(features.assign(round=rounds, features=name, update_norm=norms(G)))
+    return pd.concat(tables, ignore_index=True)
+
+
+def describe(X: np.ndarray, held: np.ndarray, H: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Clusters of features X (N, d') whose clients mostly hold the labels `held` (N,); one row a client.
+
+    client, label, cluster, norm; sigma: deviation of the client's cluster; ari: agreement of clusters and labels;
+    silhouette (nan where there is one cluster); component_1, component_2; principal_1, principal_2.
+    """
+    labels = kmeans(X, H, rng)
+    several = 1 < len(np.unique(labels)) < len(X)
+    varied = np.sort(np.argsort(X.var(axis=0))[-2:])
+    u, s, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    return pd.DataFrame(
+        {
+            "client": np.arange(len(X)),
+            "label": held,
+            "cluster": labels,
+            "norm": norms(X),
+            "sigma": deviations(X, labels, H)[labels],
+            "ari": adjusted_rand_score(held, labels),
+            "silhouette": silhouette_samples(X, labels) if several else np.nan,
+            "component_1": X[:, varied[0]],
+            "component_2": X[:, varied[1]],
+            "principal_1": u[:, 0] * s[0],
+            "principal_2": u[:, 1] * s[1],
+        }
+    )

@@ -1,0 +1,166 @@
+"""HiCS-FL: its tables, ours beside the printed: rounds to a target, costs, numbers of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib.analysis.claims import Missing, Runs, number
+from fedlib.analysis.curves import Panel, arrivals
+from fedlib.analysis.measure import (
+    BYTES,
+    area,
+    capped_mean,
+    common_end,
+    comparable,
+    end_mean,
+    followed,
+    per_run,
+    rounds_to_target,
+)
+from fedlib.analysis.tables import short_cell
+from fedlib.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
+
+
+def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
+    """Table 1's columns for a data set of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
+
+    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as the cap + 1,
+    and its method's mean is then marked as a lower bound. A method that has not been run stands with what is printed.
+    """
+    mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
+    open_ended = (values > cap).groupby("method").any()
+    rows = {}
+    for method, printed in PRINTED[data].items():
+        ours = {"rounds": "not run", "speed-up": "-", "seeds": 0}
+        if method in mean:
+            lower = "≥ " if open_ended[method] else ""
+            ours |= {"rounds": f"{lower}{mean[method]:.1f}", "seeds": len(values[method])}
+            if "Random" in mean:
+                ratio = mean["Random"] / mean[method]
+                ours["speed-up"] = ratio_cell(ratio, open_ended["Random"], open_ended[method])
+        rows[method] = {**ours, "rounds, paper": printed, "speed-up, paper": SPEED_UP[data][method]}
+    return pd.DataFrame(rows).T.rename_axis("method")
+
+
+def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
+    """A speed-up as text: a bound where one of the two never arrived, none where both did not."""
+    if base_open and own_open:
+        return "-"
+    return f"{'≥ ' if base_open else '≤ ' if own_open else ''}{number(ratio)}"
+
+
+def speed_tables(
+    results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
+) -> pd.DataFrame:
+    """`speed_table` of every data set that has been run, side by side."""
+    runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
+    there = dict.fromkeys(rounds.index.get_level_values("setting"))
+    tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in there}
+    return pd.concat(tables, axis=1).reindex(methods).fillna("")
+
+
+def warm_up(table: pd.DataFrame) -> int:
+    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before."""
+    seen: set[int] = set()
+    for clients in table.sort_values("round")["clients"]:
+        if seen & set(map(int, clients)):
+            break
+        seen |= set(map(int, clients))
+    return -(-len(seen) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
+
+
+def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a setting after HiCS-FL's warm-up, in the rounds that all its runs have."""
+    first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+    return table[table["round"].between(warm_up(first) + 1, common_end(table))]
+
+
+def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
+    """The rounds with the mean label entropy of their clients as `drawn_entropy` (nats), where the partition is known.
+
+    results: settings are named "data setting" (`curves.shown`), and after a comma by what is not of the partition.
+    owners: the study of partitions.
+    """
+    owners = owners.assign(
+        partition=owners["data"] + " " + owners["setting"], drawn_entropy=owners["entropy"]
+    )
+    drawn = results.assign(partition=results["setting"].str.split(",").str[0], client=results["clients"])
+    drawn = drawn[["partition", "seed", "client"]].explode("client").dropna().reset_index()
+    key = ["partition", "seed", "client"]
+    found = drawn.merge(owners[[*key, "drawn_entropy"]].astype({"client": object}), on=key)
+    return results.join(found.groupby("index")["drawn_entropy"].mean(), how="inner")
+
+
+def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Means a round of setting (2) (`after_warm_up`), by data set and method; of the server's time the median too."""
+    columns = {
+        "parameters_down": "sent down (MB)",
+        "parameters_up": "sent up (MB)",
+        "scalars_up": "scalars up",
+        "client_steps": "local steps",
+        "samples_evaluated": "samples evaluated",
+        "server_seconds": "server (ms)",
+        "server_median": "server, median (ms)",
+    }
+    names = {"FMNIST": "hics_fmnist", "CIFAR-10": "hics_cifar10"}
+    tables = {}
+    for data, name in {d: n for d, n in names.items() if n in results}.items() or [
+        ("FMNIST", names["FMNIST"])
+    ]:
+        table = results[name].query("setting == '(2)'")
+        if OURS not in set(table["method"]):
+            continue
+        rounds = after_warm_up(table).groupby("method", sort=False)
+        mean = rounds[list(columns)[:-1]].mean().assign(server_median=rounds["server_seconds"].median())
+        mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
+        mean[["server_seconds", "server_median"]] *= 1000
+        tables[data] = mean.rename(columns=columns).round(3)
+    if not tables:
+        raise Missing(f"{OURS} has not been run in setting (2)")
+    return pd.concat(tables, names=["data", "method"])
+
+
+def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
+    """Final and mean accuracy (%) and the first round at a target, mean ± std over seeds, a row a (setting, method)."""
+    alike = comparable(results)
+    values = {
+        "final (%)": 100 * per_run(alike, "test_accuracy", end_mean, share=0.05),
+        "mean (%)": 100 * per_run(alike, "test_accuracy", area),
+        f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
+    }
+    by = ["setting", "method"]
+    tables = dict(list(results.groupby(by)))
+
+    def cell(seeds: pd.Series) -> str:
+        return short_cell(followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
+
+    return pd.DataFrame({name: runs.groupby(by, sort=False).agg(cell) for name, runs in values.items()})
+
+
+def spreads(results: pd.DataFrame) -> pd.DataFrame:
+    """Std over a round's clients of their local training loss, its mean (nats) and the final accuracy (%).
+
+    Means over rounds and seeds, a row a (setting, method); the accuracy: `end_mean`.
+    """
+    values = {
+        "std of local loss (nats)": per_run(results, "local_loss_std", area),
+        "mean local loss (nats)": per_run(results, "local_loss", area),
+        "final accuracy (%)": 100 * per_run(results, "test_accuracy", end_mean, share=0.05),
+    }
+    means = pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean()
+    return means.round(3).round({"final accuracy (%)": 1})
+
+
+def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Final accuracy (%) by number of clusters, ours and printed, of the settings that have been run."""
+    names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
+    tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
+    out = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
+    for (name, setting), printed in PRINTED_CLUSTERS.items():
+        if name in tables and (tables[name]["setting"] == setting).any():
+            fin = ends(tables[name][tables[name]["setting"] == setting], 0.6).loc[setting]["final (%)"]
+            label = f"{'CIFAR-10' if 'cifar' in name else 'Mini-ImageNet'} {setting}"
+            out[label], out[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
+    return out

@@ -1,0 +1,90 @@
+"""HiCS-FL, Figure 6: how far a client's gradient is from the global one, against the entropy of its labels.
+
+`clients` clients of `n` samples each, client k with label shares ~ Dir(alpha_k), alpha_k on a logarithmic grid over
+`alphas`; all take part in every round of plain FedAvg (`run`'s own local work), and every `every` rounds the gradients
+of all local losses at the global model are taken over all of a client's samples, of the model as it is measured:
+without dropout, normalised by its running statistics. The global gradient is thus that of the pooled data. Values
+are lr^2 ||grad F_k - grad F||^2. The paper states neither the client's size nor the probed rounds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from fedlib.analysis.followed import executor
+from fedlib.analysis.halfway import Halfway
+from fedlib.analysis.studies import Unit, runs_of
+from fedlib.data import datasets
+from fedlib.data.partition import Partition, by_label, collect
+from fedlib.runs.place import Place
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Run, Scale
+from fedlib.streams import stream
+from fedlib.training.contract import Job
+from fedlib.training.models import Chain, Layout
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, beside the experiments."""
+    own = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
+    for labels, run in runs_of(settings, experiments, scale):
+        yield {
+            "labels": {**labels, "setting": ""},
+            "dataset": run["dataset"],
+            "run": run,
+            "gradients": "as measured",
+            **own,
+        }
+
+
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
+    """One row a (round, client): round, client, alpha, entropy (nats), difference."""
+    run = Run(**unit["run"])
+    dataset = datasets.load(run.dataset, place.datasets)
+    work, tensors = executor(run, dataset, place), datasets.tensors(dataset, run.scaling)
+    alphas = np.geomspace(*unit["alphas"], unit["clients"])
+    parts = split(dataset.y_train, alphas, unit["n"], stream(run.seed, "partition"))
+    so_far = halfway.state or {"t": 0, "model": work.initial(stream(run.seed, "init", 0))[None], "rows": []}
+    model, rows = so_far["model"].to(place.device), so_far["rows"]
+    for t in range(so_far["t"] + 1, unit["rounds"] + 1):
+        halfway.reached(t - 1, unit["rounds"], {"t": t - 1, "model": model.cpu(), "rows": rows})
+        if (t - 1) % unit["every"] == 0:
+            difference = run.local.lr**2 * distances(work.net, tensors, parts, model)
+            rows.append({"round": t, "client": np.arange(len(alphas)), "difference": difference})
+        jobs = [Job(0, part, stream(run.seed, "local", t, k, 0)) for k, part in enumerate(parts.train)]
+        model = model + work.train(jobs, model, run.local, run.local.lr_at(t)).updates.mean(0, keepdim=True)
+    table = pd.concat([pd.DataFrame(row) for row in rows], ignore_index=True)
+    clients = table["client"].to_numpy()
+    return table.assign(alpha=alphas[clients], entropy=parts.label_entropy[clients])
+
+
+def split(y: np.ndarray, alphas: np.ndarray, n: int, rng: np.random.Generator) -> Partition:
+    """A client of n samples for each of `alphas` (N,), drawn with replacement from the label pools."""
+    K = int(y.max()) + 1
+    shares = np.stack([rng.dirichlet(np.full(K, alpha)) for alpha in alphas])
+    counts = np.stack([rng.multinomial(n, share) for share in shares])
+    pools = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(y, K))]
+    return Partition(collect(pools, counts), None, None, counts)
+
+
+def distances(net: Chain, samples: datasets.Tensors, parts: Partition, model: torch.Tensor) -> np.ndarray:
+    """(N,) squared distance of each client's full gradient at the model (1, d) from the data-weighted mean of all."""
+    net, layout, device = copy.deepcopy(net).to(model.device).eval(), Layout.of(net), model.device
+    tensors = layout.views(model[0])
+    weights = {name: tensors[name].clone().requires_grad_() for name, _ in net.named_parameters()}
+    gradients = torch.empty(len(parts.train), layout.n_trainable, device=device)
+    for k, part in enumerate(parts.train):
+        rows = torch.from_numpy(part)
+        x, y = (t[rows].to(device) for t in (samples.x_train, samples.y_train))
+        loss = cross_entropy(functional_call(net, tensors | weights, (x,))[0], y)
+        gradients[k] = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(weights.values()))])
+    mean = torch.as_tensor(parts.p, dtype=gradients.dtype, device=device) @ gradients
+    return ((gradients - mean) ** 2).sum(1).cpu().numpy().astype(float)

@@ -1,0 +1,76 @@
+"""HiCS-FL, Figures 9 to 12: what a client's update of the output layer tells of the entropy of its labels.
+
+Each case is one setting of an experiment, trained as its warm-up trains: ceil(N / K) rounds of K clients drawn without
+replacement, the plain mean of whose models is the next one. Kept of each client: the update of the output bias, from
+which the paper estimates the entropy, and the row means of the output weight's update, from which its code does; both
+once from the warm-up (each client from another early model) and once from the common initial model. The round at which
+the paper measured is not stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fedlib.analysis.followed import everyone, start
+from fedlib.analysis.halfway import Halfway
+from fedlib.analysis.studies import Unit, runs_of
+from fedlib.runs.place import Place
+from fedlib.settings.params import Experiments, merge
+from fedlib.settings.schema import ConfigError, Scale
+from fedlib.simulation.live import Live
+from fedlib.streams import stream
+
+
+def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
+    """settings: `cases`, name -> `experiment`, `setting`, and keys of the run to change."""
+    for case, changes in settings["cases"].items():
+        changes = dict(changes)
+        experiment, setting = changes.pop("experiment"), changes.pop("setting")
+        one = {**settings, "experiments": {case: experiment}, "settings": [setting]}
+        found = list(runs_of({**one, "methods": [settings["method"]]}, experiments, scale))
+        if not found:
+            raise ConfigError(
+                f"studies: case {case!r} names setting {setting!r}, which {experiment} has not."
+            )
+        for labels, run in found:
+            run = merge(run, changes)
+            yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
+
+
+def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
+    """One row a (when, client): entropy (nats, true), group, bias (K,), weight (K,); T_s, the experiment's."""
+    lockstep = start(unit["run"], place)
+    live = lockstep.live[0]
+    live.t = 1
+    common = lockstep.train(everyone(lockstep, live), "probe").updates
+    early = torch.zeros_like(common)
+    order = stream(live.run.seed, "probe").permutation(live.fed.N)
+    for first in range(0, live.fed.N, live.fed.m):
+        block = order[first : first + live.fed.m]
+        updates = lockstep.train([(live, int(k), 0) for k in block]).updates
+        early[torch.as_tensor(block)] = updates
+        live.models = live.models + updates.mean(0, keepdim=True)
+        live.t += 1
+    both = [describe(live, "warm-up", early), describe(live, "common start", common)]
+    return pd.concat(both).assign(T_s=live.run.method.params["T_s"])
+
+
+def describe(live: Live, when: str, updates: torch.Tensor) -> pd.DataFrame:
+    parts, K = live.partition, live.fed.K
+    bias = updates[:, live.fed.output_bias].cpu().numpy().astype(float)
+    weight = updates[:, live.fed.output_weight].view(len(updates), K, -1).mean(-1).cpu().numpy().astype(float)
+    return pd.DataFrame(
+        {
+            "when": when,
+            "client": np.arange(live.fed.N),
+            "group": 0 if parts.group is None else parts.group,
+            "entropy": parts.label_entropy,
+            "bias": bias.tolist(),
+            "weight": weight.tolist(),
+        }
+    )

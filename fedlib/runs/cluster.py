@@ -1,0 +1,126 @@
+"""Train runs on the workers of a Dask cluster: groups go out, finished files come back and are checked.
+
+A worker trains as `parallel.py` does on its own machine, in the store and on the datasets that this has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from fedlib.files import StoreError
+from fedlib.runs.group import groups_of
+from fedlib.runs.place import Place
+from fedlib.runs.store import TIMING, Store
+from fedlib.settings.schema import ConfigError, Run
+
+SCHEDULER_SECONDS = 10.0
+Files = tuple[str, bytes, bytes, dict[str, Any]]  # a finished run as `Store.adopt` takes it
+
+
+def train_on_cluster(
+    missing: Mapping[str, Run],
+    place: Place,
+    tell: Callable[[str], None],
+    work: Callable[[list[dict[str, Any]]], list[Files]],
+) -> None:
+    """Have the workers of a Dask scheduler train runs, given by address; what they finish comes back to this store.
+
+    work: what a worker does with the settings of a group (`train.train_elsewhere`); a group whose worker dies is given
+    to another by the scheduler.
+
+    Raises:
+        ConfigError: the scheduler's address is none.
+        StoreError: the scheduler does not answer, or went away, or workers keep dying, or what one sent back is not
+            what it was asked for; what was finished before is kept.
+    """
+    from concurrent.futures import CancelledError
+
+    from distributed import Client, KilledWorker, as_completed
+    from distributed.comm import CommClosedError, get_address_host_port
+
+    logging.getLogger("distributed.client").setLevel(
+        logging.CRITICAL
+    )  # its traceback says less than our sentence
+    gone = StoreError(
+        f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
+        "command: finished runs are kept."
+    )
+    try:
+        get_address_host_port(place.scheduler)
+        client = Client(place.scheduler, timeout=SCHEDULER_SECONDS)
+    except ValueError as error:
+        raise ConfigError(
+            f"FEDLIB_SCHEDULER is {place.scheduler!r}; it must be an address such as tcp://host:8786 ({error})."
+        ) from None
+    except OSError:
+        raise gone from None
+    store = Store(place.runs)
+    with client:
+        try:
+            if not client.nthreads():
+                tell(f"the Dask scheduler {place.scheduler} has no workers; waiting for the first")
+                client.wait_for_workers(1)
+            groups = groups_of(list(missing.values()), sum(client.nthreads().values()))
+            settings = [[run.model_dump(mode="json") for run in group] for group in groups]
+            futures = client.map(work, settings, pure=False)
+            for i, future in enumerate(as_completed(futures), start=1):
+                for files in future.result():
+                    check_returned(files, missing)
+                    if not store.finished(files[0]):  # as it is where workers share our disk
+                        store.adopt(*files)
+                tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
+        except KilledWorker as error:
+            raise StoreError(
+                f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
+                "memory exhausted there? Repeat the command: finished runs are kept."
+            ) from None
+        except (CancelledError, CommClosedError):
+            raise gone from None
+
+
+def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
+    """Is this the whole result of a run that was asked for, made by the numerics and from the data that we have here?
+
+    Raises:
+        StoreError: it is not.
+    """
+    a, rounds, timing, record = files
+    if a not in wanted:
+        raise StoreError(
+            f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset is another "
+            "than here; bring both up to date there and repeat the command."
+        )
+    run = wanted[a]
+    try:
+        if record["run"] != run.model_dump(mode="json"):
+            raise ValueError("other settings")
+        if record["rounds_sha256"] != hashlib.sha256(rounds).hexdigest():
+            raise ValueError("contents do not match their digest")
+        table = pd.read_parquet(io.BytesIO(rounds))
+        if table["round"].tolist() != list(range(len(table))) or not is_over(run, table):
+            raise ValueError("rounds are missing")
+        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != len(table):
+            raise ValueError("times are missing")
+    except (
+        KeyError,
+        TypeError,
+        OSError,
+        ValueError,
+    ) as error:  # pyarrow's errors are OSErrors and ValueErrors
+        raise StoreError(
+            f"a worker of the cluster sent run {a} in a state that cannot be used ({error}); delete its folder there "
+            "and repeat the command."
+        ) from None
+
+
+def is_over(run: Run, rounds: pd.DataFrame) -> bool:
+    """Whether a run may end where its rows (from round 0 on) do: with T, by divergence, or by its target."""
+    if len(rounds) == run.T + 1 or rounds["diverged"].iloc[-1]:
+        return True
+    return run.until is not None and run.until.ends(rounds["test_accuracy"].tolist()[1:])

@@ -1,0 +1,152 @@
+"""What an experiment would cost in time: its work is counted, the speed of that work is measured on this machine.
+
+Counted: local steps of the clients that train in a round, those included that a sampler only asks (found by letting
+the sampler run a few rounds on single samples), and the samples that are evaluated. Measured: seconds of a client's
+step and of an evaluated sample, for the model on images of that shape, many clients at once. Left out: the samplers'
+own work and what partitions and files take. A run that ends with its target (`Until`) is counted to T; as nobody knows
+when it gets there, only `shortest` says how much less it may take.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fedlib.data import datasets, partition
+from fedlib.data.sources import KINDS
+from fedlib.settings.schema import IID, DirichletClients, Evaluate, Local, Method, ModelName, OneClass, Run
+from fedlib.simulation.engine import Lockstep
+from fedlib.streams import stream
+from fedlib.training.contract import Executor, Job
+from fedlib.training.executors import make_executor
+
+PROBED_ROUNDS = 5
+PROBED_CLIENTS = 20
+PROBED_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Speed:
+    """step: seconds of one client's SGD step. sample: seconds of evaluating one sample."""
+
+    step: float
+    sample: float
+
+
+def seconds(run: Run) -> float:
+    """Estimated training time of a run on all cores of this machine."""
+    return _seconds(run, measured(run.dataset, run.model, run.local.batch))
+
+
+def shortest(run: Run) -> Run:
+    """The run as it is if it reaches its target at once; one without a target as it is."""
+    return run.model_copy(update={"T": run.until.least, "until": None}) if run.until else run
+
+
+def core_seconds(run: Run) -> float:
+    """Estimated time of one core for a run, as a worker of a cluster trains it, whatever else this machine does now."""
+    return _seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
+
+
+def makespan(seconds: Iterable[float], workers: int) -> float:
+    """Time until all jobs are done, each on one of the workers, the longest first."""
+    free_at = [0.0] * workers
+    for job in sorted(seconds, reverse=True):
+        heapq.heapreplace(free_at, free_at[0] + job)
+    return max(free_at)
+
+
+def _seconds(run: Run, speed: Speed) -> float:
+    single, whole = asking(run.method.model_dump_json(), run.N, run.m)
+    steps = run.T * (single + max(run.m, whole) * local_steps(run))
+    kind, measures = KINDS[run.dataset], run.evaluate
+    samples = kind.n_test * measures.test / measures.every
+    samples += kind.n_train * measures.train / (measures.train_every or measures.every)
+    return steps * speed.step + run.T * samples * speed.sample
+
+
+def local_steps(run: Run) -> float:
+    """Mean number of a client's SGD steps in a round."""
+    if run.local.steps:
+        return run.local.steps
+    match run.partition:
+        case OneClass(n=n):
+            samples = n
+        case DirichletClients(sizes=sizes):
+            samples = sum(count * n for count, n in sizes) / run.N
+        case _:
+            samples = KINDS[run.dataset].n_train / run.N
+    return run.local.epochs * math.ceil(samples / run.local.batch)
+
+
+@lru_cache
+def measured(dataset: str, model: ModelName, batch: int, threads: int | None = None) -> Speed:
+    """Time a few clients' steps, and an evaluation, on random images; by processor time if threads is 1."""
+    kind, rng = KINDS[dataset], np.random.default_rng(0)
+    n = max(2 * batch, 512)
+    x = rng.integers(256, size=(n, *kind.shape), dtype=np.uint8)
+    y = np.arange(n) % kind.n_classes
+    images = datasets.Dataset(dataset, x, y, x, y, (), "random images", "")
+    executor = make_executor(model, datasets.tensors(images), threads=threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    start = executor.initial(stream(0, "init"))[None]
+    step = _time(lambda steps: _train(executor, start, n, batch, steps), clock) / PROBED_CLIENTS
+    sample = _time(lambda times: [executor.evaluate(start, "test") for _ in range(times)], clock) / n
+    torch.set_num_threads(before)
+    return Speed(step, sample)
+
+
+def _train(executor: Executor, start: torch.Tensor, n: int, batch: int, steps: int) -> None:
+    jobs = [Job(0, np.arange(n), stream(0, "local", 1, k, 0)) for k in range(PROBED_CLIENTS)]
+    executor.train(jobs, start, Local(lr=0.01, batch=batch, steps=steps), 0.01)
+
+
+def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
+    """Seconds of one repetition of `work(repetitions)`, doubling these until it takes long enough to tell."""
+    work(1)
+    repetitions = 1
+    while True:
+        started = clock()
+        work(repetitions)
+        if (taken := clock() - started) > PROBED_SECONDS or repetitions >= 256:
+            return taken / repetitions
+        repetitions *= 2
+
+
+@lru_cache
+def asking(method: str, N: int, m: int) -> tuple[float, float]:
+    """Clients that do a single step in a round (for a gradient), and those that train: the chosen and the asked."""
+    once, twice = (_probe(Method.model_validate_json(method), N, m, steps) for steps in (1, 2))
+    return max(0.0, 2 * once - twice), twice - once
+
+
+def _probe(method: Method, N: int, m: int, steps: int) -> float:
+    """Mean number of all clients' steps in a round of so many local steps, found by letting the sampler run."""
+    dataset = datasets.load("digits")
+    proximal = method.algorithm_params.get("mu", 0.1) if method.algorithm == "feddyn" else 0.0
+    run = Run(
+        dataset="digits",
+        partition=IID(scheme="iid"),
+        model="logistic",
+        N=min(N, len(dataset.y_train)),
+        m=min(m, N),
+        T=PROBED_ROUNDS,
+        local=Local(lr=0.01, batch=1, steps=steps, mu=proximal),
+        evaluate=Evaluate(every=PROBED_ROUNDS, test=False),
+        method=method,
+        seed=0,
+    )
+    parts = partition.make(run.partition, dataset, run.N, run.seed)
+    lockstep = Lockstep([run], [parts], make_executor(run.model, datasets.tensors(dataset), threads=1))
+    while lockstep.active:
+        lockstep.advance()
+    return sum(row["client_steps"] for row in lockstep.live[0].rows) / run.T

@@ -1,0 +1,141 @@
+"""Groups of runs that one process trains in lockstep, with checkpoints; a killed one loses at most the last minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedlib.data import datasets
+from fedlib.files import write_whole
+from fedlib.runs.place import Place, address
+from fedlib.runs.progress import HEARTBEAT_SECONDS
+from fedlib.runs.store import TIMING, Store
+from fedlib.settings.schema import Run
+
+LARGEST_GROUP = 25
+
+
+def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
+    """Runs of one shape together, those on the same clients in one group: they share many mini-batches.
+
+    A shape's runs are cut into groups of about equally many rounds, so that the processes end together.
+    """
+    from fedlib.simulation.engine import shape_of
+
+    shapes: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=_partition_key):
+        shapes.setdefault(shape_of(run), []).append(run)
+    out = []
+    for same in shapes.values():
+        for group in _cut(same, processes * -(-len(same) // (processes * LARGEST_GROUP))):
+            out += _cut(group, -(-len(group) // LARGEST_GROUP))
+    return out
+
+
+def _cut(runs: Sequence[Run], parts: int) -> list[list[Run]]:
+    """At most so many groups of neighbours, of about equally many rounds."""
+    rounds = list(accumulate(run.T for run in runs))
+    bounds = [bisect_right(rounds, rounds[-1] * i / parts) for i in range(parts + 1)]
+    return [list(runs[first:last]) for first, last in pairwise(bounds) if first < last]
+
+
+def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:
+    """Train runs of one shape in lockstep; returns the addresses of those that it finished.
+
+    Runs that are finished, or that another process holds, are left alone.
+    """
+    import torch
+
+    from fedlib.data import partition
+    from fedlib.simulation.engine import Lockstep
+    from fedlib.training.executors import make_executor
+
+    torch.set_num_threads(threads)
+    store = Store(place.runs)
+    with ExitStack() as held:
+        mine = {a: run for run in runs if held.enter_context(store.claim(a := address(run, place)))}
+        mine = {a: run for a, run in mine.items() if not store.finished(a)}
+        if not mine:
+            return []
+        dataset = datasets.load(runs[0].dataset, place.datasets)
+        tensors = datasets.tensors(dataset, runs[0].scaling)
+        executor = make_executor(runs[0].model, tensors, place.device, threads)
+        made: dict[str, partition.Partition] = {}
+        for run in mine.values():
+            key = _partition_key(run)
+            if key not in made:
+                made[key] = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
+        lockstep = Lockstep(
+            list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor
+        )
+        for a, live in zip(mine, lockstep.live, strict=True):
+            if (state := store.load_checkpoint(a)) is not None:
+                live.load_state_dict(state)
+        done: list[str] = []
+        saved = beat = time.monotonic()
+        while True:
+            for a, live in zip(mine, lockstep.live, strict=True):
+                if live.done and a not in done:
+                    frame = pd.DataFrame(live.rows)
+                    record = describe(live.run, dataset, place)
+                    store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
+                    done.append(a)
+            now = time.monotonic()
+            if heartbeats and (now - beat > HEARTBEAT_SECONDS or not lockstep.active):
+                done_and_spared = [
+                    sum(live.t for live in lockstep.live),
+                    sum(live.run.T - live.t for live in lockstep.live if live.done),
+                ]
+                write_whole(
+                    heartbeats / f"{os.getpid()}-{next(iter(mine))}.json",
+                    json.dumps(done_and_spared).encode(),
+                )
+                beat = now
+            if not lockstep.active:
+                return done
+            if now - saved > place.checkpoint_seconds:
+                for a, live in zip(mine, lockstep.live, strict=True):
+                    if not live.done:
+                        store.save_checkpoint(a, live.state_dict())
+                saved = time.monotonic()
+            lockstep.advance()
+
+
+def _partition_key(run: Run) -> str:
+    return json.dumps(
+        run.model_dump(mode="json", include={"partition", "N", "seed", "holdout"}), sort_keys=True
+    )
+
+
+def describe(run: Run, dataset: datasets.Dataset, place: Place) -> dict[str, Any]:
+    """What made a run: its settings, its data, versions, device and date."""
+    import torch
+
+    from fedlib.simulation.engine import NUMERICS
+
+    device = (
+        torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
+    )
+    return {
+        "run": run.model_dump(mode="json"),
+        "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
+        "numerics": NUMERICS,
+        "device": device,
+        "versions": {
+            name: version(name) for name in ("fedlib", "torch", "numpy", "numba", "scipy", "scikit-learn")
+        },
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

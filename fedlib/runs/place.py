@@ -1,0 +1,70 @@
+"""Where and how runs are trained: the processes, the device, the folders; and a run's address there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedlib.data import datasets
+from fedlib.runs.store import RUNS
+from fedlib.settings.schema import ConfigError, Run
+
+CHECKPOINT_SECONDS = 60.0
+FEW_ROUNDS = 3_000  # of all runs together: fewer than these are done before worker processes have started
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how runs are trained.
+
+    workers: processes side by side (0: as many as the cores and the work suggest). threads: cores of each (0: an equal
+    share of all). device: "cpu" or "cuda". scheduler: address of a Dask scheduler; its workers then take the place of
+    local processes.
+    """
+
+    runs: Path = RUNS
+    datasets: Path = datasets.DATASETS
+    workers: int = 0
+    threads: int = 0
+    device: str = "cpu"
+    scheduler: str | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    @classmethod
+    def from_environment(cls) -> Place:
+        """As the variables FEDLIB_RUNS, _DATASETS, _WORKERS, _DEVICE, _SCHEDULER and _CHECKPOINT_SECONDS say."""
+        return cls(
+            runs=Path(os.environ.get("FEDLIB_RUNS", RUNS)),
+            datasets=Path(os.environ.get("FEDLIB_DATASETS", datasets.DATASETS)),
+            workers=_number("FEDLIB_WORKERS", 0),
+            device=os.environ.get("FEDLIB_DEVICE", "cpu"),
+            scheduler=os.environ.get("FEDLIB_SCHEDULER") or None,
+            checkpoint_seconds=_number("FEDLIB_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS),
+        )
+
+    def processes(self, rounds: int) -> int:
+        """How many processes share that many rounds of all runs together."""
+        if self.workers:
+            return self.workers
+        return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else cores()
+
+
+def _number(variable: str, default: float) -> int:
+    given = os.environ.get(variable, str(int(default)))
+    if not given.isdecimal():
+        raise ConfigError(f"{variable} is {given!r}; it must be a whole number.")
+    return int(given)
+
+
+def cores() -> int:
+    """Cores that this process may use: fewer than the machine has, where a batch system or a container says so."""
+    from joblib import cpu_count
+
+    return cpu_count()
+
+
+def address(run: Run, place: Place) -> str:
+    from fedlib.simulation.engine import NUMERICS
+
+    return run.address(NUMERICS, datasets.digest(run.dataset, place.datasets))

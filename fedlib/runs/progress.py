@@ -1,0 +1,75 @@
+"""How far training is: heartbeats of the workers, and a line now and then for the person who waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HEARTBEAT_SECONDS = 1.0
+
+
+class Progress:
+    """A line now and then, less often the longer it takes: how far all workers are together, how long is left.
+
+    A worker's heartbeat is the rounds that its runs have done, and those that they were spared by an early end.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        total: int,
+        tell: Callable[[str], None],
+        what: str,
+        about: str = "about",
+        every: float = 5.0,
+    ) -> None:
+        self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
+        self.total, self.tell, self.what, self.about, self.every = total, tell, what, about, every
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self.started = time.monotonic()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+        for file in self.folder.glob("*"):
+            file.unlink()
+        if self.folder.exists():
+            self.folder.rmdir()
+
+    def _watch(self) -> None:
+        first = last = (0.0, 0)
+        while not self.stop.wait(min(60.0, max(self.every, (time.monotonic() - self.started) / 20))):
+            beats = [json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json")]
+            done, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
+            now = time.monotonic()
+            if done > last[1]:
+                last = now, done
+                first = first if first[1] else last
+            if done > first[1]:
+                rate = (last[1] - first[1]) / (last[0] - first[0])
+                left = max(0.0, (total - done) / rate - (now - last[0]))
+                self.tell(report(self.what, done, total, rate, left, self.about))
+
+
+def report(what: str, done: int, total: int, rate: float, left: float, about: str = "about") -> str:
+    """How far something is that goes by rounds; rate: rounds a second, left: seconds."""
+    pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
+    return f"{what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, {about} {duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """A time span as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

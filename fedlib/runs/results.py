@@ -1,0 +1,301 @@
+"""An experiment's results: trained where missing, gathered into one tidy table, opened by every notebook.
+
+Runs come from the store, from the results of before, or from the archive (`archive.py`).
+`data/results/<scale>/<experiment>.parquet` has one row a (setting, method, seed, round), with the columns that
+ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, and which runs are missing;
+`<experiment>.csv` has the curves of test accuracy for `dvc plots`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fedlib.files import Unfinished, write_whole
+from fedlib.runs import archive as archives
+from fedlib.runs.store import Store, to_parquet
+from fedlib.settings import params
+from fedlib.settings.params import Labelled
+from fedlib.settings.schema import ROOT, ConfigError, Run, Scale
+
+if TYPE_CHECKING:
+    from fedlib.runs.place import Place
+
+RESULTS = ROOT / "data" / "results"
+MEASURES = [
+    "test_loss",
+    "test_accuracy",
+    "train_loss",
+    "train_loss_std",
+    "client_accuracy",
+    "client_accuracy_std",
+    "local_loss",
+    "local_loss_std",
+]
+
+
+def path_of(experiment: str, scale: Scale, results: Path = RESULTS) -> Path:
+    return results / scale / f"{experiment}.parquet"
+
+
+def simulate(
+    experiment: str,
+    scale: Scale | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Sequence[str] | None = None,
+    experiments: params.Experiments | None = None,
+    place: Place | None = None,
+    results: Path = RESULTS,
+    tell: Callable[[str], None] = print,
+    archive: Path = archives.ARCHIVE,
+    only_finished: bool = False,
+) -> Path:
+    """Train what an experiment still lacks at a scale and write its table; returns the table's path.
+
+    What is archived, with the same settings and on the same data, is not trained again. Runs whose dataset is not at
+    hand are left out and named in the record.
+
+    methods, seeds, settings: train only these; the table then holds them and whatever else was finished before.
+    only_finished: train nothing.
+
+    Raises:
+        ConfigError: no such experiment, method or seed, or settings that cannot be run.
+        DataError: nothing is finished, and data is missing. Unfinished: nothing is finished.
+        StoreError: a damaged archive.
+    """
+    from fedlib.runs.place import Place
+    from fedlib.runs.train import train  # here, so that opening results imports no torch
+
+    experiments = experiments or params.load()
+    place = place or Place.from_environment()
+    scale = scale or experiments.scale
+    labelled = experiments.runs(experiment, scale)
+    wanted = [
+        one
+        for one in labelled
+        if (methods is None or one.method in methods)
+        and (seeds is None or one.run.seed in seeds)
+        and (settings is None or one.setting in settings)
+    ]
+    for kind, asked, known in (
+        ("method", methods, [one.method for one in labelled]),
+        ("setting", settings, [one.setting for one in labelled]),
+        ("seed", seeds, [one.run.seed for one in labelled]),
+    ):
+        for name in asked or []:
+            if name not in known:
+                there = "; ".join(dict.fromkeys(map(str, known)))
+                raise ConfigError(f"experiment {experiment!r} has no {kind} {name!r}; it has {there}.")
+    if not wanted:
+        raise ConfigError(f"experiment {experiment!r} has no run of these methods, settings and seeds.")
+    finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
+    if not only_finished:
+        lacking = [one.run for one in wanted if not finished.has(one.run)]
+        lacking = [run for run in lacking if run.dataset not in finished.absent]
+        train(lacking, place, tell, f"{experiment} [{scale}]")
+        for reason in finished.absent.values():
+            tell(f"{experiment} [{scale}]: {reason}")
+    return gather(experiment, scale, labelled, finished, results)
+
+
+class Finished:
+    """The finished runs of an experiment at a scale: in the store, in its results of before, anywhere in the archive.
+
+    absent: dataset -> why it is not at hand; of runs on it, and with `any_data` of all, archived ones are taken
+    whatever the digest of the data.
+    """
+
+    def __init__(
+        self,
+        experiment: str,
+        scale: Scale,
+        place: Place,
+        results: Path,
+        archive: Path,
+        any_data: bool = False,
+    ) -> None:
+        self.store, self.place, self.any_data = Store(place.runs), place, any_data
+        self.packed = archives.sources(experiment, scale, results, archive)
+        self.digests: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+
+    def digest(self, dataset: str) -> str | None:
+        from fedlib.data import datasets
+
+        if dataset not in self.digests and dataset not in self.absent:
+            try:
+                self.digests[dataset] = datasets.digest(dataset, self.place.datasets)
+            except datasets.DataError as error:
+                self.absent[dataset] = str(error)
+        return self.digests.get(dataset)
+
+    def _stored(self, run: Run) -> str | None:
+        from fedlib.simulation.engine import NUMERICS
+
+        digest = self.digest(run.dataset)
+        address = run.address(NUMERICS, digest) if digest else ""
+        return address if address and self.store.finished(address) else None
+
+    def _packed(self, run: Run) -> tuple[archives.Packed, str] | None:
+        from fedlib.simulation.engine import NUMERICS
+
+        digest = None if self.any_data else self.digest(run.dataset)
+        return archives.find(self.packed, run.dataset, partial(run.address, NUMERICS), digest)
+
+    def address(self, run: Run) -> str | None:
+        """The address under which a finished run is known."""
+        if stored := self._stored(run):
+            return stored
+        found = self._packed(run)
+        return found[1] if found else None
+
+    def has(self, run: Run) -> bool:
+        return self.address(run) is not None
+
+    def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+        """The rounds and the record of a finished run."""
+        if address := self._stored(run):
+            return self.store.read(address)
+        if found := self._packed(run):
+            packed, address = found
+            return packed.rows(address), packed.records[address]
+        return None
+
+
+def gather(
+    experiment: str, scale: Scale, labelled: Sequence[Labelled], finished: Finished, results: Path = RESULTS
+) -> Path:
+    """Write the tidy table of all finished runs of an experiment, and beside it what made them and what is missing.
+
+    Raises:
+        DataError, Unfinished: none is finished; the first where that is for want of data.
+    """
+    from fedlib.data.datasets import DataError
+
+    frames, records, missing = [], [], []
+    for one in labelled:
+        labels = {"setting": one.setting, "method": one.method, "seed": one.run.seed}
+        if (found := finished.read(one.run)) is None:
+            missing.append({**labels, "reason": finished.absent.get(one.run.dataset, "")})
+            continue
+        rounds, record = found
+        frames.append(pd.DataFrame({"experiment": experiment, **labels}, index=rounds.index).join(rounds))
+        records.append({**record, **labels})
+    if not frames:
+        for reason in finished.absent.values():
+            raise DataError(reason)
+        raise Unfinished(
+            f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment} --scale {scale}"
+        )
+    table = pd.concat(frames, ignore_index=True)
+    for column in MEASURES:
+        if column not in table:
+            table[column] = float("nan")
+    path = path_of(experiment, scale, results)
+    info = {
+        "experiment": experiment,
+        "scale": scale,
+        "planned": len(labelled),
+        "runs": records,
+        "missing": missing,
+    }
+    write_results(path, table, info)
+    return path
+
+
+def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
+    """Write a table, what made it, and its curves; the table last, and the old one goes first, so that wherever this
+    is stopped, no rows stand beside a record that did not make them."""
+    path.unlink(missing_ok=True)
+    write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
+    write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
+    write_whole(path, to_parquet(table))
+
+
+def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
+    """Test accuracy in percent, mean over seeds: a row a (setting, method, round) at which all seeds were tested."""
+    if table.empty:
+        return pd.DataFrame(columns=["setting", "method", "round", "accuracy"])
+    tested = table.groupby(["setting", "method", "round"], sort=False)["test_accuracy"].agg(["mean", "count"])
+    seeds = tested["count"].groupby(level=[0, 1]).transform("max")
+    mean = 100 * tested["mean"][tested["count"] == seeds]
+    return mean.dropna().round(3).rename("accuracy").reset_index()
+
+
+def lacking(info: dict[str, Any]) -> str:
+    """What the record of results (`open_results`) says is missing, in words; empty if nothing is.
+
+    A setting of which nothing is there is named as a whole, a method likewise; else the seeds that are missing.
+    Methods that miss the same seeds are named together, and so are settings that miss the same methods.
+    """
+    there = {(_setting(run), run["method"]) for run in info["runs"]}
+    begun = {setting for setting, _ in there}
+    gaps: dict[str, dict[str, list[str]]] = {}  # setting -> method -> seeds
+    for run in info.get("missing", []):
+        methods = gaps.setdefault(_setting(run), {})
+        methods.setdefault(run.get("method", ""), []).append(str(run["seed"]))
+    found: dict[tuple[str, str], list[str]] = {}  # methods and seeds -> the settings that miss them
+    for setting, methods in gaps.items():
+        alike: dict[str, list[str]] = {}  # seeds -> methods
+        for method, seeds in methods.items():
+            some = f" (seeds {', '.join(seeds)})" if (setting, method) in there else ""
+            alike.setdefault(some, []).append(method)
+        for some, names in alike.items() if setting in begun else [("", ["all"])]:
+            found.setdefault((_counted(names, "methods"), some), []).append(setting)
+    return "; ".join(
+        " of ".join(filter(None, [names, _counted(settings, "settings")])) + some
+        for (names, some), settings in found.items()
+    )
+
+
+def _setting(run: dict[str, Any]) -> str:
+    """The setting of a run; of a study's unit, which may have the settings of several data sets, with the data."""
+    unit = run.get("unit", {})
+    data, setting = unit.get("labels", unit).get("data", ""), run.get("setting", "")
+    return data if setting in data else f"{data} {setting}".strip()
+
+
+def _counted(names: list[str], what: str, few: int = 6) -> str:
+    return " / ".join(names) if len(names) <= few else f"{len(names)} {what}"
+
+
+def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], results: Path = RESULTS) -> bool:
+    """Whether the table of an experiment was made of just the planned runs of these addresses (None: unfinished)."""
+    info = record(experiment, scale, results)
+    there = {run["address"] for run in info.get("runs", [])}
+    return bool(info) and info["planned"] == len(addresses) and there == set(addresses) - {None}
+
+
+def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:
+    """What made the table of an experiment or study; empty if it has not been run at this scale."""
+    path = path_of(experiment, scale, results).with_suffix(".json")
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> set[tuple[str, str, str]]:
+    """(experiment, setting, method) of which there is a seed at a scale."""
+    there = ((name, run) for name in experiments for run in record(name, scale, results).get("runs", []))
+    return {(name, _setting(run), run.get("method", "")) for name, run in there}
+
+
+def open_results(
+    experiment: str, scale: Scale, results: Path = RESULTS
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The tidy table of an experiment and what made it.
+
+    Raises:
+        FileNotFoundError: the experiment has not been run at this scale.
+    """
+    path = path_of(experiment, scale, results)
+    return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+
+
+def open_all(scale: Scale, results: Path = RESULTS) -> dict[str, pd.DataFrame]:
+    """The tables of all experiments and studies that have results at a scale, by name."""
+    return {path.stem: pd.read_parquet(path) for path in sorted((results / scale).glob("*.parquet"))}

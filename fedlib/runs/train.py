@@ -1,0 +1,106 @@
+"""Train many runs: in lockstep groups, over local processes or the workers of a cluster (`cluster.py`).
+
+Whatever trains where, the numbers are the same. A killed process loses at most the rounds since its last checkpoint;
+a killed worker's group is tried again; a run that another process is training is waited for, not trained twice.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedlib.data import datasets
+from fedlib.files import StoreError
+from fedlib.runs.group import groups_of, train_group
+from fedlib.runs.place import Place, address, cores
+from fedlib.runs.progress import HEARTBEAT_SECONDS, Progress
+from fedlib.runs.store import Store
+from fedlib.settings.schema import Run
+
+
+def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
+    """Train every run that is not finished yet; returns when all are in the store."""
+    store = Store(place.runs)
+    wanted = {address(run, place): run for run in runs}
+    attempts = 0
+    while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
+        rounds = sum(run.T for run in missing.values())
+        if place.scheduler:
+            from fedlib.runs.cluster import train_on_cluster
+
+            train_on_cluster(missing, place, tell, train_elsewhere)
+            continue
+        groups = groups_of(list(missing.values()), place.processes(rounds))
+        about = "at most" if any(run.until for run in missing.values()) else "about"
+        with Progress(place.runs, rounds, tell, what, about) as progress:
+            killed = _train_groups(groups, place.processes(rounds), place, progress.folder, tell)
+        attempts = attempts + 1 if killed else 0
+        if attempts == 3:
+            raise StoreError(
+                f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
+            )
+        if all(not store.finished(a) for a in missing):
+            time.sleep(2.0)  # another process is training them
+
+
+def _train_groups(
+    groups: list[list[Run]], processes: int, place: Place, heartbeats: Path, tell: Callable[[str], None]
+) -> bool:
+    """Train all groups once; True if a worker was killed meanwhile."""
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    processes = min(processes, len(groups))
+    threads = place.threads or max(1, cores() // processes)
+    if processes == 1:
+        for group in groups:
+            train_group(group, place, threads, heartbeats)
+        return False
+    try:
+        with joblib.parallel_config(
+            "loky",
+            n_jobs=processes,
+            inner_max_num_threads=threads,
+            initializer=end_with_parent,
+            initargs=(os.getpid(),),
+        ):
+            joblib.Parallel(batch_size=1, pre_dispatch="all")(
+                joblib.delayed(train_group)(group, place, threads, heartbeats) for group in groups
+            )
+    except TerminatedWorkerError:
+        tell("a worker process was killed; its runs continue from their last checkpoints")
+        return True
+    finally:
+        get_reusable_executor().shutdown()  # its idle processes would keep their memory for minutes
+    return False
+
+
+def end_with_parent(parent: int) -> None:
+    """In a worker process: end as soon as the process that started it is gone, instead of training on for nobody."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(HEARTBEAT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, bytes, dict[str, Any]]]:
+    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files."""
+    import torch
+
+    runs = [Run(**one) for one in settings]
+    threads = torch.get_num_threads()  # as OMP_NUM_THREADS says, which Dask sets to 1
+    place = replace(Place.from_environment(), workers=1, threads=threads, scheduler=None)
+    for name in {run.dataset for run in runs}:
+        datasets.prepare(name, root=place.datasets)
+    train(runs, place, what="cluster worker")
+    store = Store(place.runs)
+    return [store.files(address(run, place)) for run in runs]

@@ -1,0 +1,1 @@
+"""A run's typed settings, and `params.yaml`, which they come from."""

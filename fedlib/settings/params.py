@@ -1,0 +1,209 @@
+"""`params.yaml`: experiments, studies and artifacts as they are written, and the runs that they stand for.
+
+An experiment is written once, in the papers' symbols. What a run is made of is resolved in this order, later wins:
+the experiment, its entry for the scale, the grid's setting, the method. A misspelt key or an impossible value is one
+sentence that names where it stands. Nothing else reads that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from fedlib.settings.schema import ROOT, SCALES, ConfigError, Run, Scale, Settings
+
+PARAMS = ROOT / "params.yaml"
+
+
+class Labelled(Settings):
+    """A run and the names under which an experiment shows it."""
+
+    experiment: str
+    setting: str
+    method: str
+    run: Run
+
+
+RESERVED = {"title", "paper", "seeds", "grid", "methods", "scales"}
+
+
+class Experiments:
+    """The experiments and artifacts of `params.yaml`."""
+
+    def __init__(self, raw: dict[str, Any], source: str = "params.yaml") -> None:
+        self.raw, self.source = raw, source
+        unknown = set(raw) - {"scale", "experiments", "studies", "artifacts"}
+        if unknown:
+            raise ConfigError(f"{source}: unknown key {sorted(unknown)[0]!r} at the top level.")
+
+    @property
+    def scale(self) -> Scale:
+        scale = self.raw.get("scale", "demo")
+        if scale not in SCALES:
+            raise ConfigError(f"{self.source}: scale is {scale!r}; it must be demo, cpu or paper.")
+        return scale
+
+    @property
+    def names(self) -> list[str]:
+        return list(mapping(self.raw.get("experiments"), f"{self.source}: experiments"))
+
+    @property
+    def artifacts(self) -> dict[str, dict[str, Any]]:
+        return mapping(self.raw.get("artifacts"), f"{self.source}: artifacts")
+
+    def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
+        """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
+        if experiment not in self.names:
+            raise ConfigError(
+                f"{self.source}: no experiment {experiment!r}; there are {', '.join(self.names)}."
+            )
+        where = f"{self.source}: experiments.{experiment}"
+        base = dict(mapping(self.raw["experiments"][experiment], where))
+        scales = mapping(base.pop("scales", None), f"{where}.scales")
+        for name in scales:
+            if name not in SCALES:
+                raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
+        scale = scale or self.scale
+        place = f"{where}.scales.{scale}"
+        return merge(base, mapping(scales.get(scale), place), place)
+
+    @property
+    def studies(self) -> list[str]:
+        return list(mapping(self.raw.get("studies"), f"{self.source}: studies"))
+
+    def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
+        """A study's raw settings at a scale (`fedlib/analysis/studies.py`)."""
+        if name not in self.studies:
+            raise ConfigError(f"{self.source}: no study {name!r}; there are {', '.join(self.studies)}.")
+        base = dict(self.raw["studies"][name])
+        return merge(base, base.pop("scales", {}).get(scale or self.scale, {}))
+
+    def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
+        """Every run of an experiment at a scale, settings x methods x seeds.
+
+        A setting of the grid may change `methods` too: give one other parameters, add one, drop one (null), or keep
+        some (a list).
+        """
+        spec = self.describe(experiment, scale)
+        where = f"{self.source}: experiments.{experiment}"
+        methods = mapping(spec.get("methods"), f"{where}.methods")
+        if not methods:
+            raise ConfigError(f"{where}.methods is missing; name at least one method.")
+        base = {k: v for k, v in spec.items() if k not in RESERVED} | {"methods": methods}
+        out = []
+        for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
+            place = f"{where}.{setting}" if setting else where
+            raw = merge(base, mapping(changes, place), place)
+            methods = mapping(raw.pop("methods", None), f"{place}.methods")
+            if not methods:
+                raise ConfigError(f"{place}.methods is empty; name at least one method.")
+            for label, method in methods.items():
+                own = merge(raw, split_method(mapping(method, f"{place}.{label}")))
+                for seed in seeds_of(spec, where):
+                    run = build(own, seed, f"{place}.{label}")
+                    out.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
+        return out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+
+def mapping(value: Any, place: str) -> dict[str, Any]:
+    """`value` if it is a mapping with text as keys; None, which YAML makes of nothing, is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{place} must hold a mapping of settings (given: {value!r}).")
+    return value
+
+
+def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
+    """`seeds: 5` is 0 to 4; a list is taken as it is."""
+    seeds = spec.get("seeds", 5)
+    listed = list(range(seeds)) if type(seeds) is int else seeds
+    whole = isinstance(listed, list) and all(type(seed) is int for seed in listed)
+    if not whole or not listed or len(set(listed)) < len(listed):
+        raise ConfigError(f"{where}.seeds must be a number of seeds or a list, each once (given: {seeds!r}).")
+    return listed
+
+
+def split_method(method: dict[str, Any]) -> dict[str, Any]:
+    """A method as written, with the sampler's parameters beside its name -> the keys of `Run` that it sets.
+
+    A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`).
+    """
+    own = {"sampler", "algorithm", "algorithm_params", "aggregation"}
+    of_run = set(Run.model_fields) - {"method"}
+    inner = {k: v for k, v in method.items() if k in own}
+    inner["params"] = {k: v for k, v in method.items() if k not in own | of_run}
+    return {"method": inner} | {k: v for k, v in method.items() if k in of_run}
+
+
+def build(raw: dict[str, Any], seed: int, place: str) -> Run:
+    if "seed" in raw:
+        raise ConfigError(f"{place}.seed: an experiment names its seeds together; move it to `seeds`.")
+    try:
+        return Run(**{**raw, "seed": seed})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        given = "" if isinstance(first.get("input"), dict) else f" (given: {first['input']!r})"
+        raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{given}.") from None
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:
+    """`base` with `changes` laid over it, dictionary by dictionary.
+
+    A partition or a method that names another scheme or sampler replaces the old one whole; None removes a key; a list
+    laid over a dictionary keeps the keys that it names.
+
+    Raises:
+        ConfigError: a list that names what is not there, or nothing.
+    """
+    out = dict(base)
+    for key, value in changes.items():
+        old, inner = out.get(key), f"{place}.{key}"
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(old, dict) and isinstance(value, list):
+            out[key] = _kept(old, value, inner)
+        elif isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
+            out[key] = merge(old, value, inner)
+        else:
+            out[key] = value
+    return out
+
+
+def _kept(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
+    if not names:
+        raise ConfigError(f"{place} keeps nothing; name at least one of {', '.join(old)}.")
+    for name in names:
+        if not isinstance(name, str) or name not in old:
+            raise ConfigError(f"{place} keeps {name!r}, which is not there; there are {', '.join(old)}.")
+    return {key: value for key, value in old.items() if key in names}
+
+
+def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return any(k in new and k in old and new[k] != old[k] for k in ("scheme", "sampler"))
+
+
+def load(path: Path = PARAMS) -> Experiments:
+    """Read `params.yaml`.
+
+    Raises:
+        ConfigError: the file is missing, is no YAML, or holds unknown keys at its top level.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path.name} is missing; run from the project's folder.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name} is not valid YAML: {str(error).splitlines()[0]}.") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path.name} must hold a mapping of settings.")
+    return Experiments(raw, path.name)

@@ -1,0 +1,288 @@
+"""A run's settings as frozen, validated objects, in the papers' symbols; `params.py` makes them of `params.yaml`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from fedlib import samplers
+from fedlib.samplers import Aggregation
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Scale = Literal["demo", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
+ModelName = Literal[
+    "logistic",
+    "mlp",
+    "fedcor_mlp",
+    "cs_cnn",
+    "fedcor_cnn",
+    "hics_fmnist_cnn",
+    "hics_cifar10_cnn",
+    "hics_cifar_cnn",
+    "resnet18_head",
+]
+Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
+Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message is one sentence for the person who wrote it."""
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+def optional() -> Any:
+    """A key of a run that is no part of its record and address where it is not set: older ones stay as they are."""
+    return Field(default=None, exclude_if=lambda value: value is None)
+
+
+class IID(Settings):
+    """Equal random parts of the training set."""
+
+    scheme: Literal["iid"]
+
+
+class Shards(Settings):
+    """Sort by label, cut in `shards` * N equal shards, deal `shards` to each client (FedCor's 1SPC and 2SPC)."""
+
+    scheme: Literal["shards"]
+    shards: Count = 2
+
+
+class OneClass(Settings):
+    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling).
+
+    permute: number the clients in a random order of the seed; False keeps the paper's order, sorted by label, in which
+    client ids tell samplers that break ties by id which label a client has.
+    """
+
+    scheme: Literal["one_class"]
+    n: Count = 500
+    n_test: Count = 80
+    permute: bool = True
+
+
+class DirichletClients(Settings):
+    """Each client draws its label shares from Dir(alpha) and its samples, with replacement, from the label pools.
+
+    sizes: [number of clients, samples each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
+    sizes are `test_share` of the training sizes and follow the same label shares.
+    """
+
+    scheme: Literal["dirichlet_clients"]
+    alpha: Positive
+    sizes: list[tuple[Count, Count]]
+    test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+
+class DirichletPrior(Settings):
+    """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses all data (FedCor)."""
+
+    scheme: Literal["dirichlet_prior"]
+    alpha: Positive
+
+
+class DirichletClasses(Settings):
+    """Each class is dealt over the clients by Dir(alpha); several alphas share the data in equal parts (HiCS-FL)."""
+
+    scheme: Literal["dirichlet_classes"]
+    alphas: Annotated[list[Positive], Field(min_length=1)]
+    min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+
+
+Partition = Annotated[
+    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses,
+    Field(discriminator="scheme"),
+]
+
+
+class Local(Settings):
+    """What a client does in a round: its optimiser, its amount of work (steps or epochs) and its objective.
+
+    With `steps`, each step draws a fresh batch of `batch` distinct samples; with `epochs`, each epoch is a pass over a
+    fresh permutation, the last partial batch kept. mu: FedProx's (mu/2)||w - w_t||^2, and FedDyn's and Moon's weight.
+    lr_decay: {round: factor}, applied from that 1-based round on. halve_every: the learning rate is halved after every
+    so many steps of a round.
+    """
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    batch: Count
+    steps: Count | None = None
+    epochs: Count | None = None
+    mu: Annotated[float, Field(ge=0)] = 0.0
+    lr_decay: dict[Count, Positive] = {}
+    halve_every: Count | None = optional()
+
+    @model_validator(mode="after")
+    def _one_amount_of_work(self) -> Local:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs")
+        return self
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step is w <- w - lr gradient, with one learning rate for the whole round."""
+        return self.optimizer == "sgd" and not self.momentum and not self.halve_every
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of 1-based round t."""
+        rate = self.lr
+        for start, factor in self.lr_decay.items():
+            rate *= factor if t >= start else 1.0
+        return rate
+
+
+class Evaluate(Settings):
+    """What is measured of the global model, every `every` rounds (and before round 1, and after the last).
+
+    test: the official test set. train: per-client loss on the training parts; with `train_every`, a multiple of
+    `every`, in these rounds alone (and before round 1, and after the last). clients: accuracy on the clients' own test
+    parts, where the partition has them.
+    """
+
+    every: Count = 1
+    test: bool = True
+    train: bool = False
+    train_every: Count | None = optional()
+    clients: bool = False
+
+    @model_validator(mode="after")
+    def _train_every_is_of_use(self) -> Evaluate:
+        if self.train_every and not self.train:
+            raise ValueError(
+                "train_every is for the training loss; set train: true, or leave train_every out"
+            )
+        if self.train_every and self.train_every % self.every:
+            raise ValueError(
+                f"train_every = {self.train_every} must be a multiple of every = {self.every}; change one of them"
+            )
+        return self
+
+
+class Until(Settings):
+    """Ends a run before T, where rounds to a target are counted.
+
+    It ends after the first round t >= `least` in which the test accuracy is measured and has reached `test_accuracy`,
+    then or in an earlier round (round 0 left out).
+    """
+
+    test_accuracy: Annotated[float, Field(gt=0, le=1)]
+    least: Count = 1
+
+    def ends(self, accuracies: Sequence[float]) -> bool:
+        """Whether a run ends with round t; accuracies: (t,) test accuracy of rounds 1 to t, NaN where not measured."""
+        if len(accuracies) < self.least or math.isnan(accuracies[-1]):
+            return False
+        return any(accuracy >= self.test_accuracy for accuracy in accuracies)
+
+
+class Method(Settings):
+    """A sampler with its hyper-parameters, inside a federated algorithm."""
+
+    sampler: str
+    params: dict[str, Any] = {}
+    algorithm: Algorithm = "fedavg"
+    algorithm_params: dict[str, Any] = {}
+    aggregation: Aggregation | None = None
+
+    @model_validator(mode="after")
+    def _known_sampler(self) -> Method:
+        if self.sampler not in samplers.SAMPLERS:
+            raise ValueError(
+                f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(samplers.SAMPLERS))}"
+            )
+        cls = samplers.SAMPLERS[self.sampler]
+        known = cls.__dataclass_fields__
+        for key in self.params:
+            if key not in known:
+                raise ValueError(
+                    f"sampler {self.sampler!r} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
+                )
+        try:
+            _adapter(cls).validate_python(self.params)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = [f"sampler {self.sampler!r}", *map(str, first["loc"][:1])]
+            raise ValueError(": ".join([*where, first["msg"]])) from None
+        return self
+
+
+@cache
+def _adapter(cls: type[samplers.Sampler]) -> TypeAdapter:
+    return TypeAdapter(cls)
+
+
+class Run(Settings):
+    """One run, fully determined: what is stored, addressed and never trained twice."""
+
+    dataset: Dataset
+    scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
+    partition: Partition
+    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    model: ModelName
+    N: Count
+    m: Count
+    T: Count
+    until: Until | None = optional()
+    local: Local
+    evaluate: Evaluate = Evaluate()
+    method: Method
+    seed: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _possible(self) -> Run:
+        if self.m > self.N:
+            raise ValueError(f"m = {self.m} clients a round is more than there are (N = {self.N})")
+        if self.until and self.until.least > self.T:
+            raise ValueError(
+                f"until.least = {self.until.least} is more than there are rounds (T = {self.T}); lower it, or raise T"
+            )
+        if self.until and not self.evaluate.test:
+            raise ValueError("until waits for a test accuracy; set evaluate.test: true, or leave until out")
+        proximal = self.method.algorithm_params.get("mu", 0.1)
+        if self.method.algorithm == "feddyn" and self.local.mu != proximal:
+            raise ValueError(
+                f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both alike"
+            )
+        if self.method.algorithm == "scaffold" and self.local.halve_every:
+            raise ValueError("SCAFFOLD takes one learning rate a round; leave local.halve_every out")
+        if isinstance(self.partition, DirichletClients):
+            total = sum(count for count, _ in self.partition.sizes)
+            if total != self.N:
+                raise ValueError(f"partition.sizes names {total} clients, N is {self.N}")
+        if isinstance(self.partition, DirichletClasses) and self.N % len(self.partition.alphas):
+            raise ValueError(
+                f"N = {self.N} clients cannot be shared by {len(self.partition.alphas)} alphas in equal parts"
+            )
+        return self
+
+    def address(self, numerics: int, dataset_digest: str) -> str:
+        """Name of this run's folder in the store: a digest of all that determines its numbers."""
+        return address_of_run(self.model_dump(mode="json"), numerics, dataset_digest)
+
+
+def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str) -> str:
+    """`Run.address` of a run as a record holds it."""
+    return address_of({"run": run, "numerics": numerics, "data": dataset_digest})
+
+
+def address_of(made_of: Any) -> str:
+    """Under which results are kept: a digest of all that determines their numbers."""
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]

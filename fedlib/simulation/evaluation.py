@@ -1,0 +1,93 @@
+"""What is measured of global models: official test set, clients' training losses, clients' own test parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedlib.training.contract import Executor
+
+if TYPE_CHECKING:
+    from fedlib.data.partition import Partition
+    from fedlib.simulation.live import Live
+
+
+def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Mean of each consecutive segment of `values`, each summed on its own; empty segments give NaN."""
+    sizes = np.asarray(sizes)
+    out = np.full(len(sizes), np.nan)
+    some = np.flatnonzero(sizes)
+    starts = (np.cumsum(sizes) - sizes)[some]
+    out[some] = np.add.reduceat(values, starts, dtype=float) / sizes[some]
+    return out
+
+
+def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]]:
+    """The metrics that each run's settings ask for, all runs' models measured together.
+
+    A run with several models (IFCA) reports the best one on the official test set, and for its clients the model
+    with the lowest loss on each client's training data, as IFCA's authors do.
+    """
+    if not lives:
+        return []
+    models = torch.cat([live.models for live in lives])
+    owner = np.repeat(np.arange(len(lives)), [len(live.models) for live in lives])
+    rows: list[dict[str, float]] = [{} for _ in lives]
+    if any(live.run.evaluate.test or live.run.evaluate.clients for live in lives):
+        test_loss, test_hit = executor.evaluate(models, "test")
+    for r, live in enumerate(lives):
+        if live.run.evaluate.test:
+            best = max(np.flatnonzero(owner == r), key=lambda j: test_hit[j].mean())
+            rows[r]["test_loss"] = float(test_loss[best].mean(dtype=float))
+            rows[r]["test_accuracy"] = float(test_hit[best].mean())
+    due = [train_is_due(live, row) for live, row in zip(lives, rows, strict=True)]
+    asked = [live for live, now in zip(lives, due, strict=True) if now or must_choose(live)]
+    train_loss = dict(zip(map(id, asked), client_losses(executor, asked), strict=True))
+    for r, live in enumerate(lives):
+        mine = np.flatnonzero(owner == r)
+        chosen = np.full(live.fed.N, mine[0])
+        if id(live) in train_loss:
+            chosen = mine[train_loss[id(live)].argmin(axis=0)]
+        if due[r]:
+            loss = train_loss[id(live)].min(axis=0)
+            rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
+        if live.run.evaluate.clients and live.partition.test:
+            accuracy = np.array(
+                [test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)]
+            )
+            rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(accuracy, live.fed.p)
+    return rows
+
+
+def train_is_due(live: Live, measured: dict[str, float]) -> bool:
+    """Whether the training loss is measured in this round, in which the test set gave what is in `measured`."""
+    settings = live.run.evaluate
+    now = live.t % (settings.train_every or 1) == 0 or live.ends(measured.get("test_accuracy", np.nan))
+    return settings.train and now
+
+
+def must_choose(live: Live) -> bool:
+    """Whether clients have to find out which of several models they test."""
+    return live.run.evaluate.clients and len(live.models) > 1
+
+
+def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]:
+    """Mean loss of each client's training data, for each run (models, N)."""
+    if not lives:
+        return []
+    used = [live.partition.used for live in lives for _ in live.models]
+    losses = iter(executor.evaluate(torch.cat([live.models for live in lives]), "train", used)[0])
+
+    def by_client(part: Partition) -> np.ndarray:
+        return segment_means(next(losses)[part.place_in_used], [len(k) for k in part.train])
+
+    return [np.stack([by_client(live.partition) for _ in live.models]) for live in lives]
+
+
+def spread(values: np.ndarray, p: np.ndarray) -> tuple[float, float]:
+    """Weighted mean and standard deviation of one number a client; p: (N,) weights that sum to 1."""
+    mean = float(p @ values)
+    return mean, float(np.sqrt(p @ (values - mean) ** 2))

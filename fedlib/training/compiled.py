@@ -1,0 +1,344 @@
+"""Logistic regression and MLPs on a CPU: each client's local training as one compiled loop.
+
+At these sizes a step is a few tens of microseconds: what interpreting it costs, and what its batch costs on the way
+from memory, count as much as the arithmetic. Here a client's steps run in machine code without the interpreter's lock;
+its samples are read as the bytes of their pixels, four times fewer than floats, so that they stay in the core's cache;
+and the two products that a layer needs are blocked for its vector registers.
+
+Momentum, Adam, Moon's objective and single gradients are left to `stacked.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.data.datasets import Tensors
+from fedlib.kernels.jit import compiled
+from fedlib.settings.schema import Local
+from fedlib.training.contract import Batches, Job, Trained, dropout_bits, dropout_threshold
+from fedlib.training.models import Chain
+from fedlib.training.stacked import StackedExecutor
+
+LINE = 16  # floats of a cache line; where rows begin with one, as torch's memory does, products are a third faster
+QUAD = 4  # samples whose gradients are added together; a batch is filled up to a multiple of it
+
+
+class CompiledExecutor(StackedExecutor):
+    """Executor that trains dense models by SGD in compiled loops; implements `local.Executor`."""
+
+    def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
+        super().__init__(net, data, device, threads)
+        self._samples = samples(data)
+        self._labels = self.y["train"].numpy()
+        self._sizes = np.array([shape[1] for shape in self.layout.shapes[::2]] + [self.layout.shapes[-1][0]])
+        dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
+        self._dropouts = np.array(dropouts).reshape(-1, 2)
+
+    def train(
+        self,
+        jobs: Sequence[Job],
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None = None,
+        previous: Tensor | None = None,
+    ) -> Trained:
+        if not local.plain or previous is not None:
+            return super().train(jobs, start, local, lr, linear, previous)
+        updates = np.empty((len(jobs), self.layout.d), np.float32)
+        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+        starts, nothing = start.numpy(), np.empty((0, 0), np.float32)
+        decay = np.float32(1 - lr * (local.weight_decay + local.mu))
+
+        def work(rows: np.ndarray, batches: Batches) -> None:
+            chunk = [jobs[j] for j in rows]
+            own = starts[[job.run for job in chunk]]
+            M = len(rows) // len(batches.steps)
+            w = torch.zeros(len(rows), -(-self.layout.d // LINE) * LINE).numpy()
+            new = w[:, : self.layout.d]
+            new[:] = own
+            shift = nothing if linear is None else linear[rows].numpy() * np.float32(-lr)
+            if local.mu:
+                pull = own * np.float32(lr * local.mu)
+                shift = pull if linear is None else shift + pull
+            loss = np.zeros((len(batches.index), len(rows)), np.float32)
+            bits = self._masks(chunk[::M], len(batches.index), local.batch)
+            descend(
+                *self._samples,
+                self._labels,
+                batches.index,
+                batches.count,
+                self._sizes,
+                self._dropouts,
+                bits,
+                torch.zeros(-(-local.batch // QUAD) * QUAD, self._sizes[0]).numpy(),
+                w,
+                np.float32(lr),
+                decay,
+                shift,
+                loss,
+            )
+            new -= own
+            updates[rows] = new
+            client = np.repeat(np.arange(len(batches.steps)), M)
+            steps[rows] = batches.steps[client]
+            losses[rows] = [batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client)]
+
+        self._deal(work, jobs, local)
+        return Trained(torch.from_numpy(updates), losses, steps)
+
+    def _masks(self, jobs: Sequence[Job], steps: int, batch: int) -> np.ndarray:
+        """(J, S, n) what the jobs' dropout masks are made of."""
+        if not self.net.dropouts:
+            return np.empty((0, 0, 0), np.int16)
+        return np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs])
+
+
+def samples(data: Tensors, channels_last: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The training set as it is read: stored (n, D), and (D,) scale and shift with x = stored * scale + shift."""
+    n, C, *size = data.x_train.shape
+    each = math.prod(size)
+    one, zero = np.ones(C, np.float32), np.zeros(C, np.float32)
+    stored, scale, shift = data.pixels or (data.x_train.numpy(), one, zero)
+    if channels_last:
+        stored = np.ascontiguousarray(stored.transpose(0, 2, 3, 1))
+        return stored.reshape(n, -1), np.tile(scale, each), np.tile(shift, each)
+    return stored.reshape(n, -1), np.repeat(scale, each), np.repeat(shift, each)
+
+
+@compiled
+def take(x, rows, n, scale, shift, batch):
+    """batch = x[rows[:n]] * scale + shift; the rows from n to the next multiple of QUAD become 0."""
+    for b in range(n):
+        row, to = x[rows[b]], batch[b]
+        for j in range(len(row)):
+            to[j] = np.float32(row[j]) * scale[j] + shift[j]
+    for b in range(n, -(-n // QUAD) * QUAD):
+        batch[b] = 0
+
+
+@compiled
+def affine(a, W, bias, n, out):
+    """out = a W' + bias for the first n rows of a: (., D); W: (m, D). A row more may be written."""
+    m, D = W.shape
+    for k in range(0, m - 4, 5):  # 2 x 5 sums at a time: more would not stay in 16 registers
+        v0, v1, v2, v3, v4 = W[k], W[k + 1], W[k + 2], W[k + 3], W[k + 4]
+        for s in range(0, n, 2):
+            x, y = a[s], a[s + 1]
+            p0 = p1 = p2 = p3 = p4 = q0 = q1 = q2 = q3 = q4 = np.float32(0)
+            for j in range(D):
+                p0 += v0[j] * x[j]
+                p1 += v1[j] * x[j]
+                p2 += v2[j] * x[j]
+                p3 += v3[j] * x[j]
+                p4 += v4[j] * x[j]
+                q0 += v0[j] * y[j]
+                q1 += v1[j] * y[j]
+                q2 += v2[j] * y[j]
+                q3 += v3[j] * y[j]
+                q4 += v4[j] * y[j]
+            to, on = out[s], out[s + 1]
+            to[k], to[k + 1], to[k + 2], to[k + 3], to[k + 4] = p0, p1, p2, p3, p4
+            on[k], on[k + 1], on[k + 2], on[k + 3], on[k + 4] = q0, q1, q2, q3, q4
+    for k in range(m - m % 5, m):
+        v = W[k]
+        for s in range(n):
+            x, p = a[s], np.float32(0)
+            for j in range(D):
+                p += v[j] * x[j]
+            out[s, k] = p
+    for s in range(n):
+        to = out[s]
+        for k in range(m):
+            to[k] += bias[k]
+
+
+@compiled
+def accumulate(g, a, n, alpha, W, bias):
+    """W += alpha g' a and bias += alpha g' 1 over n rows; g: (., m) is 0 from n to the next multiple of QUAD."""
+    m, D = W.shape
+    for s in range(0, n, QUAD):
+        for k in range(m):
+            bias[k] += alpha * (g[s, k] + g[s + 1, k] + g[s + 2, k] + g[s + 3, k])
+    for k in range(0, m - 3, 4):
+        v0, v1, v2, v3 = W[k], W[k + 1], W[k + 2], W[k + 3]
+        for s in range(0, n, QUAD):
+            x0, x1, x2, x3 = a[s], a[s + 1], a[s + 2], a[s + 3]
+            g0, g1, g2, g3 = g[s, k : k + 4], g[s + 1, k : k + 4], g[s + 2, k : k + 4], g[s + 3, k : k + 4]
+            p0, p1, p2, p3 = alpha * g0[0], alpha * g1[0], alpha * g2[0], alpha * g3[0]
+            q0, q1, q2, q3 = alpha * g0[1], alpha * g1[1], alpha * g2[1], alpha * g3[1]
+            r0, r1, r2, r3 = alpha * g0[2], alpha * g1[2], alpha * g2[2], alpha * g3[2]
+            t0, t1, t2, t3 = alpha * g0[3], alpha * g1[3], alpha * g2[3], alpha * g3[3]
+            for j in range(D):
+                v0[j] += p0 * x0[j] + p1 * x1[j] + p2 * x2[j] + p3 * x3[j]
+                v1[j] += q0 * x0[j] + q1 * x1[j] + q2 * x2[j] + q3 * x3[j]
+                v2[j] += r0 * x0[j] + r1 * x1[j] + r2 * x2[j] + r3 * x3[j]
+                v3[j] += t0 * x0[j] + t1 * x1[j] + t2 * x2[j] + t3 * x3[j]
+    for k in range(m - m % 4, m):
+        v = W[k]
+        for s in range(0, n, QUAD):
+            x0, x1, x2, x3 = a[s], a[s + 1], a[s + 2], a[s + 3]
+            p0, p1, p2, p3 = alpha * g[s, k], alpha * g[s + 1, k], alpha * g[s + 2, k], alpha * g[s + 3, k]
+            for j in range(D):
+                v[j] += p0 * x0[j] + p1 * x1[j] + p2 * x2[j] + p3 * x3[j]
+
+
+@compiled
+def back(g, W, n, h, scale, lower):
+    """lower = g W, where the activations h are above 0, times scale; the rows after the first n are 0."""
+    m, D = W.shape
+    lower[:] = 0
+    for s in range(n):
+        to, own = lower[s], h[s]
+        for k in range(m):
+            w, p = W[k], g[s, k] * scale
+            for j in range(D):
+                to[j] += p * w[j]
+        for j in range(D):
+            if own[j] <= 0:
+                to[j] = 0
+
+
+@compiled
+def drop(z, n, bits, threshold, scale):
+    """Dropout of the first n rows of z: (., m), by row-major bits."""
+    m = z.shape[1]
+    for s in range(n):
+        to, own = z[s], bits[s * m : s * m + m]
+        for j in range(m):
+            to[j] = to[j] * scale if own[j] >= threshold else np.float32(0)
+
+
+@compiled
+def rectify(z, n):
+    for s in range(n):
+        to = z[s]
+        for j in range(len(to)):
+            if to[j] <= 0:  # keeps what is not a number
+                to[j] = 0
+
+
+@compiled
+def cross_entropy(z, y, n, g):
+    """Mean loss of the logits z: (., K); g receives softmax - one-hot, and 0 in the rows after the first n."""
+    K = z.shape[1]
+    g[:] = 0
+    total = np.float32(0)
+    for s in range(n):
+        logits, to = z[s], g[s]
+        top = logits[0]
+        for k in range(1, K):
+            top = max(top, logits[k])
+        mass = np.float32(0)
+        for k in range(K):
+            to[k] = np.exp(logits[k] - top)
+            mass += to[k]
+        total += np.log(mass) + top - logits[y[s]]
+        for k in range(K):
+            to[k] /= mass
+        to[y[s]] -= np.float32(1)
+    return total / np.float32(n)
+
+
+@compiled
+def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
+    """One SGD step of one model on the first n rows of a batch; returns their mean loss before it."""
+    rows = -(-n // QUAD) * QUAD
+    last = len(sizes) - 2
+    below, at, place, used = batch, 0, 0, 0
+    for k in range(last + 1):  # forward
+        D, m = sizes[k], sizes[k + 1]
+        out = hidden[place : place + rows * m].reshape(rows, m)
+        affine(below, w[at : at + m * D].reshape(m, D), w[at + m * D : at + m * D + m], n, out)
+        if k < last:
+            if len(bits):
+                drop(out, n, bits[used:], dropouts[k, 0], np.float32(dropouts[k, 1]))
+                used += len(y) * m
+            rectify(out, n)
+        out[n:] = 0
+        below, at, place = out, at + m * D + m, place + rows * m
+    place -= rows * sizes[last + 1]
+    g = delta[place : place + rows * sizes[last + 1]].reshape(rows, sizes[last + 1])
+    loss = cross_entropy(below, y, n, g)
+    # backward; a layer's weights change once what is below has had its gradient
+    for k in range(last, -1, -1):
+        D, m = sizes[k], sizes[k + 1]
+        at -= m * D + m
+        W, bias = w[at : at + m * D].reshape(m, D), w[at + m * D : at + m * D + m]
+        below, lower = batch, g
+        if k:
+            place -= rows * D
+            below = hidden[place : place + rows * D].reshape(rows, D)
+            lower = delta[place : place + rows * D].reshape(rows, D)
+            back(g, W, n, below, np.float32(dropouts[k - 1, 1]) if len(bits) else np.float32(1), lower)
+        own = w[at : at + m * D + m]
+        if decay != 1:
+            for j in range(len(own)):
+                own[j] *= decay
+        if len(pull):
+            for j in range(len(own)):
+                own[j] += pull[at + j]
+        accumulate(g, below, n, -lr / np.float32(n), W, bias)
+        g = lower
+    return loss
+
+
+@compiled
+def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch, w, lr, decay, pull, loss):
+    """SGD of G models, M in a row on the batches of one of the L clients.
+
+    x: (n, D) stored samples; scale, shift: (D,). index: (S, L, B) and count: (S, L), as in `Batches`. sizes: of the
+    layers, input to output. dropouts: a row (threshold, scale) a layer, or none; bits: (L, S, n). batch: (B or a few
+    more, D), zeros to work in. w: (G, d or a few more), changed.
+    A step: w <- decay w + pull - lr gradient; pull: (G, d), or empty. loss: (S, G) receives the batches' mean losses.
+    """
+    S, L, B = index.shape
+    M = len(w) // L
+    values = len(batch) * sizes[1:].sum()
+    hidden, delta = np.zeros(values, np.float32), np.zeros(values, np.float32)
+    y = np.zeros(B, np.int64)
+    none = np.empty(0, np.int16)
+    for l in range(L):
+        for s in range(S):
+            n = count[s, l]
+            if n == 0:
+                break
+            take(x, index[s, l], n, scale, shift, batch)
+            for b in range(n):
+                y[b] = labels[index[s, l, b]]
+            masks = bits[l, s] if len(bits) else none
+            for i in range(l * M, l * M + M):
+                constant = pull[i] if len(pull) else pull.ravel()
+                loss[s, i] = step(
+                    batch, n, y, sizes, dropouts, masks, w[i], lr, decay, constant, hidden, delta
+                )
+
+
+def load() -> None:
+    """Have the loop over pixels at hand: a second of loading, some more where it has never been compiled."""
+    f32, none = np.float32, np.zeros((0, 0), np.float32)
+    x, one, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.array([1, 1])
+    index, count, bits = np.zeros((0, 1, 1), int), np.zeros((0, 1), int), np.empty((0, 0, 0), np.int16)
+    w, dropouts = np.zeros((1, 2), np.float32), np.zeros((0, 2))
+    descend(
+        x,
+        one,
+        one,
+        np.zeros(1, int),
+        index,
+        count,
+        sizes,
+        dropouts,
+        bits,
+        none,
+        w,
+        f32(1),
+        f32(1),
+        none,
+        none,
+    )

@@ -1,0 +1,396 @@
+"""A network's forward and backward pass on a CPU, layer by layer and by hand.
+
+torch convolves about as fast as the hardware allows. What lies between the convolutions would cost almost as much
+again if each operation went through memory on its own: here max-pooling, ReLU and dropout are one compiled pass, and
+so are PReLU and batch normalisation. Layers that have no such pass go through torch's autograd, each by itself.
+
+Maps are (n, h, w, C) float32, channels last: a CPU convolves them fastest so, and a compiled pass has whole registers
+of channels to work on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d
+
+from fedlib.kernels.jit import compiled
+from fedlib.training.contract import dropout_threshold
+from fedlib.training.models import Chain
+
+NO_BITS = np.empty(0, np.int16)
+NONE = np.uint8(4)  # of the 2 x 2 cells of a square
+
+
+class Stage(Protocol):
+    """One or a few layers. What backward needs is kept from the last call of forward."""
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        """bits: what each following dropout layer's mask is made of; none where nothing is dropped."""
+
+    def backward(self, g: Tensor) -> Tensor | None:
+        """The loss's gradient with respect to what came in; the parameters' gradients are overwritten."""
+
+
+class Network:
+    """A `Chain` as stages; its parameters must have gradients to write to."""
+
+    def __init__(self, net: Chain) -> None:
+        self.stages = stages_of(net)
+
+    def forward(
+        self, x: Tensor, bits: Sequence[np.ndarray] = (), training: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (n, K) of x: (n, h, w, C), and the features (n, L) that the output layer saw."""
+        *hidden, output = self.stages
+        given = iter(bits)
+        for stage in hidden:
+            x = stage.forward(x, given, training)
+        return output.forward(x, given, training), x
+
+    def backward(self, g: Tensor, g_features: Tensor | None = None) -> None:
+        """Writes the parameters' gradients, given the loss's with respect to logits and, if it has them, features."""
+        *hidden, output = self.stages
+        g = output.backward(g)
+        if g_features is not None:
+            g += g_features
+        for stage in reversed(hidden):
+            g = stage.backward(g)
+
+
+def stages_of(net: Chain) -> list[Stage]:
+    layers, stages = deque(net), []
+
+    def take(kind: type[nn.Module]) -> nn.Module | None:
+        return layers.popleft() if layers and isinstance(layers[0], kind) else None
+
+    while layers:
+        if is_plain_pooling(layers[0]) or isinstance(layers[0], nn.ReLU | nn.Dropout):
+            pool, relu, dropout = take(nn.MaxPool2d), take(nn.ReLU), take(nn.Dropout)
+            stages.append(Activation(2 if pool else 1, relu is not None, dropout))
+            continue
+        layer = layers.popleft()
+        if isinstance(layer, nn.Conv2d) and not isinstance(layer.padding, str):
+            stages.append(Convolution(layer, first=not stages))
+        elif isinstance(layer, nn.Linear):
+            stages.append(Linear(layer))
+        elif isinstance(layer, nn.Flatten):
+            stages.append(Flatten())
+        elif isinstance(layer, nn.PReLU) and (norm := take(nn.BatchNorm2d)):
+            stages.append(NormalisedPReLU(layer, norm))
+        else:
+            stages.append(ByAutograd(layer))
+    return stages
+
+
+def is_plain_pooling(layer: nn.Module) -> bool:
+    """Whether it takes the largest of each 2 x 2 cells."""
+    return isinstance(layer, nn.MaxPool2d) and (
+        (layer.kernel_size, layer.stride) == (2, 2)
+        and (layer.padding, layer.dilation) == (0, 1)
+        and not (layer.ceil_mode or layer.return_indices)
+    )
+
+
+class Convolution:
+    def __init__(self, layer: nn.Conv2d, first: bool) -> None:
+        self.layer, self.first = layer, first
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        self.x, own = channels_first(x), self.layer
+        return channels_last(
+            conv2d(self.x, own.weight, own.bias, own.stride, own.padding, own.dilation, own.groups)
+        )
+
+    def backward(self, g: Tensor) -> Tensor | None:
+        own = self.layer
+        to_x, to_weight, to_bias = torch.ops.aten.convolution_backward(
+            channels_first(g),
+            self.x,
+            own.weight,
+            [own.out_channels],
+            own.stride,
+            own.padding,
+            own.dilation,
+            False,  # not transposed
+            [0, 0],
+            own.groups,
+            [not self.first, True, True],
+        )
+        own.weight.grad.copy_(to_weight)
+        own.bias.grad.copy_(to_bias)
+        return None if self.first else channels_last(to_x)
+
+
+class Linear:
+    def __init__(self, layer: nn.Linear) -> None:
+        self.layer = layer
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        self.x = x
+        return torch.addmm(self.layer.bias, x, self.layer.weight.T)
+
+    def backward(self, g: Tensor) -> Tensor:
+        torch.mm(g.T, self.x, out=self.layer.weight.grad)
+        torch.sum(g, 0, out=self.layer.bias.grad)
+        return g @ self.layer.weight
+
+
+class Flatten:
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        self.shape = x.shape
+        return channels_first(x).flatten(1)
+
+    def backward(self, g: Tensor) -> Tensor:
+        n, h, w, C = self.shape
+        return channels_last(g.view(n, C, h, w))
+
+
+class Activation:
+    """Max-pooling, then ReLU, then dropout; each of them may be missing."""
+
+    def __init__(self, pool: int, relu: bool, dropout: nn.Dropout | None) -> None:
+        self.pool, self.relu, self.dropout = pool, relu, dropout
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        self.shape = x.shape
+        n, h, w, C = self.shape if x.dim() == 4 else (len(x), 1, 1, x.shape[1])
+        own = next(bits, NO_BITS) if self.dropout else NO_BITS
+        p = self.dropout.p if len(own) else 0.0
+        self.scale = np.float32(1 / (1 - p))
+        out = np.empty((n, h // self.pool, w // self.pool, C), np.float32)
+        self.won = np.empty(out.shape, np.uint8)
+        activate(
+            x.numpy().reshape(n, h, w, C),
+            self.pool,
+            self.relu,
+            own,
+            dropout_threshold(p),
+            self.scale,
+            out,
+            self.won,
+        )
+        return torch.from_numpy(out if x.dim() == 4 else out.reshape(n, C))
+
+    def backward(self, g: Tensor) -> Tensor:
+        n, h, w, C = self.shape if g.dim() == 4 else (len(g), 1, 1, g.shape[1])
+        lower = np.empty(self.shape, np.float32)
+        if h % self.pool or w % self.pool:
+            lower[:] = 0
+        hand_down(
+            g.numpy().reshape(self.won.shape), self.won, self.pool, self.scale, lower.reshape(n, h, w, C)
+        )
+        return torch.from_numpy(lower)
+
+
+class NormalisedPReLU:
+    """PReLU, then batch normalisation.
+
+    The passes see a row of a map as one long vector, (n, h, w C), and what belongs to a channel w times in a row.
+    """
+
+    def __init__(self, prelu: nn.PReLU, norm: nn.BatchNorm2d) -> None:
+        self.prelu, self.norm = prelu, norm
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        norm, (n, h, w, C) = self.norm, x.shape
+        self.shape, self.size = x.shape, n * h * w
+        self.z = x.numpy().reshape(n, h, w * C)
+        self.slope = self.wide(self.prelu.weight.detach().expand(C).numpy())
+        if training:
+            self.mean = self.moments(np.zeros(C))[0]
+            variance = self.moments(self.mean)[1]
+            unbiased = variance * self.size / (self.size - 1)
+            for running, new in ((norm.running_mean, self.mean), (norm.running_var, unbiased)):
+                running.numpy()[:] += norm.momentum * (new - running.numpy())
+        else:
+            self.mean, variance = (t.numpy().astype(float) for t in (norm.running_mean, norm.running_var))
+        self.inverse = 1 / np.sqrt(variance + norm.eps)
+        scale = norm.weight.detach().numpy() * self.inverse
+        shift = norm.bias.detach().numpy() - self.mean * scale
+        out = np.empty(self.shape, np.float32)
+        normalise(self.z, self.slope, self.wide(scale), self.wide(shift), out.reshape(self.z.shape))
+        return torch.from_numpy(out)
+
+    def backward(self, g: Tensor) -> Tensor:
+        g = g.numpy().reshape(self.z.shape)
+        sums = np.zeros((2, g.shape[2]))
+        gradient_sums(g, self.z, self.slope, *sums)
+        to_shift, to_scale = self.narrow(sums)
+        to_scale = (to_scale - self.mean * to_shift) * self.inverse
+        self.norm.bias.grad.copy_(torch.from_numpy(to_shift))
+        self.norm.weight.grad.copy_(torch.from_numpy(to_scale))
+        # below the normalisation the gradient is a g + b u + c, where u is what PReLU gave
+        a = self.norm.weight.detach().numpy() * self.inverse
+        b = -a * self.inverse * to_scale / self.size
+        c = -a * to_shift / self.size - b * self.mean
+        lower, to_slope = np.empty(self.shape, np.float32), np.zeros(g.shape[2])
+        row = lower.reshape(g.shape)
+        unnormalise(g, self.z, self.slope, self.wide(a), self.wide(b), self.wide(c), row, to_slope)
+        slope = torch.from_numpy(self.narrow(to_slope))
+        self.prelu.weight.grad.copy_(slope if self.prelu.num_parameters > 1 else slope.sum())
+        return torch.from_numpy(lower)
+
+    def moments(self, centre: np.ndarray) -> np.ndarray:
+        """(2, C) means of PReLU(z) - centre and of its square."""
+        sums = np.zeros((2, self.z.shape[2]))
+        distance_sums(self.z, self.slope, self.wide(centre), *sums)
+        return self.narrow(sums) / self.size
+
+    def wide(self, each: np.ndarray) -> np.ndarray:
+        return np.tile(each, self.shape[2]).astype(np.float32)
+
+    def narrow(self, sums: np.ndarray) -> np.ndarray:
+        return sums.reshape(*sums.shape[:-1], *self.shape[2:]).sum(-2)
+
+
+class ByAutograd:
+    """Any other layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+
+    def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
+        self.layer.train(training)
+        with torch.enable_grad():
+            self.x = channels_first(x).requires_grad_()
+            self.out = self.layer(self.x)
+        return channels_last(self.out.detach())
+
+    def backward(self, g: Tensor) -> Tensor:
+        parameters = list(self.layer.parameters())
+        lower, *own = torch.autograd.grad(self.out, [self.x, *parameters], channels_first(g))
+        for parameter, gradient in zip(parameters, own, strict=True):
+            parameter.grad.copy_(gradient)
+        return channels_last(lower)
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """(n, h, w, C) -> a view (n, C, h, w); anything but maps as it is."""
+    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x.view_as(x)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(n, C, h, w) -> (n, h, w, C), without a copy where memory has that order; anything but maps as it is."""
+    return x.permute(0, 2, 3, 1).contiguous() if x.dim() == 4 else x
+
+
+@compiled
+def activate(z, pool, relu, bits, threshold, scale, out, won):
+    """out: (n, h, w, C) = dropout(ReLU(max-pooling of z)); won: which cell of its square got through, NONE if none."""
+    n, height, width, C = out.shape
+    drop, at = len(bits) > 0, 0
+    for s in range(n):
+        for y in range(height):
+            upper, lower = z[s, pool * y], z[s, pool * y + pool - 1]
+            for x in range(width):
+                left, right = pool * x, pool * x + pool - 1
+                a, b, c, d = upper[left], upper[right], lower[left], lower[right]  # all one without pooling
+                to, cell, drawn = out[s, y, x], won[s, y, x], bits[at : at + C]
+                at += C
+                for k in range(C):
+                    best, i = a[k], np.uint8(0)
+                    if not b[k] <= best:  # lets through what is not a number
+                        best, i = b[k], np.uint8(1)
+                    if not c[k] <= best:
+                        best, i = c[k], np.uint8(2)
+                    if not d[k] <= best:
+                        best, i = d[k], np.uint8(3)
+                    if relu and best <= 0:
+                        best, i = np.float32(0), NONE
+                    if drop:
+                        if drawn[k] >= threshold:
+                            best *= scale
+                        else:
+                            best, i = np.float32(0), NONE
+                    to[k], cell[k] = best, i
+
+
+@compiled
+def hand_down(g, won, pool, scale, lower):
+    """The gradient below an activation, 0 but where a cell got through; a rim that no square covers is left."""
+    n, height, width, C = g.shape
+    for s in range(n):
+        for y in range(height):
+            for i in range(pool):
+                row = lower[s, pool * y + i]
+                for x in range(width):
+                    own, cell = g[s, y, x], won[s, y, x]
+                    for j in range(pool):
+                        to, here = row[pool * x + j], np.uint8(2 * i + j)
+                        for k in range(C):
+                            to[k] = own[k] * scale if cell[k] == here else np.float32(0)
+
+
+# Sums over an image are taken in single precision, over images in double.
+
+
+@compiled
+def distance_sums(z, slope, centre, plain, square):
+    """Adds the sums of PReLU(z) - centre and of its square."""
+    n, height, W = z.shape
+    first, second = np.empty(W, np.float32), np.empty(W, np.float32)
+    for s in range(n):
+        first[:] = 0
+        second[:] = 0
+        for y in range(height):
+            own = z[s, y]
+            for k in range(W):
+                off = (own[k] if own[k] > 0 else slope[k] * own[k]) - centre[k]
+                first[k] += off
+                second[k] += off * off
+        for k in range(W):
+            plain[k] += first[k]
+            square[k] += second[k]
+
+
+@compiled
+def normalise(z, slope, scale, shift, out):
+    """out = scale PReLU(z) + shift."""
+    n, height, W = z.shape
+    for s in range(n):
+        for y in range(height):
+            own, to = z[s, y], out[s, y]
+            for k in range(W):
+                to[k] = scale[k] * (own[k] if own[k] > 0 else slope[k] * own[k]) + shift[k]
+
+
+@compiled
+def gradient_sums(g, z, slope, plain, weighted):
+    """Adds the sums of g and of g PReLU(z)."""
+    n, height, W = z.shape
+    first, second = np.empty(W, np.float32), np.empty(W, np.float32)
+    for s in range(n):
+        first[:] = 0
+        second[:] = 0
+        for y in range(height):
+            own, over = z[s, y], g[s, y]
+            for k in range(W):
+                first[k] += over[k]
+                second[k] += over[k] * (own[k] if own[k] > 0 else slope[k] * own[k])
+        for k in range(W):
+            plain[k] += first[k]
+            weighted[k] += second[k]
+
+
+@compiled
+def unnormalise(g, z, slope, a, b, c, lower, to_slope):
+    """The gradient below PReLU, above which it is a g + b PReLU(z) + c; adds the sums that the slopes get."""
+    n, height, W = z.shape
+    row = np.empty(W, np.float32)
+    for s in range(n):
+        row[:] = 0
+        for y in range(height):
+            own, over, to = z[s, y], g[s, y], lower[s, y]
+            for k in range(W):
+                v, above = own[k], own[k] > 0
+                middle = a[k] * over[k] + b[k] * (v if above else slope[k] * v) + c[k]
+                to[k] = middle if above else slope[k] * middle
+                row[k] += np.float32(0) if above else middle * v
+        for k in range(W):
+            to_slope[k] += row[k]

@@ -1,0 +1,199 @@
+"""Many clients as one stack of tensors: the executor for everything on a GPU, and for dense models with Adam.
+
+J clients' models of one shape lie in tensors with a leading client axis, so that one batched matrix product does for
+all of them what would else be J small ones, and Python is paid once a step instead of once a client's step. The
+backward pass of linear layers, ReLU, dropout and cross-entropy is written by hand: at these sizes autograd costs more
+than the arithmetic.
+
+The longest jobs stand first, so that those still at work are always the first rows of every tensor; a batch that is
+not full is filled up with samples of weight 0. Where several samplers train the same client, M models in a row learn
+from the same batches: these are drawn and gathered once, which costs thin models more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.data.datasets import Tensors
+from fedlib.settings.schema import Local
+from fedlib.training.contract import Batches, Job, Trained, draw_batches, dropout_bits, workers
+from fedlib.training.models import Chain, Layout, initialise
+from fedlib.training.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
+
+CHUNK = 16  # jobs trained together on a CPU at most; many more would leave the cache
+BITS = 2**22  # random numbers for dropout drawn at a time
+FEWEST = 8  # different clients trained together where several models share each of them
+ROWS = 1000  # samples evaluated at a time
+
+
+class StackedExecutor:
+    """Executor that trains jobs side by side; implements `local.Executor`."""
+
+    def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
+        self.net, self.device, self.threads = net, device, threads
+        self.layout = Layout.of(net)
+        self.x = {"train": data.x_train.flatten(1).to(device), "test": data.x_test.flatten(1).to(device)}
+        self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
+        self._shape = data.x_train.shape[1:]
+        self.pool = workers(threads)
+
+    def initial(self, rng: np.random.Generator) -> Tensor:
+        return initialise(self.net, rng).to(self.device)
+
+    def train(
+        self,
+        jobs: Sequence[Job],
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None = None,
+        previous: Tensor | None = None,
+    ) -> Trained:
+        updates = torch.empty(len(jobs), self.layout.d, device=self.device)
+        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+
+        def work(rows: np.ndarray, batches: Batches) -> None:
+            chunk = [jobs[j] for j in rows]
+            w = start[[job.run for job in chunk]]
+            stack, own = self._stack(w), local
+            if previous is not None:
+                stack = ModuleStack(self.net, self.layout, w, self._shape, previous[rows], local.mu)
+                own = local.model_copy(update={"mu": 0.0})
+            rule = descent(stack, own, lr, None if linear is None else stack.unflatten(linear[rows]))
+            loss = self._steps(stack, chunk, batches, local.batch, rule)
+            updates[rows] = stack.flatten(stack.tensors).sub_(w)
+            client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
+            steps[rows] = batches.steps[client]
+            losses[rows] = [batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client)]
+
+        self._deal(work, jobs, local)
+        return Trained(updates, losses, steps)
+
+    def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
+        gradients = torch.empty(len(jobs), self.layout.d, device=self.device)
+
+        def work(rows: np.ndarray, batches: Batches) -> None:
+            chunk = [jobs[j] for j in rows]
+            stack = self._stack(start[[job.run for job in chunk]])
+            rule = Collect(stack, batch)
+            self._steps(stack, chunk, batches, batch, rule)
+            gradients[rows] = stack.flatten(rule.gradients)
+
+        self._deal(work, jobs, Local(lr=1, batch=batch, steps=1))
+        return gradients
+
+    def _stack(self, w: Tensor) -> Stack:
+        if self.net.is_dense:
+            return DenseStack(self.net, self.layout, w)
+        return ModuleStack(self.net, self.layout, w, self._shape)
+
+    def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
+        """Train in chunks, the longest jobs first, and as many at a time as there are threads."""
+
+        def draw_and_work(groups: np.ndarray) -> None:
+            first = [jobs[j] for j in groups[:, 0]]
+            work(groups.ravel(), draw_batches(first, local.batch, local.steps, local.epochs))
+
+        alike: dict[Hashable, list[int]] = {}
+        for j, job in enumerate(jobs):
+            alike.setdefault(j if job.draws is None else job.draws, []).append(j)
+        waiting = []
+        for M in sorted({len(same) for same in alike.values()}, reverse=True):
+            groups = np.array([same for same in alike.values() if len(same) == M])
+            groups = groups[np.argsort([-len(jobs[j].samples) for j in groups[:, 0]], kind="stable")]
+            chunk = max(CHUNK // M, min(CHUNK, FEWEST))
+            for first in range(0, len(groups), self.threads * chunk):
+                block = groups[first : first + self.threads * chunk]
+                parts = np.array_split(block, min(self.threads, len(block)))
+                waiting += [self.pool.submit(draw_and_work, part) for part in parts]
+        for future in waiting:
+            future.result()
+
+    @torch.no_grad()
+    def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
+        """All steps of a chunk of jobs, M in a row on the same batches; returns each step's mean loss, (S, G)."""
+        x_train, G, L = self.x["train"], len(jobs), len(batches.steps)
+        M = G // L
+        index, count = self._there(batches.index), self._there(batches.count)
+        labels = self.y["train"][index].repeat_interleave(M, 1)
+        filled = (torch.arange(B, device=self.device) < count[:, :, None]).float()
+        weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2).repeat_interleave(M, 1)
+        partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
+        loss = torch.zeros(len(index), G, 1, B, device=self.device)
+        steps = zip(*(t.unbind() for t in (index, weight, loss, *stack.targets(labels))), strict=True)
+        bundle = max(1, BITS // max(1, G * B * sum(math.prod(shape) for _, shape in self.net.dropouts)))
+        active, bits, masked = 0, None, None
+        for s, (now, (rows, *step)) in enumerate(
+            zip((batches.count > 0).sum(1).tolist(), steps, strict=True)
+        ):
+            if now != active:
+                active = now
+                stack.shrink(active * M, B)
+                x = torch.empty(active * B, x_train.shape[1], device=self.device)
+            if active < L:
+                rows, step = rows[:active], [t[: active * M] for t in step]
+            share, minus_loss, *target = step
+            if self.net.dropouts:
+                if s % bundle == 0:
+                    drawn = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
+                    bits = drawn.repeat_interleave(M, 1)
+                masked = bits[s % bundle, : active * M]
+            torch.index_select(x_train, 0, rows.reshape(-1), out=x)
+            stack.step(x.view(active, B, -1), target, rule, share if partial[s] else None, masked, minus_loss)
+        mean = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2) / -count.clamp(
+            min=1
+        ).repeat_interleave(M, 1)
+        return mean.cpu().numpy()
+
+    def _there(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
+        """(S, G, n) what the jobs' dropout masks are made of."""
+        return self._there(
+            np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs], 1)
+        )
+
+    @torch.no_grad()
+    def evaluate(
+        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        x, y = self.x[split], self.y[split]
+        # who asks for most samples gets all: read in a row, they cost less than most of them gathered
+        wanted = [None if rows is None or 2 * len(own) > len(y) else own for own in rows or weights]
+        sizes = [len(y) if own is None else len(own) for own in wanted]
+        losses = [np.empty(n, np.float32) for n in sizes]
+        correct = [np.empty(n, bool) for n in sizes]
+
+        @torch.no_grad()
+        def work(stack: Stack, runs: list[int], first: int) -> None:
+            part = slice(first, first + ROWS)
+            own = wanted[runs[0]]
+            samples = part if own is None else self._there(own[part])
+            logits = stack.logits(x[samples])
+            truth = y[samples].expand(len(runs), 1, -1)
+            loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]
+            hit = logits.max(1).indices == truth[:, 0]  # argmax would take five times as long
+            for r, own_loss, own_hit in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
+                losses[r][part], correct[r][part] = own_loss, own_hit
+
+        together: dict[bytes | None, list[int]] = {}  # who asks for the same samples reads them once
+        for r, own in enumerate(wanted):
+            together.setdefault(None if own is None else own.tobytes(), []).append(r)
+        waiting = []
+        for runs in together.values():
+            stack = self._stack(weights[runs])
+            waiting += [self.pool.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
+        for future in waiting:
+            future.result()
+        if rows is not None:
+            for r, own in enumerate(rows):
+                if wanted[r] is None:
+                    losses[r], correct[r] = losses[r][own], correct[r][own]
+        return losses, correct

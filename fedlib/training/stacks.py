@@ -1,0 +1,308 @@
+"""Models side by side: G of them in tensors with a leading axis, and what is done with their gradients.
+
+`DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes autograd costs more than the
+arithmetic. `ModuleStack` takes any model through torch.func. Both hand each gradient to a `Rule`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from fedlib.settings.schema import Local
+from fedlib.training.contract import Optimizer, contrast, dropout_masks
+from fedlib.training.models import Chain, Layout
+
+threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
+
+
+class Rule(Protocol):
+    """What happens to a gradient as soon as it is known."""
+
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        """Tensor k of the stack, now w, has the gradient left @ right / B; a factor may be shared (`multiply`)."""
+
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        """Tensor k of the stack, now w, has the gradient g / B."""
+
+
+def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None, **scale: float) -> Tensor:
+    """out = add + left @ right, for G matrices (add: `out` itself if None, times beta; the product times alpha).
+
+    A factor may have G / M matrices, each for M models in a row. Every model's product is then the one that it would
+    have alone: one wide product for all of them would round differently.
+    """
+    M = len(out) // min(len(left), len(right))
+    lefts, rights, outs = (
+        [t] * M if M == 1 or len(t) < len(out) else [t[m::M] for m in range(M)] for t in (left, right, out)
+    )
+    for m in range(M):
+        if add is None:
+            outs[m].baddbmm_(lefts[m], rights[m], **scale)
+        else:
+            torch.baddbmm(add[m::M], lefts[m], rights[m], out=outs[m], **scale)
+    return out
+
+
+class DenseStack:
+    """G models of linear layers, ReLU and dropout, side by side.
+
+    Hidden layers keep their weight as (G, in, out) and their activations as (G, B, out); the output layer keeps
+    (G, K, L) and its logits as (G, K, B). In these orders no long product runs down the columns of both its matrices,
+    and the softmax runs over an axis that is not the innermost: other orders cost up to a factor 3.
+    """
+
+    def __init__(self, net: Chain, layout: Layout, w: Tensor) -> None:
+        self.layout = layout
+        self.dropouts = [(1 / (1 - p), round(p * 2**16) - 2**15) for p, _ in net.dropouts]
+        self.tensors = self.unflatten(w)
+        self.hidden = range(0, len(self.tensors) - 2, 2)
+
+    def unflatten(self, flat: Tensor) -> list[Tensor]:
+        """(G, d) -> weight, bias, weight, bias, ... as this stack keeps them."""
+        return [t.clone(memory_format=torch.contiguous_format) for t in self._views(flat)]
+
+    def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The inverse of `unflatten`."""
+        flat = tensors[0].new_empty(len(tensors[0]), self.layout.d)
+        for view, t in zip(self._views(flat), tensors, strict=True):
+            view.copy_(t)
+        return flat
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        *hidden, weight, bias = self.layout.views(flat).values()
+        own = [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden]
+        return [*own, weight, bias.unsqueeze(2)]
+
+    def targets(self, y: Tensor) -> tuple[Tensor, ...]:
+        """(S, G, B) labels of all steps -> what `step` wants of them: as an index, and one-hot (S, G, K, B)."""
+        index = y.unsqueeze(2)
+        one_hot = self.tensors[-1].new_zeros(*y.shape[:2], self.tensors[-1].shape[1], y.shape[2])
+        return index, one_hot.scatter_(2, index, 1.0)
+
+    def shrink(self, active: int, batch: int) -> None:
+        """Go on with the first `active` models alone."""
+        self.now = [t[:active] for t in self.tensors]
+        new = self.now[0].new_empty
+        self._hidden = [new(active, batch, self.now[k].shape[2]) for k in self.hidden]
+        self._back = [torch.empty_like(h) for h in self._hidden]
+        self._logits, self._g = new(2, active, self.now[-1].shape[1], batch)
+
+    def step(
+        self,
+        x: Tensor,
+        target: tuple[Tensor, ...],
+        rule: Rule,
+        weight: Tensor | None,
+        bits: Tensor | None,
+        loss: Tensor,
+    ) -> None:
+        """Forward and backward pass of one batch a model; `rule` is handed every gradient as soon as w may change.
+
+        x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: a step of `targets`.
+        weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the dropout masks. loss: (G, 1, B) receives
+        minus the samples' losses.
+        """
+        now, h, used = self.now, [x], 0
+        for i, k in enumerate(self.hidden):
+            z = multiply(h[-1], now[k], self._hidden[i], now[k + 1])
+            if bits is not None:
+                scale, threshold = self.dropouts[i]
+                mask = bits[:, used : used + z[0].numel()].view(z.shape) >= threshold
+                z.mul_(mask).mul_(scale)
+                used += z[0].numel()
+            h.append(z.relu_())
+        index, one_hot = target
+        multiply(now[-2], h[-1].transpose(1, 2), self._logits, now[-1])
+        g = torch.log_softmax(self._logits, 1, out=self._g)
+        torch.gather(g, 1, index, out=loss)
+        g.exp_().sub_(one_hot)
+        if weight is not None:
+            g.mul_(weight)
+        if self.hidden:
+            torch.bmm(g.transpose(1, 2), now[-2], out=self._back[-1])
+        rule.product(-2, now[-2], g, h[-1])
+        rule.vector(-1, now[-1], g.sum(2, keepdim=True))
+        for i, k in reversed(list(enumerate(self.hidden))):
+            g = self._back[i]
+            threshold_backward(g, h[i + 1], 0, grad_input=g)
+            if bits is not None:
+                g.mul_(self.dropouts[i][0])
+            if i:
+                torch.bmm(g, now[k].transpose(1, 2), out=self._back[i - 1])
+            rule.product(k, now[k], h[i].transpose(1, 2), g)
+            rule.vector(k + 1, now[k + 1], g.sum(1, keepdim=True))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(G, K, n) logits of every model, without dropout; x: (n, D) or (G, n, D)."""
+        *hidden, weight, bias = self.tensors
+        h = x.expand(len(weight), *x.shape[-2:])
+        for w, b in zip(hidden[::2], hidden[1::2], strict=True):
+            h = torch.baddbmm(b, h, w).relu_()
+        return torch.baddbmm(bias, weight, h.transpose(1, 2))
+
+
+class ModuleStack:
+    """G models of any kind, side by side, differentiated by torch.func: what a GPU wants, and Moon's objective.
+
+    x is (G, B, D) as for `DenseStack`; `shape` is what a sample looks like to the model. previous: (G, d), for Moon,
+    whose contrastive term is weighed by mu.
+    """
+
+    def __init__(
+        self,
+        net: Chain,
+        layout: Layout,
+        w: Tensor,
+        shape: torch.Size,
+        previous: Tensor | None = None,
+        mu: float = 0.0,
+    ) -> None:
+        self.net, self.layout, self.shape, self.mu = net, layout, shape, mu
+        self._own = copy.deepcopy(net)  # functional_call swaps a module's tensors: one module a thread
+        self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net)
+        self.fixed = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
+        self.tensors = self.unflatten(w)
+
+    def unflatten(self, flat: Tensor) -> list[Tensor]:
+        """(G, d) -> what is trained and what is not: (G, n_trainable), (G, d - n_trainable)."""
+        return [
+            t.clone()
+            for t in flat.split([self.layout.n_trainable, self.layout.d - self.layout.n_trainable], 1)
+        ]
+
+    def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The inverse of `unflatten`."""
+        return torch.cat(list(tensors), 1)
+
+    def targets(self, y: Tensor) -> tuple[Tensor, ...]:
+        """As `DenseStack.targets`: the labels themselves."""
+        return (y,)
+
+    def shrink(self, active: int, batch: int) -> None:
+        """Go on with the first `active` models alone."""
+        self.now = [t[:active] for t in self.tensors]
+
+    def step(
+        self,
+        x: Tensor,
+        target: tuple[Tensor, ...],
+        rule: Rule,
+        weight: Tensor | None,
+        bits: Tensor | None,
+        loss: Tensor,
+    ) -> None:
+        """As `DenseStack.step`."""
+        G, B = len(self.now[0]), x.shape[1]
+        if len(x) < G:
+            x = x.repeat_interleave(G // len(x), 0)
+        x = x.view(G, B, *self.shape)
+        weight = x.new_ones(G, B) if weight is None else weight[:, 0]
+        keep = (weight > 0).to(x.dtype) if self.normalised else None
+        masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
+        anchors = [vmap(self._call)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.fixed]
+        gradient = vmap(grad(self._loss, has_aux=True), (0, 0, 0, 0, 0, None if keep is None else 0, 0, 0))
+        parameters, buffers = self._state(self.now)
+        gradients, losses = gradient(parameters, buffers, x, *target, weight, keep, masks, anchors)
+        loss[:, 0] = -losses
+        rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients.values()], 1))
+
+    def _loss(self, parameters, buffers, x, y, weight, keep, masks, anchors) -> tuple[Tensor, Tensor]:
+        """Weighted sum of one model's losses on its batch; and each sample's own."""
+        logits, z = functional_call(self._own, (parameters, buffers), (x, masks, keep))
+        losses = cross_entropy(logits, y, reduction="none")
+        total = losses if not anchors else losses + self.mu * contrast(z, *anchors)
+        return (total * weight).sum(), losses
+
+    def _call(self, state: tuple[dict[str, Tensor], dict[str, Tensor]], x: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(copy.deepcopy(self.net).eval(), state, (x,))
+
+    def _state(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Parameters and buffers by name, as views."""
+        trained, fixed = tensors
+        n, state = self.layout.n_trainable, ({}, {})
+        for (name, where), shape in zip(self.layout.slices.items(), self.layout.shapes, strict=True):
+            own = trained[:, where] if where.stop <= n else fixed[:, where.start - n : where.stop - n]
+            state[where.start >= n][name] = own.view(-1, *shape)
+        return state
+
+    def logits(self, x: Tensor) -> Tensor:
+        """As `DenseStack.logits`."""
+        x = x.view(*x.shape[:-1], *self.shape)
+        in_dims = (0, 0 if x.dim() > 1 + len(self.shape) else None)
+        return vmap(self._call, in_dims)(self._state(self.tensors), x)[0].transpose(1, 2)
+
+
+Stack = DenseStack | ModuleStack
+
+
+def descent(stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> Rule:
+    """The rule of a client's optimiser; linear: what is added to every gradient, as the stack keeps its tensors."""
+    if local.plain:
+        return Descent(stack, local, lr, linear)
+    return Optimised(stack, local, lr, linear)
+
+
+class Descent:
+    """SGD without momentum: w <- (1 - lr (weight_decay + mu)) w + shift - lr g; the product itself adds its result."""
+
+    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
+        self.alpha = -lr / local.batch
+        self.beta = 1 - lr * (local.weight_decay + local.mu)
+        self.shift = None if linear is None else [t * -lr for t in linear]
+        if local.mu:
+            pull = [t * (lr * local.mu) for t in stack.tensors]
+            self.shift = (
+                pull if linear is None else [a.add_(b) for a, b in zip(self.shift, pull, strict=True)]
+            )
+
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        multiply(left, right, w, beta=self.beta, alpha=self.alpha)
+        if self.shift is not None:
+            w.add_(self.shift[k][: len(w)])
+
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        if self.beta != 1:
+            w.mul_(self.beta)
+        w.add_(g, alpha=self.alpha)
+        if self.shift is not None:
+            w.add_(self.shift[k][: len(w)])
+
+
+class Collect:
+    """Keeps the gradients of a step and leaves the weights alone."""
+
+    def __init__(self, stack: Stack, batch: int) -> None:
+        self.batch = batch
+        self.gradients = [torch.zeros_like(t) for t in stack.tensors]
+
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        multiply(left, right, self.gradients[k][: len(w)], beta=0).div_(self.batch)
+
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        torch.div(g, self.batch, out=self.gradients[k][: len(w)])
+
+
+class Optimised(Collect):
+    """Any optimiser, on one tensor after the other."""
+
+    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
+        super().__init__(stack, local.batch)
+        shifts = linear or [None] * len(stack.tensors)
+        self.optimizers = [
+            Optimizer(local, lr, w, shift) for w, shift in zip(stack.tensors, shifts, strict=True)
+        ]
+
+    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
+        super().product(k, w, left, right)
+        self.optimizers[k].step(w, self.gradients[k][: len(w)])
+
+    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
+        super().vector(k, w, g)
+        self.optimizers[k].step(w, self.gradients[k][: len(w)])

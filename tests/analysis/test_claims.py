@@ -1,0 +1,415 @@
+"""Verdicts: from made-up tables whose answers are known, and what is said of runs that are missing or diverged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.analysis import claims
+from fedlib.analysis.claims import Book, Missing, Runs, Verdict, combine, decide, positive
+from fedlib.analysis.measure import area, paired
+from fedlib.papers.clustered_sampling import book
+from fedlib.papers.clustered_sampling import claims as cs
+from fedlib.papers.hcsfed import claims as hc
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+def runs_of(
+    experiment: str, curves: dict[str, dict[str, Curve]], column: str, seeds: int = 3, T: int = 100
+) -> pd.DataFrame:
+    """A tidy table: setting -> method -> value by round, the same for every seed but for a little noise."""
+    t = np.arange(T + 1)
+    parts = []
+    for setting, methods in curves.items():
+        for method, f in methods.items():
+            for seed in range(seeds):
+                values = f(t) + 1e-6 * seed
+                part = pd.DataFrame({"round": t, column: values, "seed": seed, "method": method})
+                parts.append(part.assign(experiment=experiment, setting=setting, diverged=False))
+    return pd.concat(parts, ignore_index=True)
+
+
+def falling(rate: float, floor: float = 0.0) -> Curve:
+    return lambda t: floor + 2 * np.exp(-rate * t)
+
+
+def rising(rate: float, top: float = 0.9) -> Curve:
+    return lambda t: 0.1 + (top - 0.1) * (1 - np.exp(-rate * t))
+
+
+def verdict(book: Book, id: str, results: dict[str, pd.DataFrame]) -> Verdict:
+    return next(claim for claim in book.claims if claim.id == id).judge(results)
+
+
+def test_a_missing_experiment_setting_or_method_is_not_run_and_says_what_is_missing():
+    book = Book("p")
+
+    @book.claim("p.1", "figure_1", ["e"])
+    def _(runs: Runs) -> Verdict:
+        """A is better."""
+        return positive(paired(runs.statistic("e", "s", ["A", "B"], "train_loss", area), "B", "A"))
+
+    claim = book.claims[0]
+    table = runs_of("e", {"s": {"A": falling(0.2), "B": falling(0.1)}}, "train_loss")
+    assert claim.sentence == "A is better."
+    assert claim.artifact == "p/figure_1"
+    assert claim.judge({"e": table}).status == "held"
+    assert (
+        claim.judge({"e": table.assign(method=table["method"].map({"A": "B", "B": "A"}))}).status
+        == "not held"
+    )
+    for results, reason in [
+        ({}, "experiment e"),
+        ({"other": table}, "experiment e"),
+        ({"e": table.assign(setting="x")}, "setting 's'"),
+        ({"e": table[table["method"] == "B"]}, "A has not been run in e s"),
+        ({"e": table.assign(train_loss=math.nan)}, "train_loss"),
+    ]:
+        missing = claim.judge(results)
+        assert missing.status == "not run"
+        assert reason in missing.detail
+
+
+def test_a_verdict_says_that_a_method_has_one_seed():
+    curves = {"s": {"A": falling(0.2), "B": falling(0.1)}}
+    one, three = (runs_of("e", curves, "train_loss", seeds) for seeds in (1, 3))
+    uneven = three[(three["method"] == "A") | (three["seed"] == 0)]
+
+    def sentence(e: pd.DataFrame, methods: tuple[str, ...] = (), **others: pd.DataFrame) -> str:
+        runs = Runs({"e": e, **others})
+        runs.pick("e", "s", methods)
+        for name in others:
+            runs.curves(name, "s", "A", "train_loss")
+        return claims.one_seed(runs.given())
+
+    assert sentence(one) == "Rests on one seed."
+    assert sentence(three) == ""
+    assert sentence(three, f=one) == sentence(one, f=three) == "Rests in part on one seed."
+    assert sentence(uneven) == "Rests in part on one seed."
+    assert sentence(uneven, ("A",)) == "", "B, which has one seed, was not asked for"
+    assert claims.one_seed(Runs({"e": one}).given()) == ""
+
+
+def test_a_diverged_run_counts_against_its_method_and_is_named():
+    book = Book("p")
+
+    @book.claim("p.1", "figure_1", ["e"])
+    def _(runs: Runs) -> Verdict:
+        """A has the lower loss."""
+        return positive(paired(runs.statistic("e", "", ["A", "B"], "train_loss", area), "B", "A"))
+
+    table = runs_of("e", {"": {"A": falling(0.2), "B": falling(0.1)}}, "train_loss")
+    gone = (table["method"] == "A") & (table["seed"] > 0)
+    table = table[~gone | (table["round"] <= 20)]
+    table.loc[gone & (table["round"] == 20), "diverged"] = True
+    found = book.claims[0].judge({"e": table})
+    assert found.status == "not held"
+    assert "A 1" in found.detail
+    assert "A 2" in found.detail
+
+
+def test_combine():
+    def missing() -> Verdict:
+        raise Missing("no such run")
+
+    yes, no = (lambda: decide(True, "1")), (lambda: decide(False, "0"))
+    assert combine({"a": yes, "b": yes}).status == "held"
+    assert combine({"a": yes, "b": no}).status == "held in part"
+    assert combine({"a": no, "b": no}).status == "not held"
+    assert combine({"a": yes, "b": missing}).status == "held in part"
+    assert "No verdict on b: no such run." in combine({"a": yes, "b": missing}).detail
+    assert combine({"a": yes, "b": yes, "c": no}, all_of=2).status == "held"
+    assert combine({"a": yes, "b": no, "c": no}, some_of=2).status == "not held"
+    told = combine(
+        {"a": lambda: decide(True, detail="3 of 5 seeds."), "b": lambda: decide(True, detail="3 of 5 seeds.")}
+    )
+    assert told.detail == "2 of 2 parts held. a; b: 3 of 5 seeds."
+    # five of six are asked for: one failed, and those that have not been run could still make it five
+    four_open = {"a": no} | dict.fromkeys("cdef", missing)
+    with pytest.raises(Missing, match="1 of 6 parts have been run"):
+        combine(four_open | {"b": missing}, all_of=5, some_of=5)
+    assert combine(four_open | {"b": yes}, all_of=5, some_of=5).status == "held in part"
+    assert combine(four_open | {"b": no}, all_of=5, some_of=5).status == "not held"
+    with pytest.raises(Missing, match="no such run"):
+        combine({"a": missing, "b": missing})
+
+
+@pytest.mark.parametrize("paper", ["clustered_sampling", "hcsfed"])
+def test_every_claim_of_the_book_is_complete_and_survives_having_no_runs(paper):
+    book = claims.claims(paper)
+    assert len({claim.id for claim in book}) == len(book)
+    for claim in book:
+        assert claim.sentence.endswith("."), claim.id
+        assert claim.printed, claim.id
+        assert claim.judge({}).status == ("not run" if claim.needs else "held"), claim.id
+
+
+def test_totals_count_every_claim_once():
+    board = claims.verdicts([*cs.book.claims, *hc.book.claims], {})
+    totals = claims.totals(board)
+    assert totals.loc["all papers", "claims"] == len(board)
+    assert totals.loc["hcsfed", "held"] == 1
+    assert totals.loc["clustered_sampling", "not run"] == len(cs.book.claims) - 2
+
+
+# -- rules of Clustered Sampling ----------------------------------------------------------------------------------
+
+
+def figure_1(**rates: float) -> dict[str, pd.DataFrame]:
+    names = {"md": "MD", "target": "Target", "alg1": "Algorithm 1", "alg2": "Algorithm 2"}
+    curves = {"random ids": {names[key]: falling(rate) for key, rate in rates.items()}}
+    table = runs_of("cs_mnist", curves, "train_loss", T=200)
+    return {
+        "cs_mnist": table.assign(
+            client_accuracy=1 - table["train_loss"] / 4, train_loss_std=table["train_loss"]
+        )
+    }
+
+
+def test_cs_figure_1_orderings():
+    results = figure_1(md=0.01, target=0.04, alg1=0.02, alg2=0.039)
+    for id in ("cs.F1.a", "cs.F1.b", "cs.F1.c", "cs.F1.d"):
+        assert verdict(cs.book, id, results).status == "held", id
+    results = figure_1(md=0.02, target=0.04, alg1=0.01, alg2=0.021)
+    assert verdict(cs.book, "cs.F1.a", results).status == "not held"
+    assert verdict(cs.book, "cs.F1.d", results).status == "not held"
+
+
+def drawn_table(
+    draw: dict[str, Callable[[np.random.Generator], np.ndarray]], T: int = 200
+) -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "experiment": "cs_mnist",
+            "setting": "random ids",
+            "method": m,
+            "seed": s,
+            "round": t,
+            "diverged": False,
+        }
+        | {"clients": f(rng) if t else np.array([], dtype=int)}
+        for m, f in draw.items()
+        for s in range(2)
+        for t in range(T + 1)
+    ]
+    counts = (np.arange(100)[:, None] // 10 == np.arange(10)).astype(int) * 500
+    clients = [
+        {
+            "data": "cs_mnist",
+            "setting": "random ids",
+            "seed": s,
+            "method": "",
+            "client": k,
+            "counts": counts[k],
+        }
+        for s in range(2)
+        for k in range(100)
+    ]
+    return {"cs_mnist": pd.DataFrame(rows), "cs_partitions": pd.DataFrame(clients)}
+
+
+def test_cs_figure_1_counts_classes_and_clients():
+    one_each = lambda rng: 10 * np.arange(10) + rng.integers(10, size=10)  # noqa: E731
+    strata = lambda rng: rng.permutation(100).reshape(10, 10)[:, 0]  # noqa: E731
+    results = drawn_table(
+        {
+            "MD": lambda rng: rng.integers(100, size=10),
+            "Target": one_each,
+            "Algorithm 1": strata,
+            "Algorithm 2": one_each,
+        }
+    )
+    for id in ("cs.F1.e", "cs.F1.f", "cs.F1.g", "cs.F1.h"):
+        assert verdict(cs.book, id, results).status == "held", id
+    assert verdict(cs.book, "cs.F1.i", results).status == "not held"  # it never missed a class
+    same = drawn_table({"MD": strata, "Algorithm 1": strata, "Algorithm 2": strata, "Target": strata})
+    assert verdict(cs.book, "cs.F1.g", same).status == "not held"
+    assert verdict(cs.book, "cs.F1.e", same).status != "held"
+
+
+def test_cs_gains_by_alpha():
+    gain = {"alpha = 10": 0.0, "alpha = 0.1": 0.02, "alpha = 0.01": 0.3, "alpha = 0.001": 0.4}
+
+    def table(gain: dict[str, float]) -> dict[str, pd.DataFrame]:
+        curves = {
+            a: {m: (lambda t, f=f: 0.5 * f + np.exp(-0.1 * t)) for m, f in
+                {"MD": 1.0, "Algorithm 1": 1 - g / 2, "Algorithm 2": 1 - g}.items()}
+            for a, g in gain.items()
+        }  # fmt: skip
+        return {"cs_cifar": runs_of("cs_cifar", curves, "train_loss")}
+
+    for id in ("cs.F2.a", "cs.F2.b", "cs.F2.c", "cs.F2.d", "cs.F2.e"):
+        assert verdict(cs.book, id, table(gain)).status == "held", id
+    reverse = dict(zip(gain, list(gain.values())[::-1], strict=True))
+    assert verdict(cs.book, "cs.F2.a", table(reverse)).status == "not held"
+    assert verdict(cs.book, "cs.F2.b", table(reverse)).status == "not held"
+    part = verdict(cs.book, "cs.F2.d", table({a: g for a, g in gain.items() if a != "alpha = 0.001"}))
+    assert part.status == "held in part"
+    assert "alpha = 0.001" in part.detail
+
+
+def test_cs_local_work_and_number_of_clients():
+    rates = {
+        "less work": 0.03,
+        "standard": 0.06,
+        "more work": 0.4,
+        "fewer clients": 0.02,
+        "more clients": 0.2,
+    }
+    lead = dict.fromkeys(rates, 0.1) | {"fewer clients": 0.12, "more clients": 0.08}
+    curves = {
+        s: {
+            m: falling(rate, 1 - lead[s] * (m == "Algorithm 2")) for m in ("MD", "Algorithm 1", "Algorithm 2")
+        }
+        for s, rate in rates.items()
+    }
+    results = {"cs_work": runs_of("cs_work", curves, "train_loss", T=200)}
+    for id in ("cs.F8.a", "cs.F8.b", "cs.F8.c", "cs.F8.d"):
+        assert verdict(cs.book, id, results).status == "held", (id, verdict(cs.book, id, results))
+
+
+def test_cs_gains_by_number_of_clients_are_those_of_the_same_rounds():
+    """Alike in each round, and growing with the rounds: a longer run does not make a larger gain."""
+    algorithm = lambda t: falling(0.01)(t) * (1 - t / 400)  # noqa: E731
+    curves = {"MD": falling(0.01), "Algorithm 2": algorithm}
+    tables = [
+        runs_of("cs_work", {setting: curves}, "train_loss", T=T)
+        for setting, T in {"fewer clients": 200, "standard": 150, "more clients": 100}.items()
+    ]
+    assert verdict(cs.book, "cs.F8.b", {"cs_work": pd.concat(tables)}).status == "not held"
+
+
+def test_cs_gain_over_a_diverged_md_is_whole_and_of_a_diverged_method_infinitely_bad():
+    table = runs_of(
+        "cs_cifar", {"alpha = 10": {"MD": falling(0.1, 1), "Algorithm 2": falling(0.1, 1)}}, "train_loss"
+    )
+
+    def gone(**where: object) -> dict[str, pd.DataFrame]:
+        chosen = np.logical_and.reduce([table[key] == value for key, value in where.items()])
+        cut = table[~chosen | (table["round"] <= 30)].copy()
+        cut.loc[chosen[cut.index] & (cut["round"] == 30), "diverged"] = True
+        return {"cs_cifar": cut}
+
+    place = ("cs_cifar", "alpha = 10")
+    gain = lambda results: book.gains(Runs(results), place, "Algorithm 2").tolist()  # noqa: E731
+    assert gain({"cs_cifar": table}) == pytest.approx([0, 0, 0])
+    assert gain(gone(method="MD", seed=1)) == pytest.approx([0, 1, 0])
+    assert gain(gone(method="Algorithm 2", seed=1)) == pytest.approx([0, -math.inf, 0])
+    assert gain(gone(seed=1)) == pytest.approx([0, 0])
+
+
+# -- rules of HCSFed ----------------------------------------------------------------------------------------------
+
+
+def table_1(rounds: dict[str, list[int]], T: int = 200) -> dict[str, pd.DataFrame]:
+    """Runs that reach 80 % in the given rounds, by method, in the order of the six columns; T + 1 is never."""
+
+    def step(r: int) -> Curve:
+        return lambda t: np.where(t >= r, 0.85, 0.5)
+
+    curves = {c: {m: step(r[i]) for m, r in rounds.items()} for i, c in enumerate(hc.COLUMNS)}
+    return {"hcsfed_table_1": runs_of("hcsfed_table_1", curves, "test_accuracy", T=T)}
+
+
+def printed() -> dict[str, list[int]]:
+    """The paper's own Table 1, as if it were ours."""
+    rows = {name: list(row) for name, row in hc.PRINTED.items()}
+    both = {hc.hcsfed(gc): rows["HCSFed"] for gc in hc.GCS} | {"Random, attrition": rows["Random"]}
+    return {name: row for name, row in rows.items() if name != "HCSFed"} | both
+
+
+def test_hcsfeds_table_claims_hold_on_its_own_printed_numbers():
+    results = table_1(printed())
+    for claim in hc.book.claims:
+        if claim.id.startswith("hcsfed.T1"):
+            assert claim.judge(results).status == "held", (claim.id, claim.judge(results))
+
+
+def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
+    results = table_1(dict.fromkeys(printed(), [50] * 6))
+    for id in ("hcsfed.T1.b", "hcsfed.T1.c", "hcsfed.T1.d", "hcsfed.T1.i"):
+        assert verdict(hc.book, id, results).status == "not held", id
+    only_mnist = table_1(printed())["hcsfed_table_1"]
+    only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
+    assert verdict(hc.book, "hcsfed.T1.a", only_mnist).status == "held in part"
+
+
+def test_hcsfeds_rounds_hardly_depend_on_q_if_they_neither_fall_nor_rise():
+    for ends in ((15, 34), (34, 15)):
+        rounds = dict.fromkeys(printed(), [ends[0], 20, ends[1]] * 2)
+        assert verdict(hc.book, "hcsfed.T1.e", table_1(rounds)).status == "not held"
+
+
+def test_hcsfeds_printed_numbers_are_not_reproduced_by_runs_that_never_arrive():
+    assert verdict(hc.book, "hcsfed.T1.j", table_1(printed())).value == "42 of 42 cells"
+    late = printed() | {"SCAFFOLD": [74, 36, 21, 201, 144, 115], "Random": [96, 42, 28, 190, 201, 158]}
+    found = verdict(hc.book, "hcsfed.T1.j", table_1(late))  # 200+ for 180, and 190 for 200+
+    assert found.value == "40 of 42 cells"
+
+
+def test_hcsfeds_table_claims_say_what_becomes_of_them_at_another_alpha():
+    ours = table_1(dict.fromkeys(printed(), [50] * 6))["hcsfed_table_1"]
+    other = table_1(printed())["hcsfed_table_1"]
+    both = pd.concat([ours, other.assign(setting=other["setting"] + ", alpha = 0.1")])
+    found = verdict(hc.book, "hcsfed.T1.b", {"hcsfed_table_1": both})
+    assert found.status == "not held"
+    assert found.detail.endswith("At alpha = 0.1 held: 8 of 8 parts.")
+
+
+def test_hcsfeds_comparisons_need_somebody_who_arrives():
+    never = table_1(dict.fromkeys(printed(), [201] * 6))
+    for id in "abcdefgh":
+        found = verdict(hc.book, f"hcsfed.T1.{id}", never)
+        assert found.status == "not run"
+        assert "none reaches 80 % in 200 rounds" in found.detail
+    rounds = dict.fromkeys(printed(), [50] * 3 + [201] * 3)
+    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds))
+    assert found.status == "held in part"
+    assert "No verdict on GC-A, FMNIST" in found.detail
+    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds | {"Cluster": [50] * 6}))
+    assert "GC-A, FMNIST: 200+, Cluster 50" in found.value
+
+
+def test_hcsfeds_ablation_rules():
+    step = lambda r, top: lambda t: np.where(t == 0, 0.1, np.where(t >= r, top, 0.5))  # noqa: E731
+    rounds = {
+        "FedAvg": (96, 0.81),
+        "FedAvg, attrition": (96, 0.81),
+        "+importance": (46, 0.85),
+        "SCAFFOLD": (60, 0.85),
+    }
+    for gc in hc.GCS:
+        rounds |= {f"+cluster ({gc})": (37, 0.87), f"+cluster+re-allocation ({gc})": (20, 0.89)}
+        rounds |= {f"+cluster+importance ({gc})": (25, 0.89), hc.hcsfed(gc): (9, 0.91)}
+    curves = {"alpha = 0.01": {m: step(r, top) for m, (r, top) in rounds.items()}}
+    results = {"hcsfed_ablation": runs_of("hcsfed_ablation", curves, "test_accuracy", T=200)}
+    for claim in hc.book.claims:
+        if claim.id.startswith("hcsfed.F7"):
+            assert claim.judge(results).status == "held", (claim.id, claim.judge(results))
+    curves["alpha = 0.01"][hc.hcsfed("GC-A")] = step(70, 0.82)
+    worse = {"hcsfed_ablation": runs_of("hcsfed_ablation", curves, "test_accuracy", T=200)}
+    for id in ("hcsfed.F7a.a", "hcsfed.F7a.b", "hcsfed.F7b.c", "hcsfed.F7b.d"):
+        assert verdict(hc.book, id, worse).status == "held in part", id
+
+
+def test_hcsfeds_sweep_rules():
+    def table(best: dict[str, float], late: dict[str, int]) -> dict[str, pd.DataFrame]:
+        methods = {m for gc in hc.GCS for letter in "HR" for m in hc.sweep(gc, letter).values()}
+        curve = lambda m: lambda t: np.where(t >= late.get(m, 20), best.get(m, 0.9), 0.1)  # noqa: E731
+        curves = {"alpha = 0.01": {m: curve(m) for m in methods}}
+        return {"hcsfed_sweep_mnist": runs_of("hcsfed_sweep_mnist", curves, "test_accuracy")}
+
+    good = table({"R = 100 %": 0.8}, {"R = 100 %": 40, "GC-A, R = 10 %": 15, "GC-B, R = 20 %": 15})
+    for id in ("hcsfed.F4a.a", "hcsfed.F4a.b", "hcsfed.F4b.a", "hcsfed.F4b.b"):
+        assert verdict(hc.book, id, good).status == "held", (id, verdict(hc.book, id, good))
+    bad = table(
+        {"GC-A, H = 5": 0.7, "GC-B, H = 5": 0.7}, {"R = 100 %": 10, "GC-A, H = 5": 60, "GC-B, H = 7": 60}
+    )
+    for id in ("hcsfed.F4a.a", "hcsfed.F4a.b", "hcsfed.F4b.b"):
+        assert verdict(hc.book, id, bad).status == "not held", id

@@ -1,0 +1,380 @@
+"""The pipeline: in step with its settings, and a small one really run by DVC in a folder of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from fedlib.analysis import claims
+from fedlib.analysis.paper import papers
+from fedlib.commands import notebooks, pipeline, uses, warm
+from fedlib.runs import archive, place, results, train
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT
+
+SETTINGS = params.load(ROOT / "params.yaml")
+PARAMS = """\
+scale: demo
+experiments:
+  tiny:
+    title: A very small experiment
+    dataset: digits
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 2
+  elsewhere:
+    title: Data that is not here
+    dataset: mini_imagenet
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 1
+studies: {}
+artifacts:
+  theory-tiny: {experiments: [tiny]}
+  theory-elsewhere: {experiments: [elsewhere]}
+"""
+
+
+def test_dvc_yaml_is_in_step_with_params() -> None:
+    text = (ROOT / "dvc.yaml").read_text()
+    written = text[text.index(pipeline.MARK) + len(pipeline.MARK) :]
+    assert written == pipeline.stages(SETTINGS), "run: fedlib pipeline"
+
+
+def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> None:
+    found = {path.relative_to(ROOT / "notebooks").with_suffix("").as_posix() for path in _notebooks()}
+    listed = {name.replace("-", "/", 1) for name in SETTINGS.artifacts}
+    assert found - {"simulate", "study", "explore"} == listed
+
+
+def test_every_artifact_takes_the_scale() -> None:
+    for path in _notebooks():
+        if path.stem != "explore":
+            assert "scale" in notebooks.parameters_of(notebooks.normalise(notebooks.read(path))), path
+
+
+def test_artifacts_name_experiments_that_exist() -> None:
+    known = {*SETTINGS.names, *SETTINGS.studies}
+    for name, entry in SETTINGS.artifacts.items():
+        assert set(entry.get("experiments", [])) <= known, name
+
+
+def test_an_artifact_opens_what_its_claims_need() -> None:
+    for paper in papers():
+        for claim in claims.claims(paper):
+            name = claim.artifact.replace("/", "-")
+            assert name in SETTINGS.artifacts, claim.id
+            assert set(claim.needs) <= set(SETTINGS.artifacts[name]["experiments"]), claim.id
+
+
+def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
+    used = uses.digests("simulate", notebooks.read(ROOT / "notebooks" / "simulate.ipynb"), ROOT)
+    assert {"fedlib/simulation/engine.py", "fedlib/samplers/base.py", "fedlib/training/stacked.py"} <= set(
+        used
+    )
+    assert not any("plots" in file or "claims" in file or "site" in file for file in used)
+    for patterns in uses.GIVEN.values():
+        assert all(list((ROOT / "fedlib").glob(pattern)) for pattern in patterns)
+
+
+def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
+    """Whatever those modules import, be it only when they need it, but for how runs are fetched, spread and kept."""
+    plumbing = {"files.py", "place.py", "progress.py", "train.py", "store.py"}
+    used = {file for pattern in uses.GIVEN["study"] for file in (ROOT / "fedlib").glob(pattern)}
+    for file in used:
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        found = uses.imported("\n".join(map(ast.unparse, nodes)), ROOT)
+        assert {path for path in found if path.name not in plumbing} <= used, file
+
+
+def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Path) -> None:
+    code = {
+        "a": "from fedlib import b",
+        "b": "import fedlib.c",
+        "c": "x = 0",
+        "d": "x = 1",
+        "papers/p/claims": "",
+        "papers/q/claims": "",
+    }
+    for name, text in code.items():
+        path = tmp_path / "fedlib" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    notebook = new_notebook(cells=[new_code_cell("def f():\n    import fedlib.d\nfrom fedlib.a import x")])
+    found = uses.digests("p/figure_1", notebook, tmp_path)
+    assert set(found) == {f"fedlib/{name}.py" for name in ("a", "b", "c", "papers/p/claims")}
+    (tmp_path / "fedlib" / "c.py").write_text("x = 2\n")
+    changed = uses.digests("p/figure_1", notebook, tmp_path)
+    assert {file for file in found if found[file] != changed[file]} == {"fedlib/c.py"}
+
+
+def _notebooks() -> list[Path]:
+    return [p for p in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
+
+
+def _write(path: Path, *cells: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parameters = new_code_cell("scale = None", metadata={"tags": ["parameters"]})
+    made = [new_markdown_cell("# Tiny"), parameters, *map(new_code_cell, cells)]
+    nbformat.write(new_notebook(cells=made, metadata=notebooks.METADATA), path)
+
+
+class Project:
+    """A copy of the project with settings and artifacts of its own; `dvc` runs DVC there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("fedlib", "site", "docs", "dvc.yaml", ".dvcignore"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        (folder / "notebooks").mkdir()
+        (folder / "data" / "archive").mkdir(parents=True)
+        for name in notebooks.LOGS:
+            shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
+        (folder / "params.yaml").write_text(PARAMS)
+        for name in ("tiny", "elsewhere"):
+            show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
+            opened = f"artifact = Artifact.open('theory-{name}', scale)"
+            cells = "from fedlib.pages.artifact import Artifact", opened, show, "artifact.judge()"
+            _write(self.notebook(name), *cells)
+        pipeline.write_stages(folder / "dvc.yaml")
+        self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}
+        self.environment.pop("FEDLIB_MIRROR", None)
+        self.dvc("init", "--no-scm", "--quiet")
+
+    def notebook(self, name: str) -> Path:
+        return self.folder / "notebooks" / "theory" / f"{name}.ipynb"
+
+    def dvc(self, *arguments: str) -> str:
+        command = ["dvc", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def fedlib(self, *arguments: str) -> str:
+        command = [sys.executable, "-P", "-m", "fedlib", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def ran(self, *arguments: str) -> set[str]:
+        """The stages that `dvc repro` ran."""
+        return ran(self.dvc("repro", *arguments))
+
+
+def ran(told: str) -> set[str]:
+    return {line.split("'")[1] for line in told.splitlines() if "Running" in line}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    project = Project(tmp_path_factory.mktemp("project"))
+    with warm.warm(project.environment) as environment:
+        project.environment = environment
+        yield project
+
+
+def test_dvc_repro_makes_what_is_stale_and_nothing_else(project: Project) -> None:
+    made = {"data", "notebooks", "simulate@tiny", "theory-tiny"}
+    assert project.ran("theory-tiny") == made
+    folder = project.folder / "data" / "artifacts" / "demo" / "theory-tiny"
+    assert {p.name for p in folder.iterdir()} == {"notebook.ipynb", "table.csv", "verdicts.json"}
+    first = (folder / "notebook.ipynb").read_bytes()
+
+    assert project.ran("theory-tiny") == set()
+
+    opened = nbformat.read(project.notebook("tiny"), as_version=4)
+    opened.cells[2].execution_count, opened.cells[2].id = 7, "another"
+    nbformat.write(opened, project.notebook("tiny"))
+    assert project.ran("theory-tiny") == {"notebooks"}
+
+    opened.cells[0].source = "# Another title"
+    nbformat.write(opened, project.notebook("tiny"))
+    assert project.ran("theory-tiny") == {"notebooks", "theory-tiny"}
+
+    opened.cells[0].source = "# Tiny"
+    nbformat.write(opened, project.notebook("tiny"))
+    project.ran("--force", "--single-item", "notebooks")
+    assert project.ran("--force", "--single-item", "theory-tiny") == {"theory-tiny"}
+    assert (folder / "notebook.ipynb").read_bytes() == first
+
+
+def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Project) -> None:
+    assert "theory-elsewhere" in project.ran("theory-elsewhere")
+    info = json.loads((project.folder / "data/results/demo/elsewhere.json").read_text())
+    assert info["runs"] == []
+    assert "mini_imagenet" in info["missing"][0]["reason"]
+    page = (project.folder / "data/artifacts/demo/theory-elsewhere/notebook.ipynb").read_text()
+    assert "fedlib run elsewhere --scale demo" in page
+    assert "Traceback" not in page
+
+
+def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
+    project.dvc("repro", "simulate@elsewhere", "simulate@tiny")
+    assert project.ran("simulate@elsewhere") == set()
+    assert ran(project.fedlib("repro", "simulate@elsewhere")) == {"data"}
+    left = project.folder / "data" / "inputs" / "demo" / "no_longer_planned.json"
+    left.write_text("{}")
+    assert ran(project.fedlib("repro", "simulate@tiny")) == {"data"}
+    assert not left.exists()
+
+
+def test_metrics_are_dvcs(project: Project) -> None:
+    project.dvc("repro")
+    shown = json.loads(project.dvc("metrics", "show", "--json"))
+    assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["held"] == 0
+
+
+def test_plots_are_dvcs(project: Project) -> None:
+    """The curves of what has been trained; a table without rows is no error."""
+    project.dvc("repro", "theory-tiny", "simulate@elsewhere")
+    curves = pd.read_csv(project.folder / "data/results/demo/tiny.csv")
+    table = pd.read_parquet(project.folder / "data/results/demo/tiny.parquet")
+    last = table[table["round"] == table["round"].max()].groupby("method")["test_accuracy"].mean()
+    drawn = curves[curves["round"] == curves["round"].max()].set_index("method")["accuracy"]
+    assert (drawn - 100 * last).abs().max() < 1e-3
+    project.dvc("plots", "show", "--out", "plots")
+    page = (project.folder / "plots" / "index.html").read_text()
+    assert "test accuracy (%)" in page
+    assert all(f'"method": "{method}"' in page for method in drawn.index)
+
+
+def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> None:
+    data = project.folder / "data"
+    project.dvc("repro", "data")
+    for name in ("runs", "results"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    command = [sys.executable, "-P", "-m", "fedlib.commands.pipeline"]
+    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+    trained = {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")}
+    assert trained
+    project.dvc("repro", "--force", "simulate@tiny")
+    assert {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")} == trained
+    assert (data / "results" / "demo" / "tiny.parquet").exists()
+
+
+def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "tiny.json").touch()
+    misspelt = yaml.safe_load(PARAMS.replace("model: logistic", "modle: logistic"))
+    del misspelt["experiments"]["elsewhere"]
+    monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
+    monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
+    monkeypatch.setattr(place, "cores", lambda: 2)
+    monkeypatch.setattr(train, "end_with_parent", lambda parent: None)
+    pipeline.train_ahead()
+
+
+def test_from_the_archive_nothing_is_trained(project: Project) -> None:
+    """Packed, wiped, rendered: pages and site come back without a run; `dvc repro` trains what changed alone."""
+    data = project.folder / "data"
+    project.dvc("repro", "theory-tiny")
+    page = data / "artifacts" / "demo" / "theory-tiny" / "notebook.ipynb"
+    first = page.read_bytes()
+    project.fedlib("archive", "--scale", "demo")
+    assert [path.name for path in (data / "archive").rglob("*.parquet")] == ["tiny.parquet"]
+    for name in ("runs", "results", "artifacts", "inputs"):
+        shutil.rmtree(data / name)
+    shutil.rmtree(project.folder / ".dvc" / "cache")
+
+    project.fedlib("report", "--scale", "demo")
+    assert page.read_bytes() == first
+    assert (project.folder / "reports" / "theory" / "tiny.html").exists()
+    assert not list((data / "runs").rglob("run.json"))
+
+    log = data / "results" / "demo" / "tiny.ipynb"
+    made = {path: path.stat().st_mtime_ns for path in (page, log)}
+    project.fedlib("report", "--scale", "demo")
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    for module in ("artifact", "results"):  # the page uses one of them, its log the other
+        with open(project.folder / "fedlib" / f"{module}.py", "a") as code:
+            code.write("# A comment.\n")
+    left = page.with_name("no_longer_made.csv")
+    left.touch()
+    project.fedlib("report", "--scale", "demo")
+    assert all(path.stat().st_mtime_ns > before for path, before in made.items())
+    assert not left.exists()
+
+    params = project.folder / "params.yaml"
+    params.write_text(PARAMS.replace("seeds: 2", "seeds: 1"))
+    project.fedlib("report", "--scale", "demo")
+    assert json.loads(log.with_suffix(".json").read_text())["planned"] == 1
+    params.write_text(PARAMS)
+    project.fedlib("report", "--scale", "demo")
+    assert json.loads(log.with_suffix(".json").read_text())["planned"] == 2
+
+    assert {"data", "simulate@tiny"} <= project.ran("theory-tiny")
+    assert not list((data / "runs").rglob("run.json"))
+
+    params.write_text(params.read_text().replace("seeds: 2", "seeds: 3"))
+    assert {"simulate@tiny", "theory-tiny"} <= project.ran("theory-tiny")
+    trained = [json.loads(path.read_text())["run"]["seed"] for path in (data / "runs").rglob("run.json")]
+    assert trained == [2]
+    params.write_text(PARAMS)
+
+
+def test_a_report_makes_a_study_that_is_archived_under_another_scale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = {"experiments": "hcsfed_ablation", "studies": "hcsfed_updates"}
+    only = params.Experiments({kind: {name: SETTINGS.raw[kind][name]} for kind, name in kept.items()})
+    commands = []
+    monkeypatch.setattr(params, "load", lambda: only)
+    monkeypatch.setattr(results, "shows", lambda *asked: False)
+    monkeypatch.setattr(pipeline, "_run", lambda found, *how: commands.extend(found) or [])
+    monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path))
+    pipeline.make_pages("cpu")
+    assert not archive.path_of("hcsfed_updates", "cpu").exists()
+    assert ["notebook", "run", "study", "--experiment", "hcsfed_updates", "--only-finished"] in commands
+
+
+def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = {("hcsfed_ablation", "paper"), ("hcsfed_ablation", "cpu"), ("cs_work", "cpu")}
+    pages = {"whole": ["hcsfed_ablation"], "half": ["hcsfed_ablation", "cs_work"], "empty": ["cs_fedprox"]}
+    raw = {"experiments": {name: SETTINGS.raw["experiments"][name] for of in pages.values() for name in of}}
+    raw |= {"artifacts": {name: {"experiments": of} for name, of in pages.items()}}
+    record = {"missing": [], "runs": [{"setting": "", "method": "MD"}]}
+    commands = []
+    monkeypatch.setattr(params, "load", lambda: params.Experiments(raw))
+    monkeypatch.setattr(
+        results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
+    )
+    monkeypatch.setattr(pipeline, "_stale_logs", lambda names, settings, scale: [[*names]])
+    monkeypatch.setattr(pipeline, "_older", lambda *asked: True)
+    monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
+    pipeline.make_pages("paper")
+    assert commands == [
+        ("paper", [["hcsfed_ablation", "cs_work", "cs_fedprox"]]),
+        ("paper", [["notebook", "run", name] for name in pages]),
+        ("cpu", [["cs_fedprox", "cs_work", "hcsfed_ablation"]]),
+        ("cpu", [["notebook", "run", "half"]]),
+    ]
+    commands.clear()
+    pipeline.make_pages("cpu")
+    assert {scale for scale, _ in commands} == {"cpu"}

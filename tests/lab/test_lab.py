@@ -1,0 +1,244 @@
+"""The lab: its widgets do what they say, and its notebook runs from top to bottom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+from fedlib.commands import notebooks
+from fedlib.data import datasets
+from fedlib.lab.panel import SCHEMES, Lab, Training, split, standings
+from fedlib.samplers import SAMPLERS, Sampler, Selection, base, register
+from fedlib.settings.schema import ConfigError
+
+SMALL = {
+    "dataset": "digits",
+    "partition": {"scheme": "iid"},
+    "model": "logistic",
+    "N": 10,
+    "m": 2,
+    "T": 5,
+    "local": {"lr": 0.1, "batch": 10, "steps": 2},
+}
+RANDOM = {"sampler": "uniform"}
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def sampler() -> Iterator[Callable[..., None]]:
+    """Register a sampler whose `select` is the given function; forgotten after the test."""
+    assert SAMPLERS is base.SAMPLERS
+
+    def add(name: str, select: Callable[..., Any]) -> None:
+        register(name)(dataclass(type(name, (Sampler,), {"select": select})))
+        added.append(name)
+
+    added: list[str] = []
+    yield add
+    for name in added:
+        base.SAMPLERS.pop(name, None)
+
+
+def small_lab(T: int = 5) -> Lab:
+    lab = Lab()
+    for name, value in {"model": "logistic", "N": 10, "m": 2, "T": T, "steps": 1, "seeds": 1}.items():
+        getattr(lab, name).value = value
+    lab.choose.value = ["Random"]
+    return lab
+
+
+def test_a_method_gives_the_same_numbers_alone_and_in_company() -> None:
+    alone, together = Training(SMALL, [0, 1]), Training(SMALL, [0, 1])
+    alone.enter("Random", RANDOM)
+    together.enter("MD", {"sampler": "md"})
+    together.advance()
+    together.enter("Random", RANDOM)  # late
+    for training in (alone, together):
+        training.advance_for(1e9)
+        assert training.done
+        assert training.rounds[0] == training.rounds[1]
+    columns = ["seed", "round", "test_accuracy", "test_loss"]
+    ours, theirs = (t.results().query("method == 'Random'")[columns] for t in (alone, together))
+    assert len(ours) == 2 * 6
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_method_may_not_change_what_all_share() -> None:
+    training = Training(SMALL, [0])
+    with pytest.raises(ConfigError, match="Mine: N is shared by all methods here"):
+        training.enter("Mine", {**RANDOM, "N": 20})
+    training.enter("Gentle", {**RANDOM, "local": {"lr": 0.01}})  # its own work it may
+
+
+def test_a_method_that_fails_leaves_and_the_others_go_on(sampler) -> None:
+    sampler("nobody", lambda self, round: Selection(np.array([99])))
+    training = Training(SMALL, [0])
+    training.enter("Random", RANDOM)
+    training.enter("Bad", {"sampler": "nobody"})
+    with pytest.raises(ValueError, match="there is no client 99"):
+        training.advance_for(1e9)
+    training.advance_for(1e9)
+    assert set(training.results()["method"]) == {"Random"}
+    assert training.results()["round"].max() == 5
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values())
+def test_every_scheme_of_the_panel_makes_a_partition(scheme: str) -> None:
+    partition = split(scheme, N=10, n=40, alpha=0.5, shards=2)
+    training = Training({**SMALL, "partition": partition}, [0])
+    assert training.partitions[0].labels.shape == (10, 10)
+
+
+def test_standings_rank_by_accuracy_and_say_never() -> None:
+    training = Training(SMALL, [0, 1])
+    for name, lr in {"Fast": 0.5, "Slow": 1e-4}.items():
+        training.enter(name, {**RANDOM, "local": {"lr": lr}})
+    training.advance_for(1e9)
+    table = standings(training.results(), target=0.5)
+    assert table["mean rank"].to_dict() == {"Fast": 1.0, "Slow": 2.0}
+    assert table.loc["Slow", "rounds to 50 %"] == table.loc["Slow", "MB to 50 %"] == "never"
+    fast = training.results().query("method == 'Fast'")
+    first = fast[fast["test_accuracy"] >= 0.5].groupby("seed")["round"].min()
+    assert table.loc["Fast", "rounds to 50 %"] == first.median()
+
+
+def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)  # a look after every round
+
+    async def watch() -> tuple[Lab, int, int]:
+        lab = small_lab(T=20)
+        lab.train.click()
+        while not lab.picture.value:
+            await asyncio.sleep(0.01)
+        assert lab.go_on.disabled
+        assert not lab.stop.disabled
+        lab.stop.click()
+        await lab.task
+        stopped, picture = lab.training.rounds[0], bytes(lab.picture.value)
+        await asyncio.sleep(0.1)
+        held = lab.training.rounds[0]
+        assert not lab.go_on.disabled
+        lab.go_on.click()
+        await lab.task
+        assert bytes(lab.picture.value) != picture
+        return lab, stopped, held
+
+    lab, stopped, held = asyncio.run(watch())
+    assert 0 < stopped == held < 20
+    assert lab.stop.disabled
+    assert lab.go_on.disabled
+    through = Training(lab.setting(), [0])
+    through.enter("Random", lab.methods["Random"])
+    through.advance_for(1e9)
+    for column in ("round", "test_accuracy", "test_loss", "clients"):
+        assert lab.training.results()[column].tolist() == through.results()[column].tolist()
+
+
+def test_training_begun_anew_while_it_goes_on_takes_the_new_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)
+
+    async def watch() -> Lab:
+        lab = small_lab(T=500)
+        lab.train.click()
+        await asyncio.sleep(0)
+        lab.T.value = 5
+        lab.train.click()
+        await lab.task
+        return lab
+
+    lab = asyncio.run(watch())
+    assert lab.training.rounds == (5, 5)
+
+
+def test_what_enters_later_stands_beside_the_others_and_replaces_its_namesake(sampler) -> None:
+    sampler("first_ones", lambda self, round: Selection(np.arange(self.fed.m)))
+
+    async def watch() -> Lab:
+        lab = small_lab()
+        lab.enter("Mine", sampler="first_ones")
+        await lab.task
+        before = lab.training.results()
+        assert set(before["method"]) == {"Random", "Mine"}
+        sampler("first_ones", lambda self, round: Selection(np.arange(5, 5 + self.fed.m)))
+        lab.enter("Mine", sampler="first_ones")
+        await lab.task
+        return lab
+
+    lab = asyncio.run(watch())
+    after = lab.training.results()
+    assert lab.choose.value == ("Random", "Mine")
+    assert "Mine" in lab.table.value
+    assert after.query("method == 'Mine' and round > 0")["clients"].tolist() == [[5, 6]] * 5
+
+
+def test_callbacks_in_a_thread_of_their_own_act_on_the_notebooks_loop() -> None:
+    async def watch() -> None:
+        lab = small_lab()
+        await asyncio.to_thread(lab.train.click)  # as Jupyter's subshells do
+        while lab.task is None:
+            await asyncio.sleep(0)
+        await lab.task
+        assert lab.training.rounds == (5, 5)
+
+    asyncio.run(watch())
+
+
+def test_mistakes_are_told_in_the_panel(sampler) -> None:
+    def careless(self, round):
+        return Selection(self.favourites)
+
+    sampler("careless", careless)
+
+    async def watch() -> None:
+        lab = small_lab()
+        lab.m.value = 20
+        lab.train.click()
+        assert "m = 20 clients a round is more than there are (N = 10)" in lab.status.value
+        assert lab.training is None
+        lab.m.value = 2
+        lab.N.value = 11
+        assert "one_class needs N to be a multiple of the 10 classes" in lab.status.value
+        lab.N.value = 10
+        assert "one_class" not in lab.status.value
+        lab.enter("Careless", sampler="careless")
+        await lab.task
+        assert "no attribute &#x27;favourites&#x27;" in lab.status.value
+        assert "in careless" in lab.status.value
+        lab.enter("Unknown", sampler="unknown")
+        assert "unknown sampler &#x27;unknown&#x27;" in lab.status.value
+
+    asyncio.run(watch())
+
+
+def test_the_panel_shows_the_partition_that_is_chosen() -> None:
+    lab = Lab()
+    first = bytes(lab.clients.value)
+    assert first.startswith(PNG)
+    lab.scheme.value = "iid"
+    assert bytes(lab.clients.value).startswith(PNG)
+    assert bytes(lab.clients.value) != first
+    assert lab.alpha.disabled
+    lab.scheme.value = "dirichlet_clients"
+    assert not lab.alpha.disabled
+    prepared = [name for name in datasets.KINDS if datasets.status(name)["state"] == "prepared"]
+    assert set(lab.dataset.options) == {"digits", *prepared}
+
+
+def test_the_notebook_runs_from_top_to_bottom_and_the_new_sampler_enters() -> None:
+    notebook = notebooks.read(notebooks.SOURCES / "explore.ipynb")
+    (panel,) = (i for i, cell in enumerate(notebook.cells) if cell.source.endswith("\nlab"))
+    touch = "lab.T.value, lab.seeds.value, lab.choose.value = 3, 1, ['Random', 'FedCor']"
+    notebook.cells.insert(panel + 1, new_code_cell(touch))  # what a person would do, for a shorter run
+    check = "await lab.task\nfinal = lab.training.results()\nprint(lab.training.rounds, *final['method'].unique())"
+    notebook.cells.append(new_code_cell(check))
+    place = {"metadata": {"path": str(notebooks.SOURCES)}}
+    ran = NotebookClient(notebook, timeout=300, resources=place).execute()
+    assert "application/vnd.jupyter.widget-view+json" in ran.cells[panel].outputs[0].data
+    assert ran.cells[-1].outputs[0].text == "(9, 9) Random FedCor Mine\n"

@@ -1,0 +1,223 @@
+"""One method, one colour; tables and titles say what they should; what is drawn is what was measured."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.analysis import measure, tables
+from fedlib.pages import artifact, plots, plots_studies, plots_summary, schematics
+from fedlib.pages.style import FAMILIES, family, looks
+from fedlib.samplers.hcsfed import HCSFed
+from fedlib.settings import params
+
+mpl.use("agg")
+
+
+@pytest.fixture
+def results() -> pd.DataFrame:
+    """Two methods, two seeds, eleven rounds; the second one's second seed diverges in round 4."""
+    rows = [
+        {
+            "setting": s,
+            "method": m,
+            "seed": seed,
+            "round": t,
+            "test_accuracy": slope * t + seed,
+            "diverged": False,
+        }
+        for s in ("x", "y")
+        for m, slope in (("MD", 1.0), ("Algorithm 2", 2.0))
+        for seed in (0, 1)
+        for t in range(11)
+    ]
+    table = pd.DataFrame(rows)
+    gone = (table["method"] == "Algorithm 2") & (table["seed"] == 1)
+    table = table[~gone | (table["round"] <= 4)]
+    table.loc[gone & (table["round"] == 4), ["diverged", "test_accuracy"]] = [True, np.nan]
+    return table
+
+
+def test_a_method_wears_its_familys_colour_wherever_it_stands():
+    for company in (
+        ["MD"],
+        ["FedCor", "MD", "HCSFed-R (GC-B)"],
+        ["HCSFed-P (GC-A)", "HCSFed-R (GC-B)", "MD"],
+    ):
+        for method, look in looks(company).items():
+            assert look["color"] == FAMILIES[family(method)][0]
+    assert family("HCSFed-R (GC-A)") == "HCSFed"
+    assert family("+cluster+importance (GC-A)") == "+cluster+importance"
+    assert family("Algorithm 2 (L1)") == "Algorithm 2"
+    assert family("MDX") == "MDX"
+
+
+def test_methods_of_one_colour_differ_by_dashes_and_the_bare_label_keeps_its_own():
+    found = looks(["Algorithm 2 (L1)", "Algorithm 2", "Algorithm 2 (squared L2)", "Cluster", "MD"])
+    green = [look["linestyle"] for look in found.values() if look["color"] == FAMILIES["Algorithm 2"][0]]
+    assert len(set(green)) == len(green) == 4
+    assert found["Algorithm 2"]["linestyle"] == FAMILIES["Algorithm 2"][2]
+
+
+def test_every_method_of_params_has_a_colour_of_its_own_or_its_papers_ramp():
+    settings = params.load()
+    swept = {"MNIST", "FMNIST", "R = 100 %"}
+    for experiment in settings:
+        for method in settings.raw["experiments"][experiment]["methods"]:
+            assert family(method) in FAMILIES or method in swept, f"{experiment}: {method} has no colour"
+
+
+def test_curves_are_means_over_seeds_and_a_diverged_run_ends_with_a_cross(results):
+    figure = plots.curves(results, "test_accuracy", panels={"x": "X", "absent": "-"})
+    (ax,) = figure.axes
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert ax.get_title() == "X"
+    assert np.allclose(lines["MD"].get_ydata(), 100 * (np.arange(11) + 0.5))
+    assert [line.get_marker() for line in ax.get_lines()].count("x") == 1
+    assert ax.get_xlabel() == "round"
+    assert ax.get_ylabel() == "test accuracy (%)"
+
+
+def test_lines_go_through_the_rounds_that_were_measured_in_all_runs():
+    def run(seed: int, rounds: range) -> pd.DataFrame:
+        losses = [float(t) if t % 4 == 0 or t == rounds[-1] else np.nan for t in rounds]
+        labels = {"setting": "x", "method": "MD", "seed": seed, "diverged": False}
+        return pd.DataFrame({"round": rounds, "train_loss": losses, **labels})
+
+    figure = plots.curves(pd.concat([run(0, range(11)), run(1, range(14))]), "train_loss")
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_xdata().tolist() == [0, 4, 8]  # 10 and 13 are the ends of one run each
+    assert line.get_ydata().tolist() == [0, 4, 8]
+
+
+def test_bars_are_medians_and_mark_what_was_not_reached(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=10)
+    rounds += 20.0 * (rounds.index.get_level_values("setting") == "y")
+    figure = plots.bars(rounds, "rounds", cap={"x": 10, "y": 30}, panels={"x": "X", "y": "Y"})
+    words = [{text.get_text() for text in ax.texts} for ax in figure.axes[:2]]
+    assert words == [{"9.5", "not reached"}, {"29.5", "not reached"}]  # MD 10 and 9; Algorithm 2: 5 and never
+    unreached = [max(bar.get_height() for bar in ax.patches) for ax in figure.axes[:2]]
+    assert unreached == [10, 30]  # each setting at its own last round
+
+
+def test_a_sweep_draws_what_has_been_run():
+    index = pd.MultiIndex.from_product([["H = 5", "H = 6"], [0, 1, 2]], names=["method", "seed"])
+    values = {"rounds": pd.Series([1.0, 2, 9, 4, 5, 6], index)}
+    swept = {"H": {"GC-A": {"5": "H = 5", "6": "H = 6", "7": "H = 7"}}}
+    (ax,) = plots.sweeps(values, swept).axes
+    (middle, *_), *_ = (container.lines for container in ax.containers)
+    assert list(middle.get_ydata()) == [2, 5]  # medians
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "6"]
+
+
+def test_panels_of_methods_show_what_has_been_run():
+    rows = [("(2)", method, 0, t, 0.1 * t, False) for method in ("MD", "CS") for t in range(4)]
+    runs = pd.DataFrame(rows, columns=["setting", "method", "seed", "round", "test_accuracy", "diverged"])
+    panels = {"two": ["MD", "CS", "Oort"], "one": ["MD", "Oort"], "none": ["Oort"]}
+
+    def titles(some):
+        figure = plots_studies.method_panels(some, "test_accuracy", panels, measure.rolling)
+        return [ax.get_title() for ax in figure.axes if ax.get_title()]
+
+    assert titles(runs) == ["(2): two"]
+    assert titles(runs.query("method == 'MD'")) == ["(2): two", "(2): one"]
+
+
+def test_the_name_of_an_index_stands_in_the_first_row_of_the_head(monkeypatch):
+    shown = []
+    monkeypatch.setattr(artifact, "display", shown.append)
+    frame = pd.DataFrame({("x", "ours"): [1], ("x", "paper"): [2]}, index=pd.Index(["MD"], name="method"))
+    artifact.show_frame(frame, index=True)
+    head = shown[0].data.split("</thead>")[0]
+    assert head.count("<tr>") == 2
+    assert head.index("method") < head.index(">x<")
+    assert frame.index.name == "method"  # the table itself stays as it is
+
+
+def test_rounds_table_stands_beside_the_printed(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
+    table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))
+    assert table.loc["MD", ("x", "ours")] == "9.5"
+    assert table.loc["MD", ("x", "seeds")] == "9\u201310"
+    assert table.loc["MD", ("x", "paper")] == "96"
+    assert table.loc["Algorithm 2", ("x", "ours")] == "10+"
+    assert table.loc["Algorithm 2", ("x", "seeds")] == "5\u2013never"
+    speed = tables.speed_ups(rounds, ["x"], "MD", {("x", "MD"): "1.0"}, 10)
+    assert speed.loc["MD", ("x", "ours")] == "1.0"
+    assert speed.loc["Algorithm 2", ("x", "ours")] == "-"
+
+
+def test_speed_ups_leave_open_what_has_not_been_run(results):
+    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
+    only = rounds.loc[["x"]].rename({"x": "z"}, level="setting")[
+        lambda v: v.index.get_level_values("method") == "MD"
+    ]
+    speed = tables.speed_ups(pd.concat([rounds, only]), ["x", "z"], "MD", {}, 10)
+    assert speed.loc["Algorithm 2", ("z", "ours")] == "not run"
+    assert speed.loc["MD", ("z", "ours")] == "1.0"
+
+
+def test_gains_over_a_base_that_may_not_have_been_run():
+    index = pd.MultiIndex.from_product(
+        [["b", "a"], ["MD", "CS"], [0, 1]], names=["setting", "method", "seed"]
+    )
+    ends = pd.Series([1.0, 3.0, 0.5, 3.0, 4.0, 4.0, 2.0, 2.0], index)
+    table = tables.gains(ends, "MD")
+    assert table.loc["b"].tolist() == [1.75, 2.0, 25.0]  # columns CS, MD, the mean of 50 % and 0 %
+    assert table.loc["a", "gain of CS (%)"] == 50
+    assert tables.gains(ends[ends.index.get_level_values("method") == "CS"], "MD").columns.tolist() == ["CS"]
+
+
+def test_what_has_nothing_to_show_says_so(results):
+    nothing = measure.per_run(results[:0], "test_accuracy", measure.best)
+    assert nothing.index.names == measure.RUN
+    for show in (
+        lambda: plots.curves(results, "test_accuracy", panels=["z"]),
+        lambda: plots.partition_bars({}),
+        lambda: tables.rounds_table(nothing, {}),
+        lambda: tables.speed_ups(nothing, ["x"], "MD", {}, 10),
+        lambda: measure.friedman(pd.DataFrame({"MD": [1.0, 2.0], "CS": [2.0, 1.0]})),
+        lambda: measure.dominant_labels(pd.DataFrame({"data": ["cs_mnist"], "client": [0]}), "cs_cifar"),
+    ):
+        with pytest.raises(measure.Missing):
+            show()
+
+
+def test_a_search_for_the_rate_names_the_lowest_and_what_is_not_there():
+    keys = ["alpha = 10, lr = 0.01", "alpha = 10, lr = 0.1", "alpha = 0.1, lr = 0.01"]
+    index = pd.MultiIndex.from_tuples(
+        [(k, "MD", s) for k in keys for s in (0, 1)], names=["setting", "method", "seed"]
+    )
+    ends = pd.Series([2.0, 1.0, np.inf, 1.0, 0.25, 0.75], index)
+    found = tables.search_table(ends, {"10": "0.1"})
+    assert found.loc["10"].tolist() == ["1.500", "diverged", "0.01", "0.1"]
+    assert found.loc["0.1"].tolist() == ["0.500", "not run", "0.01", ""]
+
+
+def test_titles_say_where_digits_stand_in():
+    run = {"N": 100, "m": 10, "T": 5, "local": {"steps": 50, "lr": 0.1}}
+    info = {"runs": [{"setting": "a", "data": {"name": name}, "run": run} for name in ("mnist",)]}
+    assert plots.titles(info) == {"a": "a"}
+    info["runs"][0]["data"]["name"] = "digits"
+    assert plots.titles(info, "{setting}: {steps} steps, m = {m}") == {"a": "a: 50 steps, m = 10 (on digits)"}
+
+
+def test_critical_difference_orders_methods_by_rank():
+    scores = pd.DataFrame(np.arange(12).reshape(4, 3), columns=["MD", "FedCor", "AFL"])
+    words = [text.get_text().strip() for text in plots_summary.critical_difference(scores).axes[0].texts]
+    assert {"AFL (1.00)", "FedCor (2.00)", "MD (3.00)"} <= set(words)
+
+
+def test_ratio_map_says_never():
+    table = pd.DataFrame({"s": {"MD": 2.0, "AFL": 0.0}, "t": {"MD": np.nan, "AFL": 0.5}})
+    words = [text.get_text() for text in plots_summary.ratio_map(table, "fewer rounds").axes[0].texts]
+    assert {"2", "never", "0.5"} <= set(words)
+
+
+def test_a_sampler_can_be_asked_outside_a_run():
+    G = np.concatenate([np.eye(2)[[0] * 6], np.eye(2)[[1] * 6]]) + 0.01 * np.arange(12)[:, None]
+    selection = schematics.ask(HCSFed(R=1.0, H=2), G, 4, np.random.default_rng(0))
+    assert len(set(selection.clients)) == 4
+    assert sum(selection.notes["places"]) == 4

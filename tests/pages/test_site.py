@@ -1,0 +1,343 @@
+"""The site: rendered from what exists; every page opened in a browser, from the file system, offline.
+
+The browser's tests look at a small site made here, or at the one that FEDLIB_SITE names (`FEDLIB_SITE=reports`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from fedlib.commands import notebooks
+from fedlib.pages import site
+from fedlib.pages.artifact import Artifact, cut, drawn_lines, svg, verdict_table
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import ROOT, ConfigError
+
+PARAMS = """\
+scale: demo
+experiments:
+  tiny: {title: A very small experiment, paper: fedcor}
+  untouched: {title: Never run, paper: fedcor}
+studies: {}
+artifacts:
+  fedcor-table_1: {experiments: [tiny]}
+  fedcor-figure_1: {experiments: [untouched]}
+  scoreboard: {experiments: []}
+"""
+RUN = {
+    "data": {"name": "digits", "provenance": "scikit-learn's digits", "digest": "0" * 64},
+    "device": "a cpu",
+    "versions": {"torch": "2.0"},
+    "date": "2026-01-02T03:04:05+00:00",
+}
+
+
+def figure() -> Figure:
+    made = Figure(figsize=(4, 3))
+    made.add_subplot(title="left").plot([1, 2], [3, 4], label="MD")
+    return made
+
+
+def small_project(folder: Path) -> Path:
+    """One experiment that was run, one that was not; an artifact of each."""
+    shutil.copytree(ROOT / "site", folder / "site")
+    (folder / "params.yaml").write_text(PARAMS)
+    results, made = (
+        folder / "data" / "results" / "demo",
+        folder / "data" / "artifacts" / "demo" / "fedcor-table_1",
+    )
+    for place in (results, made):
+        place.mkdir(parents=True)
+    (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
+    picture = svg(figure(), "tiny")
+    shown = [
+        new_output("display_data", data={"image/svg+xml": picture.decode()}),
+        new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
+    ]
+    cells = [
+        new_markdown_cell("# FedCor, Table 1: a test"),
+        new_markdown_cell("It holds that $\\bar x = \\frac{1}{n} \\sum_k x_k$."),
+        new_code_cell("prepare_it()"),
+        new_code_cell("show_it()", outputs=shown),
+    ]
+    notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
+    nbformat.write(notebook, made / "notebook.ipynb")
+    nbformat.write(notebook, results / "tiny.ipynb")
+    (made / "figure.svg").write_bytes(picture)
+    figure().savefig(made / "figure.png")
+    (made / "figure.csv").write_text("x\n1.5\n")
+    (made / "verdicts.json").write_text(json.dumps([{"verdict": "held"}, {"verdict": "not held"}]))
+    return folder
+
+
+def text(page: Path) -> str:
+    """What a page says, without its markup."""
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text()))
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = small_project(tmp_path_factory.mktemp("project"))
+    return site.render("demo", folder / "reports", folder).parent
+
+
+def test_pages_are_those_of_the_settings(rendered: Path) -> None:
+    pages = {path.relative_to(rendered).as_posix() for path in rendered.rglob("*.html")}
+    assert {"index.html", "fedcor/table_1.html", "fedcor/figure_1.html", "scoreboard.html"} <= pages
+    assert {"logs/tiny.html", "logs/untouched.html", "samplers.html", "search.html"} <= pages
+
+
+def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None:
+    page = rendered / "fedcor" / "table_1.html"
+    assert page.read_text().count("<details") == 1  # one fold an output: what prepares it stands in it
+    for part in ("prepare_it()", "show_it()", "1 held", "1 not held", "dvc repro fedcor-table_1"):
+        assert part in text(page)
+    for part in ("logs/tiny.html", "<math"):
+        assert part in page.read_text()
+    assert len(list(rendered.rglob("figure.csv"))) == 1
+
+
+def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
+    page = text(rendered / "fedcor" / "figure_1.html")
+    assert "Not made at scale demo" in page
+    assert "dvc repro fedcor-figure_1" in page
+    assert "fedlib run untouched --scale demo" in text(rendered / "logs" / "untouched.html")
+
+
+def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    for kind in ("results", "artifacts"):
+        (folder / "data" / kind / "demo").rename(folder / "data" / kind / "cpu")
+    reports = site.render("paper", folder / "reports", folder).parent
+    assert "Not made at scale paper" in text(reports / "fedcor" / "table_1.html")
+    assert "table_1-cpu.html" in (reports / "fedcor" / "table_1.html").read_text()
+    for page in ("fedcor/table_1.html", "fedcor/index.html", "index.html"):
+        assert "1 held" in text(reports / page)
+    other = reports / "fedcor" / "table_1-cpu.html"
+    for part in (site.meaning("cpu"), "Table 1: a test (scale cpu)", "show_it()", "Scale cpu · scikit-learn"):
+        assert part in text(other)
+    assert site.meaning("paper") not in text(other)
+    assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
+
+    (folder / "data" / "artifacts" / "cpu" / "fedcor-table_1" / "verdicts.json").unlink()
+    site.render("paper", reports, folder)
+    assert "also at scale cpu" in text(reports / "index.html")
+    assert "with fewer rounds and seeds." in text(reports / "fedcor" / "table_1.html")
+
+    shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
+    site.render("paper", reports, folder)
+    assert not other.exists()
+
+
+def test_the_index_says_what_made_it(rendered: Path) -> None:
+    page = (rendered / "index.html").read_text()
+    for part in (
+        "Scale demo",
+        "scikit-learn’s digits",
+        "a cpu",
+        "torch 2.0",
+        "2026-01-02",
+        "Table 1: a test",
+    ):
+        assert part in page
+
+
+def test_nothing_is_asked_of_the_net(rendered: Path) -> None:
+    for page in rendered.rglob("*.html"):
+        for attribute in ('src="http', "src='http", '<link rel="stylesheet" href="http', "url(http"):
+            assert attribute not in page.read_text(), page
+
+
+def test_rendering_again_replaces_the_site_whole(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    old = folder / "reports" / "old.html"
+    old.parent.mkdir()
+    old.write_text("old")
+    (folder / "site" / "conf.py").write_text("raise SystemExit(3)\n")
+    with pytest.raises(ConfigError, match="could not be built"):
+        site.render("demo", folder / "reports", folder)
+    assert old.read_text() == "old"
+
+
+def test_a_figure_is_the_same_bytes_every_time() -> None:
+    assert svg(figure(), "a") == svg(figure(), "a")
+    assert drawn_lines(figure()).to_dict("records") == [
+        {"panel": "left", "line": "MD", "x": 1, "y": 3},
+        {"panel": "left", "line": "MD", "x": 2, "y": 4},
+    ]
+
+
+def test_lines_beside_the_legend_go_by_their_own_names() -> None:
+    shown = figure()
+    shown.axes[0].axhline(5, label="_target")
+    shown.axes[0].axhline(6)
+    assert list(dict.fromkeys(drawn_lines(shown)["line"])) == ["MD", "target", ""]
+
+
+def test_numbers_are_kept_without_the_noise_of_binary_arithmetic(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    made = Artifact.open("scoreboard", root=tmp_path)
+    made.table(pd.DataFrame({"share": [100 * 0.347, 0.1 + 0.2, 2e-9], "rounds": [3, 40, 0]}), index=False)
+    assert (made.folder / "table.csv").read_text() == "share,rounds\n34.7,3\n0.3,40\n2e-09,0\n"
+
+
+def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
+    row = dict.fromkeys(["id", "claim", "printed", "replicated", "interval", "verdict", "detail"], "")
+    shown = verdict_table(pd.DataFrame([{**row, "claim": "a < b & c", "verdict": "not held"}]))
+    assert "a &lt; b &amp; c" in shown
+    assert '<span class="verdict not-held">not held</span>' in shown
+    linked = verdict_table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
+    assert '<a href="fedcor/figure_4.html"><code>F4.a</code></a>' in linked
+
+
+def test_a_page_says_what_its_scale_cuts() -> None:
+    run = {"dataset": "digits", "partition": {"scheme": "iid"}, "model": "logistic", "N": 4, "m": 2}
+    run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}}
+    run |= {"methods": {"MD": {"sampler": "md"}, "MD, less": {"sampler": "md", "T": 5}}}
+    grid = {"short": {"T": 10}, "long": {"T": 2000}, "left out": {"T": 5}}
+    cpu = {"seeds": 2, "evaluate": {"every": 5}, "grid": {"long": {"T": 50}, "left out": None}}
+    study = {"seeds": 3, "subsets": 1000, "scales": {"cpu": {"subsets": 300}}}
+    trains = {"rounds": 500, "every": 10, "scales": {"cpu": {"rounds": 50}}}
+    studies = {"s": study, "trains": trains, "follows": {"experiments": {"digits": "e"}, "every": 10}}
+    settings = Experiments(
+        {"experiments": {"e": {**run, "grid": grid, "scales": {"cpu": cpu}}}, "studies": studies}
+    )
+    assert (
+        cut(settings, "e", "cpu")
+        == "50 of 2,000 rounds, 2 of 3 settings, 2 of 5 seeds, measured every 5 rounds"
+    )
+    assert cut(settings, "s", "cpu") == "300 of 1,000 subsets"
+    assert cut(settings, "trains", "cpu") == "50 of 500 rounds"
+    assert cut(settings, "follows", "cpu") == "50 of 2,000 rounds"
+    assert cut(settings, "e", "paper") == cut(settings, "s", "paper") == ""
+
+
+def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    artifact = Artifact.open("fedcor-figure_1", root=folder)
+    assert artifact.missing == ["untouched"]
+    assert "fedlib run untouched --scale demo" in artifact.describe()
+    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["held"] == 0
+    with pytest.raises(ConfigError, match="no artifact 'fedcor-figure_9'"):
+        Artifact.open("fedcor-figure_9", root=folder)
+
+
+# -- in a browser ------------------------------------------------------------------------------------------------------
+
+
+class Browser:
+    """Chromium with one page, which notes every request, every error and every message that is one."""
+
+    def __init__(self, chromium: object, root: Path) -> None:
+        self.root, self.chromium = root, chromium
+        self.requests: list[str] = []
+        self.problems: list[str] = []
+
+    def open(self, name: str, width: int = 1280, scheme: str = "light") -> object:
+        context = self.chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("requestfailed", lambda request: self.problems.append(f"{name}: failed {request.url}"))
+        page.on("pageerror", lambda error: self.problems.append(f"{name}: {error}"))
+        page.on("console", lambda m: m.type == "error" and self.problems.append(f"{name}: {m.text}"))
+        page.goto(f"{self.root.as_uri()}/{name}", wait_until="load")
+        return page
+
+
+@pytest.fixture(scope="module")
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    named = os.environ.get("FEDLIB_SITE")
+    root = Path(named).resolve() if named else request.getfixturevalue("rendered")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield Browser(chromium, root)
+        chromium.close()
+
+
+LINKS = "[...document.querySelectorAll('a[href], img[src]')].map(e => e.href || e.src)"
+BROKEN = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+
+
+@pytest.mark.browser
+def test_every_page_opens_and_leads_to_what_is_there(browser: Browser) -> None:
+    pages = sorted(path.relative_to(browser.root).as_posix() for path in browser.root.rglob("*.html"))
+    assert pages
+    context = browser.open(pages[0]).context
+    page = context.pages[0]
+    lost = []
+    for name in pages:
+        page.goto(f"{browser.root.as_uri()}/{name}", wait_until="load")
+        lost += [f"{name}: image {source}" for source in page.evaluate(BROKEN)]
+        for link in page.evaluate(LINKS):
+            target = urlsplit(link)
+            if target.scheme == "file" and not Path(unquote(target.path)).exists():
+                lost.append(f"{name}: {link}")
+    assert lost == []
+    assert browser.problems == []
+    assert {url.split(":")[0] for url in browser.requests} <= {"file", "data"}
+
+
+@pytest.mark.browser
+def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> None:
+    for page in browser.root.rglob("*.html"):
+        text = page.read_text()
+        assert "&lt;IPython.core" not in text, page
+        assert "Traceback (most recent call last)" not in text, page
+    for numbers in (browser.root / "_downloads").rglob("*.csv"):
+        assert len(numbers.read_text().splitlines()) > 1, numbers
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
+    names = [path.relative_to(browser.root).as_posix() for path in browser.root.glob("fedcor/*.html")]
+    for name in ["index.html", *sorted(names)]:
+        page = browser.open(name, width=390, scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+        page.context.close()
+
+
+@pytest.mark.browser
+def test_search_finds_a_sampler_by_name(browser: Browser) -> None:
+    page = browser.open("search.html?q=clustered_similarity")
+    found = page.locator("#search-results li a").filter(has_text="clustered_similarity")
+    found.first.wait_for()
+    found.first.click()
+    page.wait_for_load_state()
+    assert "samplers.html" in page.url
+
+
+@pytest.mark.browser
+def test_code_is_folded_and_opens(browser: Browser) -> None:
+    page = browser.open("fedcor/table_1.html")
+    fold = page.locator("details.hide").last
+    assert not fold.locator("pre").first.is_visible()
+    fold.locator("summary").click()
+    assert fold.locator("pre").first.is_visible()
+
+
+@pytest.mark.browser
+def test_the_data_of_a_page_can_be_taken_along(browser: Browser) -> None:
+    page = browser.open("fedcor/table_1.html")
+    link = page.locator("a.download", has_text=".csv").first
+    path = Path(unquote(urlsplit(link.evaluate("e => e.href")).path))
+    assert len(pd.read_csv(path))

@@ -1,0 +1,419 @@
+"""The archive: what was packed is not trained again, what changed is, and no other file is taken for it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedlib.analysis import partitions
+from fedlib.analysis.studies import run_study
+from fedlib.data import datasets
+from fedlib.files import StoreError, Unfinished
+from fedlib.runs import archive, results, train
+from fedlib.runs.place import Place
+from fedlib.settings import params, schema
+from fedlib.settings.params import Experiments
+
+EXPERIMENT = {
+    "title": "a small one",
+    "dataset": "digits",
+    "partition": {"scheme": "iid"},
+    "model": "logistic",
+    "N": 6,
+    "m": 2,
+    "T": 4,
+    "seeds": 2,
+    "local": {"lr": 0.1, "batch": 8, "steps": 2},
+    "evaluate": {"every": 2, "train": True},
+    "methods": {"MD": {"sampler": "md"}, "Random": {"sampler": "uniform"}, "the same": {"sampler": "md"}},
+    "grid": {"few": {}, "many": {"m": 4}},
+}
+STUDIES = {"x_partitions": {"experiments": {"D": "e"}, "seeds": 2}}
+
+
+class Folder:
+    """A place of one's own: runs, results and archive; `trained` counts the runs that were trained."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.results, self.archive = root / "results", root / "archive"
+        self.place = Place(runs=root / "runs", workers=1)
+        self.settings = Experiments(
+            json.loads(json.dumps({"experiments": {"e": EXPERIMENT}, "studies": STUDIES}))
+        )
+        self.trained: list[schema.Run] = []
+        whole = train.train
+
+        def counted(runs, place, *rest):
+            self.trained += runs
+            whole(runs, place, lambda line: None, *rest[1:])
+
+        monkeypatch.setattr(train, "train", counted)
+
+    def simulate(self, **options) -> tuple[pd.DataFrame, dict]:
+        self.trained.clear()
+        path = results.simulate(
+            "e",
+            "demo",
+            experiments=self.settings,
+            place=self.place,
+            results=self.results,
+            archive=self.archive,
+            tell=lambda line: None,
+            **options,
+        )
+        return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+
+    def study(self, **options) -> tuple[pd.DataFrame, dict]:
+        path = run_study(
+            "x_partitions",
+            "demo",
+            self.settings,
+            self.place,
+            self.results,
+            lambda line: None,
+            self.archive,
+            **options,
+        )
+        return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+
+    def pack(self, table: pd.DataFrame, info: dict, name: str = "e") -> Path:
+        return archive.write(name, "demo", table, info["runs"], self.archive)
+
+    def wipe(self) -> None:
+        for folder in (self.place.runs, self.results):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    return Folder(tmp_path, monkeypatch)
+
+
+def test_what_is_archived_is_not_trained_again(folder: Folder) -> None:
+    first, made = folder.simulate()
+    path = folder.pack(first, made)
+    packed = path.read_bytes()
+    assert len(folder.trained) == 12
+
+    folder.wipe()
+    again, remade = folder.simulate()
+    assert folder.trained == []
+    assert remade == made
+    columns = [c for c in first if c not in (*archive.ONLY, *archive.TIMES)]
+    assert list(again[columns]) == columns
+    pd.testing.assert_frame_equal(again[columns], first[columns], check_exact=False, rtol=1e-6)
+    assert (again["test_accuracy"].dropna() == first["test_accuracy"].dropna()).all()
+    assert np.allclose(again["seconds"], first["seconds"], rtol=2**-archive.TIME_BITS)
+
+    assert folder.pack(again, remade).read_bytes() == packed
+
+
+def test_runs_of_different_lengths_are_packed_as_they_are(folder: Folder) -> None:
+    changes = {"T": 6, "until": {"test_accuracy": 0.3}, "evaluate": {"every": 1, "train_every": 2}}
+    folder.settings.raw["experiments"]["e"] |= changes | {"local": {"lr": 0.05, "batch": 8, "steps": 2}}
+    folder.settings.raw["experiments"]["e"]["evaluate"]["train"] = True
+    first, made = folder.simulate()
+    lengths = first.groupby(list(archive.RUN))["round"].max()
+    assert lengths.nunique() > 1
+    assert made["runs"][0]["run"]["until"] == {"test_accuracy": 0.3, "least": 1}
+    folder.pack(first, made)
+    folder.wipe()
+    again, remade = folder.simulate()
+    assert folder.trained == []
+    assert remade == made
+    pd.testing.assert_series_equal(again.groupby(list(archive.RUN))["round"].max(), lengths)
+    assert (again["train_loss"].isna() == first["train_loss"].isna()).all()
+    curves = results.accuracy_curves(first)  # as far as all seeds go
+    ends = curves.groupby(["setting", "method"])["round"].max()
+    assert ends.to_dict() == lengths.groupby(level=[0, 1]).min().to_dict()
+
+
+def test_what_another_experiment_or_scale_archived_is_not_trained_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, info = folder.simulate(methods=["MD"])
+    folder.pack(table, info, "another")
+    folder.wipe()
+    again, remade = folder.simulate(seeds=[0])
+    assert {run.method.sampler for run in folder.trained} == {"uniform"}
+    of = ["setting", "method", "seed", "round"]
+    columns = [*of, "test_accuracy"]
+    both = again[columns].merge(table[columns], on=of)
+    assert set(both["method"]) == {"MD", "the same"}
+    pd.testing.assert_series_equal(both["test_accuracy_x"], both["test_accuracy_y"], check_names=False)
+
+    (folder.archive / "paper").mkdir()
+    (folder.archive / "demo" / "another.parquet").unlink()
+    archive.write("e", "paper", table, info["runs"], folder.archive)
+    folder.wipe()
+    _, info = folder.simulate(only_finished=True)
+    assert {run["method"] for run in info["runs"]} == {"MD", "the same"}
+    assert {(run["setting"], run["seed"]) for run in info["runs"]} == {
+        (s, n) for s in ("few", "many") for n in (0, 1)
+    }
+
+
+def test_what_only_other_archives_hold_needs_none_of_its_own(folder: Folder) -> None:
+    _, part = folder.simulate(methods=["MD"])
+    folder.pack(*folder.simulate(methods=["MD"]), "another")
+    _, whole = folder.simulate()
+    assert archive.elsewhere("e", "demo", part["runs"], folder.archive)
+    assert not archive.elsewhere("e", "demo", whole["runs"], folder.archive)  # a run of its own
+    folder.pack(*folder.simulate())
+    assert not archive.elsewhere("e", "demo", part["runs"], folder.archive)  # an archive of its own
+
+
+def test_another_archive_serves_if_it_keeps_what_is_kept_here(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, info = folder.simulate()
+    folder.pack(table, info, "another")
+    folder.wipe()
+    monkeypatch.setitem(archive.ONLY, "clients", ("e",))
+    with pytest.raises(Unfinished):
+        folder.simulate(only_finished=True)
+    monkeypatch.setitem(archive.ONLY, "clients", ("e", "another"))
+    folder.simulate(only_finished=True)
+
+
+def test_another_archive_that_is_damaged_stops_nothing(folder: Folder) -> None:
+    folder.pack(*folder.simulate(), "another").write_bytes(b"damaged")
+    folder.wipe()
+    folder.simulate()
+    assert len(folder.trained) == 12
+
+
+def test_one_changed_setting_trains_just_that(folder: Folder) -> None:
+    folder.pack(*folder.simulate())
+    folder.wipe()
+    folder.settings.raw["experiments"]["e"]["methods"]["Random"]["m"] = 3
+    _, info = folder.simulate()
+    assert [(run.method.sampler, run.m) for run in folder.trained] == [("uniform", 3)] * 4
+    assert len(info["runs"]) == 12
+
+
+def test_a_table_that_could_not_be_written_leaves_no_older_one_under_its_record(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = results.path_of("e", "demo", folder.results)
+    folder.simulate()
+    new = json.loads(path.with_suffix(".json").read_text())
+    assert archive.read_results("e", "demo", folder.results).runs
+    whole = results.write_whole
+
+    def full_disk(to: Path, content: bytes) -> None:
+        if to == path:
+            raise OSError("No space left on device")
+        whole(to, content)
+
+    monkeypatch.setattr(results, "write_whole", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        results.write_results(path, pd.read_parquet(path), new)
+    assert not archive.read_results("e", "demo", folder.results).runs
+
+
+def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
+    folder.pack(*folder.simulate(methods=["MD"], seeds=[1]))
+    folder.wipe()
+    table, info = folder.simulate(only_finished=True)
+    assert folder.trained == []
+    assert set(table["seed"]) == {1}
+    assert set(table["method"]) == {"MD", "the same"}  # equal settings are one run
+    assert info["planned"] == 12
+    assert results.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
+    _, info = folder.simulate(methods=["Random"])
+    assert len(folder.trained) == 4
+    assert len(info["runs"]) == 8
+    assert "Random" not in results.lacking(info)
+
+
+def test_settings_without_any_run_are_named_as_a_whole() -> None:
+    runs = [{"setting": "a", "method": "MD", "seed": 0}]
+    missing = [{"setting": "b", "method": m, "seed": s, "reason": ""} for m in "xy" for s in (0, 1)]
+    assert results.lacking({"runs": runs, "missing": missing}) == "all of b"
+    assert results.lacking({"runs": runs, "missing": []}) == ""
+
+    labels = [{"setting": "2SPC", "method": "", "seed": 0, "data": data} for data in ("MNIST", "CIFAR-10")]
+    units = [{"setting": "2SPC", "method": "", "seed": 0, "unit": one} for one in labels]
+    measured = [{**units[0], "unit": {"labels": labels[0]}}]
+    assert results.lacking({"runs": measured, "missing": units[1:]}) == "all of CIFAR-10 2SPC"
+
+
+def test_nothing_finished_is_said(folder: Folder) -> None:
+    with pytest.raises(Unfinished, match="e has no finished run at scale demo"):
+        folder.simulate(only_finished=True)
+    with pytest.raises(Unfinished, match="x_partitions has nothing finished at scale demo"):
+        folder.study(only_finished=True)
+
+
+def test_runs_of_another_place_come_with_their_results(folder: Folder) -> None:
+    folder.simulate(seeds=[0])
+    shutil.rmtree(folder.place.runs)
+    _, info = folder.simulate()
+    assert {run.seed for run in folder.trained} == {1}
+    assert len(info["runs"]) == 12
+
+
+def test_archived_runs_stand_in_for_data_that_is_not_here(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.pack(*folder.simulate(seeds=[0]))
+    folder.wipe()
+
+    def absent(name: str, root: Path) -> str:
+        raise datasets.DataError(f"{name} is not prepared")
+
+    monkeypatch.setattr(datasets, "digest", absent)
+    table, info = folder.simulate()
+    assert folder.trained == []
+    assert set(table["seed"]) == {0}
+    assert {run["reason"] for run in info["missing"]} == {"digits is not prepared"}
+
+
+def test_other_data_is_not_taken_for_the_archived(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.pack(*folder.simulate(seeds=[0]))
+    folder.wipe()
+    monkeypatch.setattr(train, "train", lambda runs, *rest: folder.trained.extend(runs))
+    monkeypatch.setattr(datasets, "digest", lambda name, root: "another digest")
+    with pytest.raises(Unfinished):
+        folder.simulate(seeds=[0])
+    assert len(folder.trained) == 6
+    table, _ = folder.simulate(only_finished=True)  # pages show what is archived, with its own provenance
+    assert set(table["seed"]) == {0}
+
+
+def test_a_study_is_archived_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, info = folder.study()
+    folder.pack(first, info, "x_partitions")
+    folder.wipe()
+    monkeypatch.setattr(partitions, "measure", lambda *_: pytest.fail("measured again"))
+    again, remade = folder.study()
+    pd.testing.assert_frame_equal(again, first)
+    assert remade == info
+    folder.wipe()
+    folder.settings.raw["experiments"]["e"]["N"] = 8
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        folder.study()
+
+
+def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tmp_path: Path) -> None:
+    table, info = folder.simulate(seeds=[0])
+    path = folder.pack(table, info)
+    whole = path.read_bytes()
+    packed = pq.read_table(path)
+
+    def refused(content: bytes) -> str:
+        path.write_bytes(content)
+        with pytest.raises(StoreError) as error:
+            _ = archive.read("e", "demo", folder.archive).table
+        message = str(error.value)
+        assert str(path) in message
+        assert "git checkout" in message
+        assert "\n" not in message
+        return message
+
+    def changed(runs: list[dict], table: pa.Table = packed, **others) -> bytes:
+        info = {"name": "e", "scale": "demo", "runs": runs} | others
+        other = tmp_path / "other.parquet"
+        pq.write_table(table.replace_schema_metadata({archive.KEY: archive._packed(info)}), other)
+        return other.read_bytes()
+
+    refused(b"")
+    refused(whole[: len(whole) // 2])
+    refused(pickle.dumps({"runs": []}))
+    for place in range(4, len(whole) - 8, 97):  # a byte anywhere: named, or without effect
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            found = archive.read("e", "demo", folder.archive)
+            rows = found.table
+        except StoreError:
+            continue
+        assert list(found.runs) == info["runs"]
+        pd.testing.assert_frame_equal(
+            rows, pq.read_table(pa.BufferReader(whole)).to_pandas(), check_dtype=False
+        )
+    refused(_bytes(packed.replace_schema_metadata({}), tmp_path))
+    refused(_bytes(packed.replace_schema_metadata({archive.KEY: pickle.dumps(info)}), tmp_path))
+    assert "holds e at scale paper" in refused(changed(info["runs"], scale="paper"))
+    assert "holds f at scale demo" in refused(changed(info["runs"], name="f"))
+    assert "rows are not those of its runs" in refused(changed(info["runs"][1:]))
+    assert "rows are not those of its runs" in refused(changed(info["runs"], packed.slice(10)))
+    foreign = json.loads(json.dumps(info["runs"]))
+    foreign[0]["run"]["local"]["lr"] = 0.2
+    assert "do not match its address" in refused(changed(foreign))
+    with pytest.raises(StoreError, match=r"e\.parquet"):
+        folder.simulate()
+
+
+def _bytes(table: pa.Table, folder: Path) -> bytes:
+    pq.write_table(table, folder / "other.parquet")
+    return (folder / "other.parquet").read_bytes()
+
+
+def test_a_small_file_of_its_own_size(folder: Folder) -> None:
+    """Settings repeat from run to run: 12 runs of 5 rounds and their records together take a few KiB."""
+    table, info = folder.simulate()
+    packed = folder.pack(table, info)
+    loose = folder.results / "demo" / "e.json"
+    assert packed.stat().st_size < loose.stat().st_size / 2
+
+
+def test_times_keep_eight_bits() -> None:
+    values = np.array([0.0, 1.0, 0.1, 123.456, np.nan, 3e-9], dtype=np.float32)
+    kept = archive.rounded(values, 8)
+    np.testing.assert_allclose(kept, values, rtol=2**-8)
+    assert kept.dtype == np.float32
+
+
+def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
+    table = pd.DataFrame(
+        {
+            "setting": "s",
+            "method": "FedCor",
+            "seed": [0] * 4 + [1] * 3,
+            "round": [0, 1, 2, 3, 0, 1, 2],
+            "notes": [None, None, "a", "b", None, "c", "d"],
+            "clients": [[], [1], [2], [3], [], [1], [2]],
+        }
+    )
+    kept = archive._lean(table, "fedcor_fmnist_annealing", study=False)
+    assert [note if isinstance(note, str) else None for note in kept["notes"]] == [
+        None,
+        None,
+        "a",
+        None,
+        None,
+        "c",
+        None,
+    ]
+    assert "clients" in kept
+    assert not {"clients", "notes"} & set(archive._lean(table, "arena_common", study=False))
+
+
+def test_what_is_left_out_is_of_experiments_that_exist() -> None:
+    names = set(params.load().names)
+    assert all(set(where) <= names for where in archive.ONLY.values())
+
+
+def test_what_a_page_draws_is_kept() -> None:
+    settings = params.load()
+    for name, entry in settings.artifacts.items():
+        text = (schema.ROOT / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb").read_text()
+        for column in ("local_loss", "local_loss_std"):
+            if f'\\"{column}\\"' in text:
+                drawn = {one for one in entry["experiments"] if one in settings.names}
+                assert drawn <= set(archive.ONLY[column]), (name, column)
+
+
+def test_all_of_the_archive_is_small_enough_for_git() -> None:
+    assert sum(path.stat().st_size for path in archive.ARCHIVE.rglob("*.parquet")) < 30e6

@@ -1,0 +1,71 @@
+"""params.yaml: every experiment resolves at every scale; pages, notebooks and the papers' artifacts are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedlib.analysis import claims
+from fedlib.settings import params
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = params.load(ROOT / "params.yaml")
+PAPERS = {  # what the papers have, schematic figures included
+    "clustered_sampling": [f"figure_{n}" for n in range(1, 11)],
+    "hcsfed": [*(f"figure_{n}" for n in range(1, 8)), "table_1"],
+    "fedcor": [*(f"figure_{n}" for n in range(1, 8)), "table_1"],
+    "hics_fl": [*(f"figure_{n}" for n in range(1, 18)), "table_1", "cost_comparison"],
+}
+
+
+@pytest.mark.parametrize("scale", ["demo", "cpu", "paper"])
+@pytest.mark.parametrize("experiment", SETTINGS.names)
+def test_every_experiment_resolves_and_shows_each_run_under_one_name(experiment, scale):
+    runs = SETTINGS.runs(experiment, scale)
+    names = [(one.setting, one.method, one.run.seed) for one in runs]
+    assert len(set(names)) == len(names)
+    assert SETTINGS.describe(experiment, scale)["title"]
+    if scale == "demo":
+        assert {one.run.dataset for one in runs} == {"digits"}, "demo needs no data but scikit-learn's"
+
+
+@pytest.mark.parametrize("experiment", SETTINGS.names)
+def test_paper_scale_has_the_papers_number_of_seeds(experiment):
+    several = {one.run.seed for one in SETTINGS.runs(experiment, "paper")}
+    assert len(several) >= 5 or SETTINGS.raw["experiments"][experiment].get("seeds", 5) == len(several)
+
+
+def test_pages_and_notebooks_are_the_same():
+    notebooks = {
+        str(path.relative_to(ROOT / "notebooks").with_suffix("")).replace("/", "-", 1)
+        for path in (ROOT / "notebooks").rglob("*.ipynb")
+        if ".ipynb_checkpoints" not in path.parts
+    }
+    tools = {"simulate", "study", "explore"}
+    assert set(SETTINGS.artifacts) == notebooks - tools
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_artifact_of_a_paper_has_a_page(paper):
+    missing = {f"{paper}-{name}" for name in PAPERS[paper]} - set(SETTINGS.artifacts)
+    assert not missing
+
+
+def test_every_page_opens_experiments_and_studies_that_exist():
+    known = {*SETTINGS.names, *SETTINGS.studies}
+    for name, entry in SETTINGS.artifacts.items():
+        assert set((entry or {}).get("experiments", [])) <= known, name
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_is_shown_on_a_page_that_opens_what_it_needs(paper):
+    for claim in claims.claims(paper):
+        page = SETTINGS.artifacts.get(claim.artifact.replace("/", "-"))
+        assert page is not None, f"{claim.id} names {claim.artifact}, which has no page"
+        assert set(claim.needs) <= set(page["experiments"]), claim.id
+
+
+def test_every_experiment_and_study_is_opened_by_a_page():
+    opened = {e for entry in SETTINGS.artifacts.values() for e in (entry or {}).get("experiments", [])}
+    assert {*SETTINGS.names, *SETTINGS.studies} <= opened
