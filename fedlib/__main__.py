@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 
 
 def main() -> int:
@@ -13,6 +14,8 @@ def main() -> int:
 
         with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
             return ask(sys.argv[1:], address)
+    if find_spec("typer") is None:
+        sys.exit("The command line needs more than simulation does: pip install 'fedlib[workspace]'.")
     from fedlib.commands.cli import app
 
     if sys.argv[1:2] == ["serve-warm"]:

@@ -15,7 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from fedlib import samplers
 from fedlib.samplers import Aggregation
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def root() -> Path:
+    """The repository that this is part of; for an installed package, the folder that the program was started in."""
+    repository = Path(__file__).resolve().parents[2]
+    return repository if (repository / "params.yaml").exists() else Path.cwd()
+
+
+ROOT = root()
 
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

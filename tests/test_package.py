@@ -1,0 +1,70 @@
+"""The package outside of the repository: simulation works with the base dependencies, the rest says what it lacks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fedlib.settings.schema import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {"ipykernel": "ipykernel", "myst-nb": "myst_nb", "pydata-sphinx-theme": "pydata_sphinx_theme"}
+WITHOUT = """
+import sys
+for name in {names}:
+    sys.modules[name] = None  # importing it fails
+"""
+
+
+def modules(requirements: list[str]) -> list[str]:
+    names = [re.match(r"[\w-]+", requirement)[0] for requirement in requirements]
+    return [MODULES.get(name, name.replace("-", "_")) for name in names]
+
+
+@pytest.fixture
+def run(tmp_path: Path):
+    """Runs a program in an empty folder, with a copy of the package alone, and the workspace's libraries missing."""
+    shutil.copytree(
+        ROOT / "fedlib", tmp_path / "lib" / "fedlib", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "here").mkdir()
+    without = WITHOUT.format(names=modules(PROJECT["optional-dependencies"]["workspace"]))
+
+    def program(text: str) -> subprocess.CompletedProcess:
+        begin = f"{without}\nsys.path.insert(0, {str(tmp_path / 'lib')!r})\n"
+        command = [sys.executable, "-c", begin + text]
+        return subprocess.run(command, cwd=tmp_path / "here", capture_output=True, text=True, check=False)
+
+    return program
+
+
+def test_simulation_needs_the_base_dependencies_alone(run):
+    done = run((ROOT / ".ci" / "simulation.py").read_text())
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+def test_settings_are_missed_in_one_sentence(run, tmp_path: Path):
+    done = run("from fedlib.settings import params\nparams.load()")
+    assert done.stderr.splitlines()[-1].endswith("params.yaml is missing; run from the project's folder.")
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_the_command_line_says_what_it_needs(run):
+    done = run(
+        "import importlib.util as u; u.find_spec = lambda name: None\nfrom fedlib.__main__ import main\nmain()"
+    )
+    assert (
+        done.stderr == "The command line needs more than simulation does: pip install 'fedlib[workspace]'.\n"
+    )
+
+
+def test_the_package_is_typed_and_of_one_version():
+    assert (ROOT / "fedlib" / "py.typed").exists()
+    assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
