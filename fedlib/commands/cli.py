@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -39,13 +39,23 @@ ScaleOption = Annotated[
 
 
 @commands.command("list")
-def list_() -> None:
-    """Experiments, artifacts, samplers and datasets, by the names that the other commands take."""
+def list_(
+    paper: Annotated[
+        str | None, typer.Option(help="Only what belongs to this paper (or `arena`).", metavar="NAME")
+    ] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Experiments, studies, artifacts, samplers and datasets, by the names that the other commands take.
+
+    Example: fedlib list --paper fedcor
+    """
     from rich.console import Console
 
     from fedlib.commands import listing
+    from fedlib.settings import params
 
-    Console().print(listing.everything())
+    settings = params.load()
+    Console().print(listing.everything(settings, scale.value if scale else settings.scale, paper))
 
 
 @commands.command()
@@ -83,8 +93,6 @@ def run(
 
     Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
     """
-    from fedlib.analysis.studies import run_study
-    from fedlib.runs.results import simulate
     from fedlib.settings import params
 
     experiments, at = params.load(), scale and scale.value
@@ -93,17 +101,20 @@ def run(
             raise typer.BadParameter(
                 f"{experiment} is a study: it is measured whole, without --methods, --seeds and --setting"
             )
+        from fedlib.analysis.studies import run_study
+
         path = run_study(experiment, at, tell=_tell)
     else:
-        known = {one.method for one in experiments.runs(experiment, at)}
-        path = simulate(
-            experiment,
-            at,
-            methods=_named(methods, known) if methods else None,
-            seeds=[number for text in seeds for number in _numbers(text)] if seeds else None,
-            settings=settings or None,
-            tell=_tell,
-        )
+        planned = experiments.runs(experiment, at)
+        chosen = {
+            "methods": _named(methods, {one.method for one in planned}) if methods else None,
+            "seeds": [number for text in seeds for number in _numbers(text)] if seeds else None,
+            "settings": settings or None,
+        }
+        params.choose(planned, **chosen)  # what is misspelt is told before torch is imported
+        from fedlib.runs.results import simulate
+
+        path = simulate(experiment, at, **chosen, tell=_tell)
     typer.echo(f"{_short(path)}: written.")
 
 
@@ -349,15 +360,20 @@ def app() -> int:
     try:
         return commands(standalone_mode=True) or 0
     except Exception as error:
-        from papermill.exceptions import PapermillExecutionError
-
-        from fedlib.data.sources import DataError
-        from fedlib.settings.schema import ConfigError
-        from fedlib.simulation.live import SamplerError
-
-        if not isinstance(
-            error, ConfigError | DataError | StoreError | SamplerError | PapermillExecutionError
-        ):
+        if not isinstance(error, tuple(_mendable())):
             raise
         print(error, file=sys.stderr)
         return 1
+
+
+def _mendable() -> Iterator[type[Exception]]:
+    """The errors that are written for people; what was not imported was not raised, and importing it takes seconds."""
+    yield StoreError
+    for module, name in (
+        ("fedlib.settings.errors", "ConfigError"),
+        ("fedlib.data.sources", "DataError"),
+        ("fedlib.simulation.live", "SamplerError"),
+        ("papermill.exceptions", "PapermillExecutionError"),
+    ):
+        if module in sys.modules:
+            yield getattr(sys.modules[module], name)

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib.metadata import version
 
 import numpy as np
@@ -14,9 +14,9 @@ from rich import box
 from rich.console import Group
 from rich.table import Column, Table
 
-from fedlib.settings import params
+from fedlib.settings.errors import ConfigError, meant
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.schema import ROOT, Scale
 
 LIBRARIES = (
     "torch",
@@ -42,35 +42,44 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
     return out
 
 
-def everything() -> Group:
-    """Experiments, studies, artifacts, samplers, datasets."""
+def everything(settings: Experiments, scale: Scale, paper: str | None = None) -> Group:
+    """Experiments, studies, artifacts, samplers, datasets; of one paper, those that belong to it.
+
+    Raises:
+        ConfigError: nothing belongs to such a paper.
+    """
     from fedlib.samplers import SAMPLERS
 
-    settings = params.load()
-    experiments = []
-    for name in settings.names:
-        spec = settings.describe(name)
-        runs = len(settings.runs(name))
-        experiments.append((name, spec.get("paper", ""), runs, spec.get("title", "")))
-    studies = [(name, settings.study(name).get("title", "")) for name in settings.studies]
+    raw = {**settings.raw["experiments"], **settings.raw["studies"]}
+    papers = {name: spec.get("paper", "") for name, spec in raw.items()}
+    if paper and paper not in papers.values():
+        raise ConfigError(f"there is no paper {paper!r}; {meant(paper, dict.fromkeys(papers.values()))}")
+    runs = {name: settings.runs(name, scale) for name in settings.names if paper in (None, papers[name])}
+    experiments = [(name, papers[name], len(of), raw[name].get("title", "")) for name, of in runs.items()]
+    studies = [(n, raw[n].get("title", "")) for n in settings.studies if paper in (None, papers[n])]
+    opened = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
     artifacts = [
-        (name, ", ".join((entry or {}).get("experiments", []))) for name, entry in settings.artifacts.items()
+        (name, ", ".join(of))
+        for name, of in opened.items()
+        if paper is None or paper in name.split("-") or paper in map(papers.get, of)
     ]
-    samplers = [(name, (cls.__doc__ or "").strip().splitlines()[0]) for name, cls in sorted(SAMPLERS.items())]
-    at = f"at scale {settings.scale}"
+    used = [one.run for of in runs.values() for one in of]
+    chosen = {run.method.sampler for run in used} if paper else SAMPLERS
+    samplers = [(name, (SAMPLERS[name].__doc__ or name).strip().splitlines()[0]) for name in sorted(chosen)]
     return Group(
-        table(f"Experiments {at} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
+        table(f"Experiments at scale {scale} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
         table("Studies (fedlib run NAME)", ("name", ""), studies),
         table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
         table("Samplers (params.yaml)", ("name", ""), samplers),
-        datasets(),
+        datasets({run.dataset for run in used} if paper else None),
     )
 
 
-def datasets() -> Table:
+def datasets(names: Collection[str] | None = None) -> Table:
+    """What is here of all datasets, or of those that are named."""
     from fedlib.data import datasets
 
-    found = [datasets.status(name) for name in datasets.KINDS]
+    found = [datasets.status(name) for name in datasets.KINDS if names is None or name in names]
     rows = [(one["name"], one["state"], one["provenance"]) for one in found]
     return table("Datasets (fedlib data prepare NAME)", ("name", "state", "provenance"), rows)
 

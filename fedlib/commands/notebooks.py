@@ -17,7 +17,8 @@ from nbformat import NotebookNode
 
 from fedlib.commands.uses import digests
 from fedlib.files import write_whole
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.errors import ConfigError, meant
+from fedlib.settings.schema import ROOT, Scale
 
 SOURCES = ROOT / "notebooks"
 NORMALISED = ROOT / "data" / "notebooks"
@@ -99,6 +100,10 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
     """
     place = Path(name.replace("-", "/", 1)).with_suffix(".ipynb")
     source = SOURCES / place
+    if not source.exists():
+        names = [path.relative_to(SOURCES).with_suffix("").as_posix() for path in SOURCES.rglob("*.ipynb")]
+        there = meant(name, sorted(one.replace("/", "-", 1) for one in names))
+        raise ConfigError(f"there is no notebook {name!r}; {there}")
     if name in LOGS:
         if experiment is None:
             raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")

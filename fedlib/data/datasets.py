@@ -17,14 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from fedlib.data import sources
 from fedlib.data.sources import KINDS, Arrays, DataError, Kind
+from fedlib.settings.errors import meant
 from fedlib.settings.schema import ROOT
+
+if TYPE_CHECKING:
+    import torch
 
 DATASETS = ROOT / "data" / "datasets"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -82,6 +85,8 @@ def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
     Raises:
         DataError: the scheme has another number of channels than the images.
     """
+    import torch  # here, so that asking what is prepared imports no torch
+
     scaling = scaling or KINDS[dataset.name].scaling
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in SCALINGS[scaling])
     channels = dataset.x_train.shape[1]
@@ -186,7 +191,7 @@ def status(name: str, root: Path = DATASETS) -> dict[str, str]:
 
 def _kind(name: str) -> Kind:
     if name not in KINDS:
-        raise DataError(f"unknown dataset {name!r}; there are {', '.join(KINDS)}.")
+        raise DataError(f"unknown dataset {name!r}; {meant(name, KINDS)}")
     return KINDS[name]
 
 

@@ -19,7 +19,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 Arrays = dict[str, np.ndarray]  # x_train, x_test: uint8 (n, C, H, W); y_train, y_test: int64 (n,)
 
@@ -316,6 +315,8 @@ def read_mini_imagenet(name: str, kind: Kind, folder: Path) -> Found:
 
 def decode(where: str, content: bytes, side: int | None = None) -> np.ndarray:
     """An image as uint8 (H, W, 3); side: resize the shorter side to it and crop the centre."""
+    from PIL import Image  # here, so that asking what is prepared does not wait for it
+
     try:
         image = Image.open(io.BytesIO(content)).convert("RGB")
         if side:

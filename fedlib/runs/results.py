@@ -21,7 +21,7 @@ from fedlib.runs import archive as archives
 from fedlib.runs.store import Store, to_parquet
 from fedlib.settings import params
 from fedlib.settings.params import Labelled
-from fedlib.settings.schema import ROOT, ConfigError, Run, Scale
+from fedlib.settings.schema import ROOT, Run, Scale
 
 if TYPE_CHECKING:
     from fedlib.runs.place import Place
@@ -76,24 +76,7 @@ def simulate(
     place = place or Place.from_environment()
     scale = scale or experiments.scale
     labelled = experiments.runs(experiment, scale)
-    wanted = [
-        one
-        for one in labelled
-        if (methods is None or one.method in methods)
-        and (seeds is None or one.run.seed in seeds)
-        and (settings is None or one.setting in settings)
-    ]
-    for kind, asked, known in (
-        ("method", methods, [one.method for one in labelled]),
-        ("setting", settings, [one.setting for one in labelled]),
-        ("seed", seeds, [one.run.seed for one in labelled]),
-    ):
-        for name in asked or []:
-            if name not in known:
-                there = "; ".join(dict.fromkeys(map(str, known)))
-                raise ConfigError(f"experiment {experiment!r} has no {kind} {name!r}; it has {there}.")
-    if not wanted:
-        raise ConfigError(f"experiment {experiment!r} has no run of these methods, settings and seeds.")
+    wanted = params.choose(labelled, methods, seeds, settings)
     finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
     if not only_finished:
         lacking = [one.run for one in wanted if not finished.has(one.run)]

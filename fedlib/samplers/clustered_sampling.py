@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
+import scipy  # its parts load when they are first used, so that reading settings stays fast
 from pydantic import Field
-from scipy.cluster.hierarchy import linkage as scipy_linkage
-from scipy.spatial.distance import cdist, pdist, squareform
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
 
@@ -112,7 +111,7 @@ def dissimilarity(A: np.ndarray, B: np.ndarray, measure: Measure) -> np.ndarray:
         return angles(A, B)
     metric = "cityblock" if measure == "l1" else "sqeuclidean"
     blocks = [
-        cdist(A, B[start : start + 16], metric) for start in range(0, len(B), 16)
+        scipy.spatial.distance.cdist(A, B[start : start + 16], metric) for start in range(0, len(B), 16)
     ]  # it copies to float64
     return np.concatenate(blocks, axis=1)
 
@@ -149,8 +148,9 @@ def ward_tree(rho: np.ndarray, linkage: Linkage = "rows") -> np.ndarray:
     """Ward's tree in scipy's format, (N - 1, 4), of clients with the similarity matrix rho (N, N)."""
     if len(rho) == 1:
         return np.empty((0, 4))
-    distances = pdist(rho) if linkage == "rows" else squareform(rho, checks=False)
-    return scipy_linkage(distances, "ward")
+    distance = scipy.spatial.distance
+    distances = distance.pdist(rho) if linkage == "rows" else distance.squareform(rho, checks=False)
+    return scipy.cluster.hierarchy.linkage(distances, "ward")
 
 
 def cut_tree(tree: np.ndarray, masses: np.ndarray, M: int) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import entr, log_softmax, softmax
+import scipy  # its parts load when they are first used
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
 from fedlib.samplers.clustered_sampling import angles, draw, similarity_distributions, ward_tree
@@ -102,12 +102,12 @@ class HiCSFL(Sampler):
         notes = {"entropy": np.round(H, 6).tolist(), "clusters": labels.tolist()}
         T = self.horizon or fed.T
         if self.paper:
-            pi = log_softmax(self.gamma * annealed(t, T) * cluster_means(H, labels))
+            pi = scipy.special.log_softmax(self.gamma * annealed(t, T) * cluster_means(H, labels))
             weight = fed.p if self.within == "share" else np.ones(fed.N)
             within = weight / np.bincount(labels, weight)[labels]
             return Selection(draw_distinct(round.rng, pi[labels] + log(within), fed.m), notes=notes)
         if self.hierarchical(H):
-            pi = log_softmax(self.gamma * annealed(t - 1, T) * cluster_means(H, labels))
+            pi = scipy.special.log_softmax(self.gamma * annealed(t - 1, T) * cluster_means(H, labels))
             clients = draw_by_cluster(round.rng, pi, labels, fed.m)
             return Selection(clients, notes=notes | {"branch": "hierarchical"})
         r, _ = similarity_distributions(fed.sizes, fed.m, tree, round.rng)
@@ -143,7 +143,7 @@ def magnitudes(updates: np.ndarray, K: int, of: Estimate) -> np.ndarray:
 
 def estimated_entropy(magnitude: np.ndarray, T_s: float) -> np.ndarray:
     """Equation 7: entropy in nats of softmax(magnitude / T_s), magnitude: (N, K) -> (N,)."""
-    return entr(softmax(magnitude / T_s, axis=1)).sum(axis=1)
+    return scipy.special.entr(scipy.special.softmax(magnitude / T_s, axis=1)).sum(axis=1)
 
 
 def distances(updates: np.ndarray, H: np.ndarray, lam: float) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import entr, log_softmax
+import scipy  # its parts load when they are first used
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
 from fedlib.samplers.clustered_sampling import ward_tree
@@ -44,7 +44,7 @@ class Oracle(Sampler):
         fed = self.fed
         H = label_entropy(fed.label_counts)
         labels = cut(ward_tree(distances(self.updates, H, self.lam)), self.M)
-        log_pi = log_softmax(
+        log_pi = scipy.special.log_softmax(
             self.gamma * annealed(round.t - 1, self.horizon or fed.T) * cluster_means(H, labels)
         )
         return Selection(
@@ -57,4 +57,4 @@ class Oracle(Sampler):
 
 def label_entropy(counts: np.ndarray) -> np.ndarray:
     """Entropy in nats of each client's labels, counts: (N, K) -> (N,); 0 for a client without samples."""
-    return entr(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).sum(axis=1)
+    return scipy.special.entr(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).sum(axis=1)

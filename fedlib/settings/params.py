@@ -7,14 +7,15 @@ sentence that names where it stands. Nothing else reads that file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from fedlib.settings.schema import ROOT, SCALES, ConfigError, Run, Scale, Settings
+from fedlib.settings.errors import ConfigError, meant
+from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
 
 PARAMS = ROOT / "params.yaml"
 
@@ -58,9 +59,8 @@ class Experiments:
     def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
         """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
         if experiment not in self.names:
-            raise ConfigError(
-                f"{self.source}: no experiment {experiment!r}; there are {', '.join(self.names)}."
-            )
+            names = [*self.names, *self.studies]
+            raise ConfigError(f"{self.source}: no experiment {experiment!r}; {meant(experiment, names)}")
         where = f"{self.source}: experiments.{experiment}"
         base = dict(mapping(self.raw["experiments"][experiment], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
@@ -78,7 +78,7 @@ class Experiments:
     def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
         """A study's raw settings at a scale (`fedlib/analysis/studies.py`)."""
         if name not in self.studies:
-            raise ConfigError(f"{self.source}: no study {name!r}; there are {', '.join(self.studies)}.")
+            raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
         base = dict(self.raw["studies"][name])
         return merge(base, base.pop("scales", {}).get(scale or self.scale, {}))
 
@@ -110,6 +110,39 @@ class Experiments:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
+
+
+def choose(
+    labelled: Sequence[Labelled],
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Sequence[str] | None = None,
+) -> list[Labelled]:
+    """The runs of an experiment that have one of these methods, seeds and settings (None: any).
+
+    Raises:
+        ConfigError: there is no such method, seed or setting, or no run that has all three.
+    """
+    name = labelled[0].experiment
+    for kind, asked, known in (
+        ("method", methods, [one.method for one in labelled]),
+        ("setting", settings, [one.setting for one in labelled]),
+        ("seed", seeds, [one.run.seed for one in labelled]),
+    ):
+        for wanted in asked or []:
+            if wanted not in known:
+                there = meant(wanted, dict.fromkeys(map(str, known)))
+                raise ConfigError(f"experiment {name!r} has no {kind} {wanted!r}; {there}")
+    chosen = [
+        one
+        for one in labelled
+        if (methods is None or one.method in methods)
+        and (seeds is None or one.run.seed in seeds)
+        and (settings is None or one.setting in settings)
+    ]
+    if not chosen:
+        raise ConfigError(f"experiment {name!r} has no run of these methods, settings and seeds.")
+    return chosen
 
 
 def mapping(value: Any, place: str) -> dict[str, Any]:

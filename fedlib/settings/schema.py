@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from fedlib import samplers
 from fedlib.samplers import Aggregation
+from fedlib.settings.errors import ConfigError as ConfigError
+from fedlib.settings.errors import meant
 
 
 def root() -> Path:
@@ -42,10 +44,6 @@ Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message is one sentence for the person who wrote it."""
 
 
 class Settings(BaseModel):
@@ -213,7 +211,7 @@ class Method(Settings):
     def _known_sampler(self) -> Method:
         if self.sampler not in samplers.SAMPLERS:
             raise ValueError(
-                f"unknown sampler {self.sampler!r}; there are {', '.join(sorted(samplers.SAMPLERS))}"
+                f"unknown sampler {self.sampler!r}; {meant(self.sampler, sorted(samplers.SAMPLERS))}"
             )
         cls = samplers.SAMPLERS[self.sampler]
         known = cls.__dataclass_fields__

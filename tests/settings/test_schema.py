@@ -57,7 +57,11 @@ def test_good_settings_become_runs():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("methods.MD.sampler", "mdd", r"experiments\.e\.MD\.method: unknown sampler 'mdd'; there are .*md"),
+        (
+            "methods.MD.sampler",
+            "mdd",
+            r"experiments\.e\.MD\.method: unknown sampler 'mdd'; did you mean .*md",
+        ),
         (
             "methods.Algorithm 2.mesure",
             "l1",
