@@ -17,8 +17,9 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain
 from fedlib.training.contract import Job, draw_batches, dropout_bits
-from fedlib.training.models import Chain, Layout
+from fedlib.training.layout import Layout
 
 
 class Reference:

@@ -22,6 +22,7 @@ NUMBERS = (
     "settings/*.py",
     "data/*.py",
     "training/*.py",
+    "training/models/*.py",
     "simulation/*.py",
     "runs/__init__.py",
     "runs/archive.py",

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -216,7 +216,7 @@ class Lab:
         self.n = whole("samples a client", start["partition"]["n"], 5, 500)
         self.alpha = number("alpha", 0.1, -3, 2)
         self.shards = whole("shards a client", 2, 1, 10)
-        self.model = choice("model", get_args(schema.ModelName), start["model"])
+        self.model = choice("model", schema.model_names(), start["model"])
         self.m = whole("chosen a round m", start["m"], 1, 100)
         self.T = whole("rounds T", start["T"], 1, 500)
         self.steps = whole("local steps", local["steps"], 1, 200)

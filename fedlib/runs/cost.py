@@ -21,7 +21,7 @@ import torch
 
 from fedlib.data import datasets, partition
 from fedlib.data.sources import KINDS
-from fedlib.settings.schema import IID, DirichletClients, Evaluate, Local, Method, ModelName, OneClass, Run
+from fedlib.settings.schema import IID, DirichletClients, Evaluate, Local, Method, OneClass, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Executor, Job
@@ -87,7 +87,7 @@ def local_steps(run: Run) -> float:
 
 
 @lru_cache
-def measured(dataset: str, model: ModelName, batch: int, threads: int | None = None) -> Speed:
+def measured(dataset: str, model: str, batch: int, threads: int | None = None) -> Speed:
     """Time a few clients' steps, and an evaluation, on random images; by processor time if threads is 1."""
     kind, rng = KINDS[dataset], np.random.default_rng(0)
     n = max(2 * batch, 512)

@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from fedlib import samplers
 from fedlib.samplers import Aggregation
@@ -29,21 +38,17 @@ ROOT = root()
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
-ModelName = Literal[
-    "logistic",
-    "mlp",
-    "fedcor_mlp",
-    "cs_cnn",
-    "fedcor_cnn",
-    "hics_fmnist_cnn",
-    "hics_cifar10_cnn",
-    "hics_cifar_cnn",
-    "resnet18_head",
-]
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+
+
+@cache
+def model_names() -> tuple[str, ...]:
+    """The models that there are: the files of `fedlib/training/models/`, known without importing one."""
+    folder = Path(__file__).resolve().parents[1] / "training" / "models"
+    return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
 
 
 class Settings(BaseModel):
@@ -241,7 +246,7 @@ class Run(Settings):
     scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
     partition: Partition
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    model: ModelName
+    model: str
     N: Count
     m: Count
     T: Count
@@ -250,6 +255,13 @@ class Run(Settings):
     evaluate: Evaluate = Evaluate()
     method: Method
     seed: Annotated[int, Field(ge=0)]
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, model: str) -> str:
+        if model not in model_names():
+            raise ValueError(f"unknown model {model!r}; {meant(model, model_names())}")
+        return model
 
     @model_validator(mode="after")
     def _possible(self) -> Run:

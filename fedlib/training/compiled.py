@@ -20,8 +20,8 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.kernels.jit import compiled
 from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain
 from fedlib.training.contract import Batches, Job, Trained, dropout_bits, dropout_threshold
-from fedlib.training.models import Chain
 from fedlib.training.stacked import StackedExecutor
 
 LINE = 16  # floats of a cache line; where rows begin with one, as torch's memory does, products are a third faster

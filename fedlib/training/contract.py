@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
 from fedlib.settings.schema import Local
-from fedlib.training.models import Chain, Layout
+from fedlib.training.chain import Chain
+from fedlib.training.layout import Layout
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)

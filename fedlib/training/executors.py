@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.schema import ConfigError, ModelName
+from fedlib.settings.schema import ConfigError
 from fedlib.training.contract import Executor
 from fedlib.training.looped import ClientLoop
-from fedlib.training.models import build, resnet18_features
+from fedlib.training.models import build, features
 from fedlib.training.stacked import StackedExecutor
 
 
 def make_executor(
-    model: ModelName, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
+    model: str, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
 ) -> Executor:
     """The executor that suits a model and a device; threads: CPU workers (None: as many as torch would use).
 
@@ -25,9 +25,9 @@ def make_executor(
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}; it must be cpu or cuda.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}, but torch finds no GPU here; set it to cpu.")
-    if model == "resnet18_head":
-        features = [resnet18_features(x) for x in (data.x_train, data.x_test)]
-        data = Tensors(features[0], data.y_train, features[1], data.y_test)
+    seen = features(model)
+    if seen is not None:
+        data = Tensors(seen(data.x_train), data.y_train, seen(data.x_test), data.y_test)
     device = torch.device(device)
     net = build(model, tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1)
     if device.type != "cpu":

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from fedlib.kernels.jit import compiled
+from fedlib.training.chain import Chain
 from fedlib.training.contract import dropout_threshold
-from fedlib.training.models import Chain
 
 NO_BITS = np.empty(0, np.int16)
 NONE = np.uint8(4)  # of the 2 x 2 cells of a square

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain, initialise
 from fedlib.training.compiled import QUAD, samples, take
 from fedlib.training.compiled import cross_entropy as cross_entropy_gradient
 from fedlib.training.contract import (
@@ -33,7 +34,7 @@ from fedlib.training.contract import (
     workers,
 )
 from fedlib.training.layers import Network, channels_last
-from fedlib.training.models import Chain, Layout, initialise
+from fedlib.training.layout import Layout
 
 BLOCK = 500  # samples evaluated at a time
 

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain, initialise
 from fedlib.training.contract import Batches, Job, Trained, draw_batches, dropout_bits, workers
-from fedlib.training.models import Chain, Layout, initialise
+from fedlib.training.layout import Layout
 from fedlib.training.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
 
 CHUNK = 16  # jobs trained together on a CPU at most; many more would leave the cache

@@ -16,8 +16,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain
 from fedlib.training.contract import Optimizer, contrast, dropout_masks
-from fedlib.training.models import Chain, Layout
+from fedlib.training.layout import Layout
 
 threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
 

@@ -25,7 +25,9 @@ from fedlib.runs.place import Place
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ConfigError
-from fedlib.training.models import Layout, build, initialise
+from fedlib.training.chain import initialise
+from fedlib.training.layout import Layout
+from fedlib.training.models import build
 
 EXPERIMENT = {
     "title": "a small one",

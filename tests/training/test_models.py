@@ -12,14 +12,10 @@ from torch import nn
 
 from fedlib.settings.schema import ConfigError
 from fedlib.streams import stream
-from fedlib.training.models import (
-    Layout,
-    build,
-    initialise,
-    masked_batch_norm,
-    resnet18_features,
-    torch_default,
-)
+from fedlib.training.chain import Chain, initialise, masked_batch_norm, torch_default
+from fedlib.training.layout import Layout
+from fedlib.training.models import build
+from fedlib.training.models.resnet18_head import features
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 
@@ -143,7 +139,23 @@ def test_batch_normalisation_sees_the_kept_samples_alone():
 def test_resnet_needs_its_weights(tmp_path):
     x = torch.zeros(1, 3, 32, 32)
     with pytest.raises(ConfigError, match="place torchvision's resnet18-f37072fd.pth at"):
-        resnet18_features(x, tmp_path / "resnet18-f37072fd.pth")
+        features(x, tmp_path / "resnet18-f37072fd.pth")
     (tmp_path / "resnet18-f37072fd.pth").write_bytes(b"no weights")
     with pytest.raises(ConfigError, match="is not torchvision's"):
-        resnet18_features(x, tmp_path / "resnet18-f37072fd.pth")
+        features(x, tmp_path / "resnet18-f37072fd.pth")
+
+
+@pytest.mark.bad_input
+def test_an_unknown_model_says_which_there_are():
+    for name, message in (("mpl", "did you mean mlp"), ("transformer", "there are .*logistic, mlp")):
+        with pytest.raises(ConfigError, match=f"unknown model '{name}'; {message}"):
+            build(name, MNIST, 10)
+
+
+def test_a_block_in_a_row_of_layers_is_drawn_from_the_runs_stream():
+    block = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.GroupNorm(2, 4))
+    net = Chain(block, nn.Linear(4, 3), fill=torch_default)
+    first, again, other = (initialise(net, stream(seed, "init")) for seed in (0, 0, 1))
+    inner = Layout.of(net).slices["0.0.weight"]
+    assert torch.equal(first, again)
+    assert not torch.equal(first[inner], other[inner])

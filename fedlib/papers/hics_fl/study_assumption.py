@@ -28,8 +28,9 @@ from fedlib.runs.place import Place
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 from fedlib.streams import stream
+from fedlib.training.chain import Chain
 from fedlib.training.contract import Job
-from fedlib.training.models import Chain, Layout
+from fedlib.training.layout import Layout
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

@@ -23,7 +23,7 @@ from fedlib.samplers.hics_fl import estimated_entropy
 from fedlib.samplers.oracle import label_entropy
 from fedlib.samplers.weighted import draw_distinct
 from fedlib.settings.schema import DirichletClasses
-from fedlib.training.models import torch_default
+from fedlib.training.chain import torch_default
 
 
 def bias_gradients(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

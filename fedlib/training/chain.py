@@ -1,0 +1,143 @@
+"""Layers in a row, whose passes are written by hand, and how they are filled.
+
+A `Chain` is what logistic regression, MLPs and plain CNNs are: standard torch layers, the last one linear. Nothing here
+draws from a global generator: dropout is given its masks, and models are filled by `initialise`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib.streams import torch_generator
+from fedlib.training.layout import Layout
+
+Fill = Callable[[nn.Module, torch.Generator], None]
+
+
+class Chain(nn.Sequential):
+    """Layers in a row. Dropout is given its masks, so that they can come from a job's own generator.
+
+    fill: how each layer is initialised. dropouts: for each dropout layer its p and the (...) shape of what it masks.
+    """
+
+    def __init__(self, *layers: nn.Module, fill: Fill) -> None:
+        super().__init__(*layers)
+        self.fill = fill
+        self.dropouts: list[tuple[float, tuple[int, ...]]] = []
+
+    def forward(
+        self, x: Tensor, masks: Sequence[Tensor] = (), keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, K) of x: (B, ...), and the features (B, L) that the output layer saw.
+
+        masks: one (B, ...) tensor of 0 and 1/(1-p) a dropout layer, or none. keep: (B,) 1 for samples and 0 for
+        places that only fill up a stacked batch; batch normalisation must not see these.
+        """
+        *hidden, output = self
+        given = iter(masks)
+        for layer in hidden:
+            if isinstance(layer, nn.Dropout):
+                x = x * next(given) if masks else x
+            elif isinstance(layer, nn.BatchNorm2d) and keep is not None:
+                x = masked_batch_norm(layer, x, keep)
+            else:
+                x = layer(x)
+        return output(x), x
+
+    @property
+    def output_layer(self) -> str:
+        """The name of the output layer, as `Layout` asks for it."""
+        return str(len(self) - 1)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it is made of linear layers, ReLU and dropout alone."""
+        return all(isinstance(layer, nn.Flatten | nn.Linear | nn.ReLU | nn.Dropout) for layer in self)
+
+
+def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
+    """Batch normalisation in training mode over the kept samples alone; x: (B, C, h, w), keep: (B,) 0 or 1."""
+    n = keep.sum() * x[0, 0].numel()
+    weight = keep[:, None, None, None] / n
+    mean = (x * weight).sum((0, 2, 3))
+    centred = x - mean[:, None, None]
+    variance = (centred.square() * weight).sum((0, 2, 3))
+    layer.running_mean.mul_(1 - layer.momentum).add_(layer.momentum * mean.detach())
+    layer.running_var.mul_(1 - layer.momentum).add_(layer.momentum * variance.detach() * n / (n - 1))
+    scale = layer.weight * torch.rsqrt(variance + layer.eps)
+    return centred * scale[:, None, None] + layer.bias[:, None, None]
+
+
+def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
+    """(d,) a fresh model, float32 on the CPU, drawn as its specification says."""
+    fresh = copy.deepcopy(net)
+    generator = torch_generator(rng)
+    for layer in fresh:
+        if isinstance(layer, nn.BatchNorm2d | nn.PReLU):
+            layer.reset_parameters()  # constants
+        elif isinstance(layer, nn.Linear | nn.Conv2d):
+            net.fill(layer, generator)
+        elif any(True for _ in layer.parameters()):
+            reset(layer, generator)
+    tensors = dict(fresh.named_parameters()) | dict(fresh.named_buffers())
+    return torch.cat([tensors[name].detach().flatten() for name in Layout.of(net).names])
+
+
+def reset(layer: nn.Module, generator: torch.Generator) -> None:
+    """Have any other layer, and all that is in it, draw its values as torch does, but from a generator of ours."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        for module in layer.modules():
+            getattr(module, "reset_parameters", lambda: None)()
+
+
+def torch_default(layer: nn.Module, generator: torch.Generator) -> None:
+    """Weights and biases uniform in +-1/sqrt(fan in), as torch's own reset_parameters."""
+    bound = 1 / math.sqrt(layer.weight[0].numel())
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
+def xavier(layer: nn.Module, generator: torch.Generator) -> None:
+    """HiCS-FL's code: Xavier-uniform weights with ReLU's gain; biases as torch's default."""
+    torch_default(layer, generator)
+    nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)
+
+
+def zeros(layer: nn.Module, generator: torch.Generator) -> None:
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+
+
+def small_normal(layer: nn.Module, generator: torch.Generator) -> None:
+    """HiCS-FL's head on the frozen ResNet-18: weights N(0, 0.01), bias 0."""
+    nn.init.normal_(layer.weight, 0, 0.01, generator=generator)
+    nn.init.zeros_(layer.bias)
+
+
+def flat_size(layers: Sequence[nn.Module], shape: tuple[int, ...]) -> int:
+    """How many values a sample of `shape` has once it has gone through layers that end flat."""
+    return nn.Sequential(*layers)(torch.zeros(2, *shape)).shape[1]
+
+
+def three_convolutions(
+    shape: tuple[int, ...], classes: int, hidden: int, fill: Fill, drop: float = 0.0, last_relu: bool = False
+) -> Chain:
+    """Three 3x3 convolutions without padding (32, 64, 64 channels), two linear layers.
+
+    Max-pooling stands before ReLU: they commute, and it is the cheaper order.
+    """
+    dropout = [nn.Dropout(drop)] if drop else []
+    layers = [
+        *(nn.Conv2d(shape[0], 32, 3), nn.MaxPool2d(2), nn.ReLU(), *dropout),
+        *(nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU(), *dropout),
+        *(nn.Conv2d(64, 64, 3), *([nn.ReLU()] if last_relu else []), *dropout, nn.Flatten()),
+    ]
+    flat = nn.Linear(flat_size(layers, shape), hidden)
+    return Chain(*layers, flat, nn.ReLU(), nn.Linear(hidden, classes), fill=fill)

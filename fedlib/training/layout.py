@@ -1,0 +1,62 @@
+"""How a model is written as one flat vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor of a model lies in its flat (d,) vector.
+
+    Trained parameters come first, in the modules' order. What is averaged like weights but never touched by an
+    optimiser follows: parameters that require no gradient, and buffers of floats, as batch normalisation's running
+    means and variances. output: the name of the output layer, None where the model has none that is known.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+    n_trainable: int
+    output: str | None = None
+
+    @classmethod
+    def of(cls, net: nn.Module) -> Layout:
+        """The layout of a module; its attribute `output_layer`, if it has one, names its output layer."""
+        parameters = dict(net.named_parameters())
+        tensors = {name: p for name, p in parameters.items() if p.requires_grad}
+        n_trainable = sum(p.numel() for p in tensors.values())
+        tensors |= parameters
+        tensors |= {name: b for name, b in net.named_buffers() if b.is_floating_point()}
+        shapes = tuple(t.shape for t in tensors.values())
+        return cls(tuple(tensors), shapes, n_trainable, getattr(net, "output_layer", None))
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        ends = np.cumsum([shape.numel() for shape in self.shapes]).tolist()
+        return {name: slice(a, b) for name, a, b in zip(self.names, [0, *ends], ends, strict=False)}
+
+    @property
+    def d(self) -> int:
+        return sum(shape.numel() for shape in self.shapes)
+
+    @property
+    def output_weight(self) -> slice | None:
+        """Of the output layer's (K, L) weight; None where no output layer is known."""
+        return self.slices.get(f"{self.output}.weight")
+
+    @property
+    def output_bias(self) -> slice | None:
+        """Of the output layer's (K,) bias; None where no output layer is known."""
+        return self.slices.get(f"{self.output}.bias")
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """(..., d) -> views (..., *shape) by name."""
+        return {
+            name: flat[..., where].view(*flat.shape[:-1], *shape)
+            for (name, where), shape in zip(self.slices.items(), self.shapes, strict=True)
+        }

@@ -1,0 +1,14 @@
+"""Multinomial logistic regression: HCSFed."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from fedlib.training.chain import Chain, zeros
+
+
+def logistic(shape: tuple[int, ...], classes: int) -> Chain:
+    """Multinomial logistic regression, zero initialisation (HCSFed)."""
+    return Chain(nn.Flatten(), nn.Linear(math.prod(shape), classes), fill=zeros)
