@@ -7,7 +7,6 @@ Functions that make a whole picture return its matplotlib Figure; those that tak
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,60 +18,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedlib.analysis.measure import Missing
+from fedlib.pages.panels import AXES as AXES
+from fedlib.pages.panels import Smoother, draw_authors
+from fedlib.pages.panels import grid as grid
+from fedlib.pages.panels import label_axes as label_axes
+from fedlib.pages.panels import legend_below as legend_below
 from fedlib.pages.style import Look, looks
 from fedlib.pages.style import style as style
 from fedlib.pages.style import sweep as sweep
-
-Smoother = Callable[[pd.Series], pd.Series]
-
-AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
-    "round": ("round", 1),
-    "test_accuracy": ("test accuracy (%)", 100),
-    "test_loss": ("test loss (nats)", 1),
-    "train_loss": ("training loss (nats)", 1),
-    "train_loss_std": ("loss std across clients (nats)", 1),
-    "client_accuracy": ("clients' test accuracy (%)", 100),
-    "client_accuracy_std": ("accuracy std across clients (%)", 100),
-    "local_loss": ("local training loss (nats)", 1),
-    "local_loss_std": ("std of local training loss (nats)", 1),
-    "distinct_classes": ("distinct classes (count)", 1),
-    "distinct_clients": ("distinct clients (count)", 1),
-    "drawn_entropy": ("drawn label entropy (nats)", 1),
-    "megabytes": ("sent and received so far (MB)", 1),
-    "uplink_megabytes": ("sent by clients so far (MB)", 1),
-    "work": ("local steps so far (client-steps)", 1),
-    "server_seconds": ("sampler's own time a round (s)", 1),
-}
-
-
-def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank.
-
-    Raises:
-        Missing: there is no panel to draw.
-    """
-    if panels < 1:
-        raise Missing("nothing that this figure shows has been run")
-    columns = max(1, min(columns, panels))
-    rows = math.ceil(panels / columns)
-    fig, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
-    for extra in axes.flat[panels:]:
-        extra.set_axis_off()
-    return fig, list(axes.flat[:panels])
-
-
-def label_axes(ax: Axes, x: str, y: str) -> None:
-    ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
-
-
-def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """One legend for all panels, under them."""
-    found = {
-        label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-    }
-    if found:
-        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))
 
 
 def draw_curves(
@@ -86,11 +39,13 @@ def draw_curves(
     band: bool = True,
     styles: Mapping[str, Look] | None = None,
     first: int = 0,
+    authors: pd.DataFrame | None = None,
 ) -> None:
     """Mean over seeds of column `y` against `x`, one line a method, in one panel; band: one std over seeds.
 
     The line goes through the rounds in which `y` was measured in all runs but those that diverged, each of which ends
-    with a cross. smooth: applied to each run's curve before averaging.
+    with a cross. smooth: applied to each run's curve before averaging. authors: this panel's runs of the authors' own
+    program (`reference.beside`), a thin line each.
     """
     methods = list(dict.fromkeys(results["method"])) if methods is None else methods
     styles = styles or looks(methods)
@@ -120,6 +75,8 @@ def draw_curves(
                     ms=8,
                     label=f"_{method}, ended",
                 )
+    if authors is not None:
+        draw_authors(ax, authors[authors["round"] >= first], y, styles, smooth)
     if not ax.lines:
         ax.text(0.5, 0.5, "not measured", ha="center", va="center", transform=ax.transAxes)
 
@@ -139,6 +96,7 @@ def curves(
     first: int = 0,
     width: float = 4.0,
     height: float = 3.0,
+    authors: pd.DataFrame | None = None,
 ) -> Figure:
     """A panel a setting, each with one line a method (`draw_curves`), and one legend.
 
@@ -152,7 +110,19 @@ def curves(
     fig, axes = grid(len(there), columns, width, height)
     for ax, (setting, title) in zip(axes, there.items(), strict=True):
         rows = results[results["setting"] == setting]
-        draw_curves(ax, rows, y, x=x, methods=methods, smooth=smooth, band=band, styles=styles, first=first)
+        theirs = None if authors is None else authors[authors["setting"] == setting]
+        draw_curves(
+            ax,
+            rows,
+            y,
+            x=x,
+            methods=methods,
+            smooth=smooth,
+            band=band,
+            styles=styles,
+            first=first,
+            authors=theirs,
+        )
         level = target.get(setting) if isinstance(target, Mapping) else target
         if level is not None:
             ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":", label="_target")

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis import measure, tables
-from fedlib.pages import artifact, plots, plots_studies, plots_summary, schematics
+from fedlib.analysis.asking import ask
+from fedlib.pages import artifact, plots, plots_studies, plots_summary
 from fedlib.pages.style import FAMILIES, family, looks
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
@@ -218,6 +219,20 @@ def test_ratio_map_says_never():
 
 def test_a_sampler_can_be_asked_outside_a_run():
     G = np.concatenate([np.eye(2)[[0] * 6], np.eye(2)[[1] * 6]]) + 0.01 * np.arange(12)[:, None]
-    selection = schematics.ask(HCSFed(R=1.0, H=2), G, 4, np.random.default_rng(0))
+    selection = ask(HCSFed(R=1.0, H=2), G, 4, np.random.default_rng(0))
     assert len(set(selection.clients)) == 4
     assert sum(selection.notes["places"]) == 4
+
+
+def test_the_authors_runs_are_thin_lines_in_their_methods_colour() -> None:
+    ours = pd.DataFrame(
+        {"setting": "", "method": "MD", "seed": 0, "round": range(5), "test_accuracy": 0.5, "diverged": False}
+    )
+    theirs = ours[ours["round"] < 3].assign(commit="6707484", test_accuracy=0.4)
+    other = theirs.assign(method="Algorithm 1")
+    figure = plots.curves(ours, "test_accuracy", methods=["MD"], authors=pd.concat([theirs, other]))
+    thick, thin, entry = figure.axes[0].get_lines()
+    assert thin.get_color() == thick.get_color()
+    assert thin.get_linewidth() < thick.get_linewidth()
+    assert list(thin.get_ydata()) == [40, 40, 40], "in percent; the other method is not shown"
+    assert entry.get_label() == "authors' program, run by us, commit 6707484"
