@@ -93,7 +93,9 @@ def test_a_circle_is_found(import_a: str, tmp_path: Path):
     assert set(circle(house)) == {"a.py", "b.py"}
 
 
-@pytest.mark.parametrize("room", ["kernels", "samplers", "settings", "data", "training", "simulation"])
+@pytest.mark.parametrize(
+    "room", ["kernels", "samplers", "settings", "data", "training", "simulation", "runs"]
+)
 def test_the_library_knows_no_experiment_and_no_paper(room: str):
     """Neither the name of an experiment nor that of a paper's folder stands in its code; samplers may be called so."""
     written = yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -31,8 +31,9 @@ def pack(name: str, scale: Scale, tell: Callable[[str], None] = print) -> Path:
     """
     collect(name, scale, tell)
     table, info = open_results(name, scale)
-    if archives.elsewhere(name, scale, info["runs"]):
+    kept = params.load().archived(name)
+    if archives.elsewhere(name, scale, kept, info["runs"]):
         raise Unfinished(
             f"all that is finished of {name} at scale {scale} is in other archives already; nothing to pack."
         )
-    return archives.write(name, scale, table, info["runs"])
+    return archives.write(name, scale, kept, table, info["runs"])

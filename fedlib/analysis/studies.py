@@ -149,7 +149,7 @@ class Measured:
         from fedlib.runs import archive as archives
 
         self.name, self.place, self.any_data = name, place, any_data
-        self.packed = archives.sources(name, scale, results, archive)
+        self.packed = archives.sources(name, scale, (), results, archive)
         self.absent: dict[str, str] = {}
 
     def address(self, unit: Unit) -> str | None:

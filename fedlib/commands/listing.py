@@ -113,7 +113,9 @@ def costs(settings: Experiments, scale: Scale) -> Table:
     rows, total = [], np.zeros(2)
     for name in settings.names:
         runs = [one.run for one in settings.runs(name, scale)]
-        known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+        known = results.Finished(
+            name, scale, settings.archived(name), place, results.RESULTS, archive.ARCHIVE
+        )
         left = [run for run in runs if not known.has(run)]
         new = {run.model_dump_json(): run for run in left}
         needs = sorted({run.dataset for run in left} & known.absent.keys())

@@ -199,12 +199,12 @@ def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> li
     commands, folder, here = [], results.RESULTS, Place.from_environment()
     for name in names:
         packed, table = archive.path_of(name, scale), results.path_of(name, scale)
-        made = (name, scale, here, folder, archive.ARCHIVE, True)
+        made = (here, folder, archive.ARCHIVE, True)
         if name in settings.studies:
-            log, known = "study", studies.Measured(*made)
+            log, known = "study", studies.Measured(name, scale, *made)
             addresses = [known.address(unit) for unit in studies.units_of(name, settings, scale)]
         else:
-            log, known = "simulate", results.Finished(*made)
+            log, known = "simulate", results.Finished(name, scale, settings.archived(name), *made)
             addresses = [known.address(one.run) for one in settings.runs(name, scale)]
         source = notebooks.NORMALISED / f"{log}.ipynb"
         shown = results.shows(name, scale, addresses)
@@ -304,7 +304,8 @@ def train_ahead() -> None:
             time.sleep(0.5)
         with suppress(ConfigError, DataError, StoreError):
             runs = [one.run for one in settings.runs(name, scale)]
-            known = results.Finished(name, scale, place, results.RESULTS, archive.ARCHIVE)
+            kept = settings.archived(name)
+            known = results.Finished(name, scale, kept, place, results.RESULTS, archive.ARCHIVE)
             lacking = [run for run in runs if known.digest(run.dataset) and not known.has(run)]
             if sum(run.T for run in lacking) < FEW_ROUNDS:
                 train(lacking, place, tell=lambda line: None)

@@ -4,7 +4,8 @@ A file holds the rows of every finished run, and as metadata of its schema what 
 device, date, address). It is read as numbers and text, never unpickled; pages carry checksums. What `data/results`
 holds is read the same way, so that either can stand in for runs that are not in the store.
 
-Measures are kept as 32-bit floats but for test accuracy, times to 8 bits; what no page reads is left out (`ONLY`).
+Measures are kept as 32-bit floats but for test accuracy, times to 8 bits; of `OPTIONAL` columns
+it keeps those that the experiment names under `archive` in `params.yaml`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import base64
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedlib.files import StoreError, write_whole
+from fedlib.settings.params import OPTIONAL
 from fedlib.settings.schema import ROOT, address_of, address_of_run
 
 if TYPE_CHECKING:
@@ -37,18 +39,6 @@ RUN = ("setting", "method", "seed")
 EXACT = ("test_accuracy",)  # compared with round targets, as 0.69: a share of 10,000 packs well as it is
 TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
-_DRAWN = (
-    *("cs_mnist", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing"),
-    *("hics_fmnist", "hics_fmnist_variants", "hics_cifar10"),
-)
-_LOCAL = ("hics_fmnist", "hics_cifar10", "hics_cifar100")
-_NOTED = ("fedcor_fmnist", "fedcor_cifar10", "fedcor_fmnist_annealing", "fedcor_cifar10_annealing")
-ONLY = {  # columns that are kept for experiments of which a page reads them, or for those that share their runs
-    "clients": (*_DRAWN, "hics_cifar100", "hics_mini_imagenet"),
-    "notes": (*_NOTED, "hics_cifar10", "hics_cifar10_variants"),
-    "local_loss": _LOCAL,
-    "local_loss_std": _LOCAL,
-}
 
 
 def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
@@ -59,11 +49,12 @@ def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
 class Packed:
     """Finished runs of one experiment or study at one scale: a record each of what made them, and their rows.
 
-    load: reads the rows, once they are wanted.
+    load: reads the rows, once they are wanted. columns: their names.
     """
 
     runs: tuple[dict[str, Any], ...] = ()
     load: Callable[[], pd.DataFrame] = pd.DataFrame
+    columns: tuple[str, ...] = ()
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -98,31 +89,34 @@ class Packed:
         return dict(list(self.table.groupby(by, sort=False)))
 
 
-def sources(name: str, scale: Scale, results: Path, archive: Path) -> list[Packed]:
+def sources(name: str, scale: Scale, kept: Collection[str], results: Path, archive: Path) -> list[Packed]:
     """What may stand in for runs that are not in the store: the results of before, the archive, and the archives of
     other experiments and scales, which may hold the same runs.
+
+    kept: what archives of `name` keep (`Experiments.archived`); another archive without these columns is of no use.
     """
-    return [read_results(name, scale, results), read(name, scale, archive), *_others(name, scale, archive)]
+    here = read_results(name, scale, results), read(name, scale, archive)
+    return [*here, *_others(name, scale, kept, archive)]
 
 
-def elsewhere(name: str, scale: Scale, runs: list[dict[str, Any]], archive: Path = ARCHIVE) -> bool:
+def elsewhere(
+    name: str, scale: Scale, kept: Collection[str], runs: list[dict[str, Any]], archive: Path = ARCHIVE
+) -> bool:
     """Whether the archives of other experiments and scales hold all of these runs, and there is none of `name`."""
     if path_of(name, scale, archive).exists():
         return False
-    there = {address for packed in _others(name, scale, archive) for address in packed.records}
+    there = {address for packed in _others(name, scale, kept, archive) for address in packed.records}
     return there.issuperset(record["address"] for record in runs)
 
 
-def _others(name: str, scale: Scale, archive: Path) -> Iterator[Packed]:
+def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> Iterator[Packed]:
+    needed = {OPTIONAL[what] for what in kept}
     for path in sorted(archive.glob("*/*.parquet")):
-        if path != path_of(name, scale, archive) and serves(path.stem, name):
+        if path != path_of(name, scale, archive):
             with suppress(StoreError):  # what needs it will say so
-                yield read(path.stem, path.parent.name, archive)
-
-
-def serves(other: str, name: str) -> bool:
-    """Whether the archive of another experiment keeps all columns that the one of `name` keeps."""
-    return all(other in where for where in ONLY.values() if name in where)
+                packed = read(path.stem, path.parent.name, archive)
+                if needed <= set(packed.columns):
+                    yield packed
 
 
 def find(
@@ -165,12 +159,13 @@ def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
 @lru_cache(maxsize=64)
 def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
     with _named(path):
-        info = _unpacked((pq.read_schema(pa.BufferReader(content)).metadata or {})[KEY])
+        schema = pq.read_schema(pa.BufferReader(content))
+        info = _unpacked((schema.metadata or {})[KEY])
         if (info["name"], info["scale"]) != (name, scale):
             raise ValueError(f"it holds {info['name']} at scale {info['scale']}")
         if any(_address(name, record) != record["address"] for record in info["runs"]):
             raise ValueError("a run's settings do not match its address")
-        return Packed(tuple(info["runs"]), partial(_rows, path, content, info["runs"]))
+        return Packed(tuple(info["runs"]), partial(_rows, path, content, info["runs"]), tuple(schema.names))
 
 
 def _rows(path: Path, content: bytes, runs: list[dict[str, Any]]) -> pd.DataFrame:
@@ -198,11 +193,19 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def write(
-    name: str, scale: Scale, table: pd.DataFrame, runs: list[dict[str, Any]], root: Path = ARCHIVE
+    name: str,
+    scale: Scale,
+    kept: Collection[str],
+    table: pd.DataFrame,
+    runs: list[dict[str, Any]],
+    root: Path = ARCHIVE,
 ) -> Path:
-    """Pack the rows of finished runs and what made them (records with `address`) into the archive."""
+    """Pack the rows of finished runs and what made them (records with `address`) into the archive.
+
+    kept: which of the `OPTIONAL` columns (`Experiments.archived`).
+    """
     study = any("unit" in record for record in runs)
-    packed = pa.Table.from_pandas(_lean(table, name, study), preserve_index=False)
+    packed = pa.Table.from_pandas(_lean(table, kept, study), preserve_index=False)
     decimals = [field.name for field in packed.schema if pa.types.is_float32(field.type)]
     buffer = io.BytesIO()
     with pq.ParquetWriter(
@@ -222,7 +225,7 @@ def write(
     return path
 
 
-def _lean(table: pd.DataFrame, name: str, study: bool) -> pd.DataFrame:
+def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFrame:
     """The table as it is archived."""
     out = table.copy()
     if study:  # small, but for samples kept as lists of decimals
@@ -231,9 +234,8 @@ def _lean(table: pd.DataFrame, name: str, study: bool) -> pd.DataFrame:
                 np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in out[column]
             ]
         return out
-    out = out.drop(
-        columns=["experiment", *(c for c, where in ONLY.items() if name not in where)], errors="ignore"
-    )
+    left_out = set(OPTIONAL.values()) - {OPTIONAL[what] for what in kept}
+    out = out.drop(columns=["experiment", *left_out], errors="ignore")
     for column in out.select_dtypes("float64"):
         if column not in EXACT:
             out[column] = out[column].astype(np.float32)
@@ -244,7 +246,7 @@ def _lean(table: pd.DataFrame, name: str, study: bool) -> pd.DataFrame:
         out[column] = rounded(out[column].to_numpy(), TIME_BITS)
     if "clients" in out:
         out["clients"] = [np.asarray(drawn, dtype=np.int32) for drawn in out["clients"]]
-    if "notes" in out and name in _NOTED:  # of FedCor's notes the pages read the first of a run
+    if "notes" in out and "notes" not in kept:
         noted = out["notes"].notna()
         first = ~out[noted].duplicated(list(RUN)).reindex(out.index, fill_value=True)
         out["notes"] = out["notes"].where(first, None)

@@ -9,7 +9,7 @@ ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,8 @@ def simulate(
     scale = scale or experiments.scale
     labelled = experiments.runs(experiment, scale)
     wanted = params.choose(labelled, methods, seeds, settings)
-    finished = Finished(experiment, scale, place, results, archive, any_data=only_finished)
+    kept = experiments.archived(experiment)
+    finished = Finished(experiment, scale, kept, place, results, archive, any_data=only_finished)
     if not only_finished:
         lacking = [one.run for one in wanted if not finished.has(one.run)]
         lacking = [run for run in lacking if run.dataset not in finished.absent]
@@ -92,19 +93,22 @@ class Finished:
 
     absent: dataset -> why it is not at hand; of runs on it, and with `any_data` of all, archived ones are taken
     whatever the digest of the data.
+
+    kept: what archives keep of the experiment (`Experiments.archived`).
     """
 
     def __init__(
         self,
         experiment: str,
         scale: Scale,
+        kept: Collection[str],
         place: Place,
         results: Path,
         archive: Path,
         any_data: bool = False,
     ) -> None:
         self.store, self.place, self.any_data = Store(place.runs), place, any_data
-        self.packed = archives.sources(experiment, scale, results, archive)
+        self.packed = archives.sources(experiment, scale, kept, results, archive)
         self.digests: dict[str, str] = {}
         self.absent: dict[str, str] = {}
 

@@ -29,7 +29,14 @@ class Labelled(Settings):
     run: Run
 
 
-RESERVED = {"title", "paper", "seeds", "grid", "methods", "scales"}
+OPTIONAL = {  # what `archive` may name -> the column that the archive then keeps
+    "clients": "clients",
+    "notes": "notes",
+    "first_notes": "notes",  # the first of each run
+    "local_loss": "local_loss",
+    "local_loss_std": "local_loss_std",
+}
+RESERVED = {"archive", "title", "paper", "seeds", "grid", "methods", "scales"}
 
 
 class Experiments:
@@ -81,6 +88,17 @@ class Experiments:
             raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
         base = dict(self.raw["studies"][name])
         return merge(base, base.pop("scales", {}).get(scale or self.scale, {}))
+
+    def archived(self, name: str) -> tuple[str, ...]:
+        """Which of the `OPTIONAL` columns the archive keeps of an experiment; of a study none has to be named."""
+        if name in self.studies:
+            return ()
+        kept = self.describe(name).get("archive", [])
+        if not isinstance(kept, list) or not all(isinstance(what, str) and what in OPTIONAL for what in kept):
+            raise ConfigError(
+                f"{self.source}: experiments.{name}.archive must be a list of {', '.join(OPTIONAL)} (given: {kept!r})."
+            )
+        return tuple(kept)
 
     def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
         """Every run of an experiment at a scale, settings x methods x seeds.

@@ -51,7 +51,7 @@ def pack(settings: params.Experiments, scale: schema.Scale, folder: Path) -> dic
         "hcsfed_table_1", scale, experiments=settings, place=place, results=out, tell=lambda line: None
     )
     table, info = results.open_results("hcsfed_table_1", scale, out)
-    archive.write("hcsfed_table_1", scale, table, info["runs"], folder / "archive")
+    archive.write("hcsfed_table_1", scale, (), table, info["runs"], folder / "archive")
     return {"hcsfed_table_1": table}
 
 

@@ -85,7 +85,7 @@ class Folder:
         return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
 
     def pack(self, table: pd.DataFrame, info: dict, name: str = "e") -> Path:
-        return archive.write(name, "demo", table, info["runs"], self.archive)
+        return archive.write(name, "demo", self.settings.archived("e"), table, info["runs"], self.archive)
 
     def wipe(self) -> None:
         for folder in (self.place.runs, self.results):
@@ -107,7 +107,7 @@ def test_what_is_archived_is_not_trained_again(folder: Folder) -> None:
     again, remade = folder.simulate()
     assert folder.trained == []
     assert remade == made
-    columns = [c for c in first if c not in (*archive.ONLY, *archive.TIMES)]
+    columns = [c for c in first if c not in (*params.OPTIONAL, *archive.TIMES)]
     assert list(again[columns]) == columns
     pd.testing.assert_frame_equal(again[columns], first[columns], check_exact=False, rtol=1e-6)
     assert (again["test_accuracy"].dropna() == first["test_accuracy"].dropna()).all()
@@ -152,7 +152,7 @@ def test_what_another_experiment_or_scale_archived_is_not_trained_again(
 
     (folder.archive / "paper").mkdir()
     (folder.archive / "demo" / "another.parquet").unlink()
-    archive.write("e", "paper", table, info["runs"], folder.archive)
+    archive.write("e", "paper", (), table, info["runs"], folder.archive)
     folder.wipe()
     _, info = folder.simulate(only_finished=True)
     assert {run["method"] for run in info["runs"]} == {"MD", "the same"}
@@ -165,22 +165,26 @@ def test_what_only_other_archives_hold_needs_none_of_its_own(folder: Folder) -> 
     _, part = folder.simulate(methods=["MD"])
     folder.pack(*folder.simulate(methods=["MD"]), "another")
     _, whole = folder.simulate()
-    assert archive.elsewhere("e", "demo", part["runs"], folder.archive)
-    assert not archive.elsewhere("e", "demo", whole["runs"], folder.archive)  # a run of its own
+    assert archive.elsewhere("e", "demo", (), part["runs"], folder.archive)
+    assert not archive.elsewhere(
+        "e", "demo", ["clients"], part["runs"], folder.archive
+    )  # it lacks the clients
+    assert not archive.elsewhere("e", "demo", (), whole["runs"], folder.archive)  # a run of its own
     folder.pack(*folder.simulate())
-    assert not archive.elsewhere("e", "demo", part["runs"], folder.archive)  # an archive of its own
+    assert not archive.elsewhere("e", "demo", (), part["runs"], folder.archive)  # an archive of its own
 
 
-def test_another_archive_serves_if_it_keeps_what_is_kept_here(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_archive_serves_if_it_keeps_what_is_kept_here(folder: Folder) -> None:
+    wanted = folder.settings.raw["experiments"]["e"]
     table, info = folder.simulate()
     folder.pack(table, info, "another")
     folder.wipe()
-    monkeypatch.setitem(archive.ONLY, "clients", ("e",))
+    wanted["archive"] = ["clients"]
     with pytest.raises(Unfinished):
         folder.simulate(only_finished=True)
-    monkeypatch.setitem(archive.ONLY, "clients", ("e", "another"))
+    folder.simulate()
+    folder.pack(*folder.simulate(), "another")
+    folder.wipe()
     folder.simulate(only_finished=True)
 
 
@@ -375,7 +379,7 @@ def test_times_keep_eight_bits() -> None:
     assert kept.dtype == np.float32
 
 
-def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
+def test_of_notes_the_first_of_a_run_can_be_kept() -> None:
     table = pd.DataFrame(
         {
             "setting": "s",
@@ -386,7 +390,7 @@ def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
             "clients": [[], [1], [2], [3], [], [1], [2]],
         }
     )
-    kept = archive._lean(table, "fedcor_fmnist_annealing", study=False)
+    kept = archive._lean(table, ["clients", "first_notes"], study=False)
     assert [note if isinstance(note, str) else None for note in kept["notes"]] == [
         None,
         None,
@@ -397,12 +401,18 @@ def test_of_fedcors_notes_the_first_of_a_run_is_kept() -> None:
         None,
     ]
     assert "clients" in kept
-    assert not {"clients", "notes"} & set(archive._lean(table, "arena_common", study=False))
+    assert archive._lean(table, ["notes"], study=False)["notes"].notna().sum() == 4
+    assert not {"clients", "notes"} & set(archive._lean(table, [], study=False))
 
 
-def test_what_is_left_out_is_of_experiments_that_exist() -> None:
-    names = set(params.load().names)
-    assert all(set(where) <= names for where in archive.ONLY.values())
+def test_what_is_kept_is_named_by_each_experiment() -> None:
+    settings = params.load()
+    assert all(set(settings.archived(name)) <= set(params.OPTIONAL) for name in settings.names)
+    settings.raw["experiments"]["cs_mnist"]["archive"] = ["client"]
+    with pytest.raises(
+        schema.ConfigError, match=r"experiments\.cs_mnist\.archive must be a list of clients, "
+    ):
+        settings.archived("cs_mnist")
 
 
 def test_what_a_page_draws_is_kept() -> None:
@@ -412,7 +422,7 @@ def test_what_a_page_draws_is_kept() -> None:
         for column in ("local_loss", "local_loss_std"):
             if f'\\"{column}\\"' in text:
                 drawn = {one for one in entry["experiments"] if one in settings.names}
-                assert drawn <= set(archive.ONLY[column]), (name, column)
+                assert all(column in settings.archived(one) for one in drawn), (name, column)
 
 
 def test_all_of_the_archive_is_small_enough_for_git() -> None:
