@@ -68,16 +68,15 @@ def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyP
     pid = tmp_path / "pid"
     address = str(tmp_path / "warm")
 
-    def never_done(arguments: list[str]) -> int:
+    def never_done() -> int:
         pid.write_text(f"{os.getpid()}.")
         time.sleep(600)
         return 0
 
     def serve() -> None:
-        with warm.Server(address) as server:
+        with warm.Server(address, never_done) as server:
             server.serve_forever()
 
-    monkeypatch.setattr(warm, "run", never_done)
     monkeypatch.setenv(warm.VARIABLE, address)
     server = FORK.Process(target=serve)
     server.start()
@@ -99,7 +98,7 @@ def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyP
     pid = tmp_path / "pid"
     address = str(tmp_path / "warm")
 
-    def never_done(arguments: list[str]) -> int:
+    def never_done() -> int:
         pid.write_text(f"{os.getpid()}.")
         time.sleep(600)
         return 0
@@ -109,10 +108,9 @@ def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyP
         time.sleep(600)
 
     def serve() -> None:
-        with warm.Server(address) as server:
+        with warm.Server(address, never_done) as server:
             server.serve_forever()
 
-    monkeypatch.setattr(warm, "run", never_done)
     monkeypatch.setenv(warm.VARIABLE, address)
     killed = FORK.Process(target=repro)
     killed.start()
