@@ -1,4 +1,4 @@
-"""The lab: choose a setting from widgets, see who owns what, watch methods train, stop, go on, add your own.
+"""The lab: choose a setting, see which client holds which labels, watch methods train, stop, go on, add your own.
 
     lab = Lab()
     lab                                   # in a notebook: the panel
@@ -75,7 +75,7 @@ def split(scheme: str, N: int, n: int, alpha: float, shards: int) -> dict[str, A
 class Training:
     """Methods that train side by side in one setting; each may enter at any time, and anew.
 
-    setting: the keys of a run without method and seed. partitions: seed -> who owns what.
+    setting: the keys of a run without method and seed. partitions: seed -> which client holds which samples.
 
     Raises:
         ConfigError: the setting is impossible. DataError: its dataset is not prepared.
@@ -255,7 +255,7 @@ class Lab:
         return {name: getattr(self, name).value for name in names} | {"partition": owned, "local": local}
 
     def show_partition(self) -> None:
-        """Draw who owns what in the setting that is chosen, for the first seed."""
+        """Draw which client holds which labels in the chosen setting, for the first seed."""
         scheme = self.scheme.value
         self.alpha.disabled = not scheme.startswith("dirichlet")
         self.shards.disabled = scheme != "shards"
