@@ -102,6 +102,7 @@ def the_dataset_trained(copy: Copy) -> None:
 
 def the_partition_trained(copy: Copy) -> None:
     assert len(copy.results("unequal_sizes")) == 2 * 11
+    assert copy.results("clients_as_given")["client_accuracy"].between(0, 1).all()
     check = """
 from fedlib.data import datasets, partition
 from fedlib.settings import schema

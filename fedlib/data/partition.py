@@ -26,6 +26,7 @@ import pandas as pd
 from scipy.optimize import nnls
 from scipy.special import entr, softmax
 
+from fedlib.data import given
 from fedlib.settings import schema
 from fedlib.settings.schema import ConfigError
 from fedlib.streams import stream
@@ -132,7 +133,7 @@ def make(spec: schema.Partition, dataset: Labelled, N: int, seed: int, holdout: 
     y, y_test = dataset.y_train, dataset.y_test
     if len(y) < N:
         raise ConfigError(f"N: {N} clients are more than the {len(y)} training samples; lower N.")
-    group = None
+    group = kept = None
     match spec:
         case schema.IID():
             train = equal_parts(len(y), N, rng)
@@ -147,10 +148,15 @@ def make(spec: schema.Partition, dataset: Labelled, N: int, seed: int, holdout: 
             train, test = dirichlet_prior(y, N, spec.alpha, rng), None
         case schema.DirichletClasses():
             train, test, group = dirichlet_classes(spec, y, y_test, N, rng)
+        case schema.Given():
+            train, kept, test = given.load(spec, N, len(y), len(y_test)).values()
     K = int(y.max()) + 1
     labels = np.stack([np.bincount(y[part], minlength=K) for part in train])
-    kept = None
-    if holdout:
+    if kept is not None:
+        labels += np.stack([np.bincount(y[part], minlength=K) for part in kept])
+        if holdout:
+            raise ConfigError(f"holdout: {holdout}, but the given partition has a part for it; leave it out.")
+    elif holdout:
         train, kept = hold_out(train, holdout, rng)
     return Partition(train, kept, test, labels, group)
 

@@ -114,8 +114,15 @@ class DirichletClasses(Settings):
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
 
 
+class Given(Settings):
+    """Clients as a file lists them, for every seed: `data/partitions/<digest>.json` (`fedlib/data/given.py`)."""
+
+    scheme: Literal["given"]
+    digest: str
+
+
 Partition = Annotated[
-    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses,
+    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses | Given,
     Field(discriminator="scheme"),
 ]
 

@@ -1,0 +1,85 @@
+"""A partition as it is given: the samples of each client, as indices, in a file named by a digest of what it holds.
+
+    spec = given.keep(train=[[0, 5, 7], [1, 2]])  # data/partitions/<digest>.json
+    spec                                          # Given(scheme='given', digest='...'): what a run's `partition` says
+
+The digest is part of a run's address; where the file came from is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedlib.files import write_whole
+from fedlib.settings.schema import ROOT, ConfigError, Given, address_of
+
+PARTITIONS = ROOT / "data" / "partitions"
+PARTS = ("train", "holdout", "test")
+
+Indices = Sequence[Sequence[int] | np.ndarray]
+
+
+def keep(
+    train: Indices, holdout: Indices | None = None, test: Indices | None = None, root: Path | None = None
+) -> Given:
+    """Write a partition's file; returns the settings that stand for it.
+
+    train, holdout: a list a client of indices into the training set. test: likewise into the test set.
+    """
+    given = dict(zip(PARTS, (train, holdout, test), strict=True))
+    content = {
+        name: [np.sort(np.asarray(part, dtype=np.int64)).tolist() for part in parts]
+        for name, parts in given.items()
+        if parts is not None
+    }
+    spec = Given(scheme="given", digest=address_of(content))
+    write_whole((root or PARTITIONS) / f"{spec.digest}.json", json.dumps(content).encode())
+    return spec
+
+
+def load(
+    spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None
+) -> dict[str, list[np.ndarray] | None]:
+    """`train`, `holdout` and `test` of a partition: an int64 array of indices a client, or None where it has none.
+
+    Raises:
+        ConfigError: the file is missing or damaged, or its clients are not N clients of this dataset.
+    """
+    root = root or PARTITIONS
+    path = root / f"{spec.digest}.json"
+    where = f"partition.digest: {path.name}"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{where} is not in {root}; copy it there, or make it (`given.keep`).") from None
+    except ValueError as error:
+        raise ConfigError(f"{where} is no JSON ({error}); make it again (`given.keep`).") from None
+    if address_of(content) != spec.digest:
+        raise ConfigError(f"{where} does not hold what its name says; make it again (`given.keep`).")
+    if "train" not in content or set(content) - set(PARTS):
+        raise ConfigError(
+            f"{where} must hold train, and may hold holdout and test; it has {', '.join(content)}."
+        )
+    sizes = {"train": n_train, "holdout": n_train, "test": n_test}
+    return {name: _checked(content.get(name), f"{where}: {name}", N, sizes[name]) for name in PARTS}
+
+
+def _checked(parts: list[list[int]] | None, where: str, N: int, n: int) -> list[np.ndarray] | None:
+    if parts is None:
+        return None
+    if len(parts) != N:
+        raise ConfigError(f"{where} has {len(parts)} clients, N is {N}; set N: {len(parts)}.")
+    arrays = [np.array(part, dtype=np.int64) for part in parts]
+    for k, part in enumerate(arrays):
+        if not len(part):
+            raise ConfigError(f"{where} of client {k} is empty; leave the client out.")
+        if part.min() < 0 or part.max() >= n:
+            raise ConfigError(
+                f"{where} of client {k} has sample {part.max()}, the dataset has 0 to {n - 1}; is it another dataset's?"
+            )
+    return arrays
