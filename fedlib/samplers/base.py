@@ -42,7 +42,8 @@ class Federation:
         and the oracle, which are references and not methods, may look.
     m: clients (draws) a round. T: rounds of the run. d: trained parameters of the model, which are what a sampler sees
         of an update: without batch normalisation's statistics, which are averaged but would drown all else.
-    output_weight, output_bias: where the output layer's (K, L) weight and (K,) bias lie in a flat (d,) update.
+    output_weight, output_bias: where the output layer's (K, L) weight and (K,) bias lie in a flat (d,) update; None
+        where the model has no output layer that is known.
     """
 
     sizes: np.ndarray
@@ -50,8 +51,8 @@ class Federation:
     m: int
     T: int
     d: int
-    output_weight: slice
-    output_bias: slice
+    output_weight: slice | None
+    output_bias: slice | None
 
     @property
     def N(self) -> int:

@@ -72,6 +72,11 @@ class HiCSFL(Sampler):
             raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
         if self.within not in ("share", "uniform"):
             raise ValueError(f"sampler 'hics_fl': within is {self.within!r}; it must be share or uniform.")
+        if fed.output_bias is None:
+            raise ValueError(
+                "sampler 'hics_fl' reads the update of the output layer, and the model names none: set its attribute "
+                "output_layer to the name of the torch.nn.Linear with bias that gives its scores."
+            )
         at_random = self.paper if self.order is None else self.order == "random"
         self.warmup_order = rng.permutation(fed.N) if at_random else fed.everyone
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))

@@ -28,7 +28,8 @@ def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]]:
     """The metrics that each run's settings ask for, all runs' models measured together.
 
-    A run with several models (IFCA) reports the best one on the official test set, and for its clients the model
+    A run with several models (IFCA) reports the best one on the official test set (of the lowest loss, where there is
+    no accuracy), and for its clients the model
     with the lowest loss on each client's training data, as IFCA's authors do.
     """
     if not lives:
@@ -36,13 +37,16 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
     models = torch.cat([live.models for live in lives])
     owner = np.repeat(np.arange(len(lives)), [len(live.models) for live in lives])
     rows: list[dict[str, float]] = [{} for _ in lives]
+    accuracy = executor.measures == "test_accuracy"
     if any(live.run.evaluate.test or live.run.evaluate.clients for live in lives):
         test_loss, test_hit = executor.evaluate(models, "test")
     for r, live in enumerate(lives):
         if live.run.evaluate.test:
-            best = max(np.flatnonzero(owner == r), key=lambda j: test_hit[j].mean())
+            mine = np.flatnonzero(owner == r)
+            best = max(mine, key=lambda j: test_hit[j].mean() if accuracy else -test_loss[j].mean())
             rows[r]["test_loss"] = float(test_loss[best].mean(dtype=float))
-            rows[r]["test_accuracy"] = float(test_hit[best].mean())
+            if executor.measures:
+                rows[r][executor.measures] = float(test_hit[best].mean())
     due = [train_is_due(live, row) for live, row in zip(lives, rows, strict=True)]
     asked = [live for live, now in zip(lives, due, strict=True) if now or must_choose(live)]
     train_loss = dict(zip(map(id, asked), client_losses(executor, asked), strict=True))
@@ -54,11 +58,9 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
         if due[r]:
             loss = train_loss[id(live)].min(axis=0)
             rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
-        if live.run.evaluate.clients and live.partition.test:
-            accuracy = np.array(
-                [test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)]
-            )
-            rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(accuracy, live.fed.p)
+        if live.run.evaluate.clients and live.partition.test and accuracy:
+            own = np.array([test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)])
+            rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(own, live.fed.p)
     return rows
 
 

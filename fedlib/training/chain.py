@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,20 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.streams import torch_generator
+from fedlib.training.bench import drawn
 from fedlib.training.layout import Layout
 
+KINDS = {"F": nn.Flatten, "L": nn.Linear, "R": nn.ReLU, "D": nn.Dropout}
 Fill = Callable[[nn.Module, torch.Generator], None]
 
 
 class Chain(nn.Sequential):
     """Layers in a row. Dropout is given its masks, so that they can come from a job's own generator.
 
-    fill: how each layer is initialised. dropouts: for each dropout layer its p and the (...) shape of what it masks.
+    fill: how each layer is initialised; or make: makes a model with the same tensors in the same order from a seed,
+    whose values are then the initial ones. dropouts: for each dropout layer its p and the (...) shape of what it masks.
     """
 
-    def __init__(self, *layers: nn.Module, fill: Fill) -> None:
+    def __init__(
+        self, *layers: nn.Module, fill: Fill | None = None, make: Callable[[int], nn.Module] | None = None
+    ) -> None:
         super().__init__(*layers)
-        self.fill = fill
+        self.fill, self.make = fill, make
         self.dropouts: list[tuple[float, tuple[int, ...]]] = []
 
     def forward(
@@ -57,8 +63,9 @@ class Chain(nn.Sequential):
 
     @property
     def is_dense(self) -> bool:
-        """Whether it is made of linear layers, ReLU and dropout alone."""
-        return all(isinstance(layer, nn.Flatten | nn.Linear | nn.ReLU | nn.Dropout) for layer in self)
+        """Whether it is linear layers with ReLU, and dropout after each or none of them, alone."""
+        kinds = "".join(next((k for k, kind in KINDS.items() if type(layer) is kind), "?") for layer in self)
+        return bool(re.fullmatch("F?((LR)*|(LDR|LRD)*)L", kinds))
 
 
 def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
@@ -76,6 +83,8 @@ def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
 
 def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
     """(d,) a fresh model, float32 on the CPU, drawn as its specification says."""
+    if net.make is not None:
+        return drawn(net.make, rng)
     fresh = copy.deepcopy(net)
     generator = torch_generator(rng)
     for layer in fresh:

@@ -1,13 +1,14 @@
 """What a client does in a round: the contract between the engine and whoever does the arithmetic.
 
-A `Job` is one client's local training in one round; an `Executor` does many at once. There are three behind the one
+A `Job` is one client's local training in one round; an `Executor` does many at once. There are four behind the one
 contract, and nobody above knows which one ran: `compiled.py` trains a client in one compiled loop (logistic regression
 and MLPs on a CPU), `looped.py` one client after the other through torch, without waste (CNNs on a CPU), `stacked.py`
-many clients as one stack of tensors (everything on a GPU, and on a CPU what the compiled loop lacks). All equal a plain
-loop to float32 rounding, and a job's result depends neither on the other jobs of the call nor on the number of threads.
+many clients as one stack of tensors (all of these on a GPU, on a CPU what the compiled loop lacks), `modules.py` any
+other module. All equal a plain loop to float32 rounding, and a job's result depends neither on the other jobs of the
+call nor on the number of threads.
 
 What is random in a job comes from its own generator, in this order: all its batches, then step by step its dropout
-masks.
+masks (`modules.py`: a seed for whatever its forward pass draws).
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, softplus
 
 from fedlib.settings.schema import Local
-from fedlib.training.chain import Chain
 from fedlib.training.layout import Layout
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
@@ -65,10 +65,12 @@ class Trained:
 class Executor(Protocol):
     """Trains, differentiates and evaluates models that are written as flat (d,) vectors.
 
-    pool: its threads, for whatever else clients do side by side.
+    pool: its threads, for whatever else clients do side by side. measures: the results' column of what `evaluate`
+    gives beside the loss, None where that is nothing.
     """
 
-    net: Chain
+    net: nn.Module
+    measures: str | None
     layout: Layout
     device: torch.device
     threads: int

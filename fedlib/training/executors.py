@@ -2,38 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
+from torch import nn
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.schema import ConfigError
+from fedlib.settings.errors import ConfigError
+from fedlib.training.bench import made
+from fedlib.training.chain import Chain
 from fedlib.training.contract import Executor
+from fedlib.training.known import as_chain
 from fedlib.training.looped import ClientLoop
-from fedlib.training.models import build, features
+from fedlib.training.models import build, features, maker
+from fedlib.training.modules import ModuleExecutor
+from fedlib.training.objective import Function
 from fedlib.training.stacked import StackedExecutor
 
 
+@dataclass(frozen=True)
+class Own:
+    """A model that a program hands over.
+
+    make: makes it, anew each time. loss, metric: functions of output and targets; None for cross-entropy and accuracy.
+    """
+
+    make: Callable[[], nn.Module]
+    loss: Function | None = None
+    metric: Function | None = None
+
+
 def make_executor(
-    model: str, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
+    model: str | Own, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
 ) -> Executor:
     """The executor that suits a model and a device; threads: CPU workers (None: as many as torch would use).
 
     Raises:
-        ConfigError: there is no such device, the model cannot take this data's images, or its weights are missing.
+        ConfigError: there is no such device or model, it cannot take this data, or its weights are missing.
     """
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}; it must be cpu or cuda.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}, but torch finds no GPU here; set it to cpu.")
-    seen = features(model)
-    if seen is not None:
-        data = Tensors(seen(data.x_train), data.y_train, seen(data.x_test), data.y_test)
-    device = torch.device(device)
-    net = build(model, tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1)
+    device, threads = torch.device(device), threads or torch.get_num_threads()
+    if isinstance(model, str):
+        seen = features(model)
+        if seen is not None:
+            data = Tensors(seen(data.x_train), data.y_train, seen(data.x_test), data.y_test)
+        shape, classes = tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1
+        net = build(model, shape, classes)
+        if not isinstance(net, Chain):
+            model = Own(lambda: maker(model)(shape, classes))
+    if isinstance(model, Own):
+        net = own_chain(model, data)
+        if net is None:
+            return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
     if device.type != "cpu":
         executor = StackedExecutor
     elif net.is_dense:
         from fedlib.training.compiled import CompiledExecutor as executor
     else:
         executor = ClientLoop
-    return executor(net, data, device, threads or torch.get_num_threads())
+    return executor(net, data, device, threads)
+
+
+def own_chain(model: Own, data: Tensors) -> Chain | None:
+    """A model of one's own as layers that the hand-written passes know, where it is that and learns labels."""
+    plain = model.loss is None and model.metric is None
+    labels = data.y_train.dim() == 1 and not data.y_train.is_floating_point()
+    if not (plain and labels and data.x_train.is_floating_point()):
+        return None
+    try:
+        return as_chain(made(model.make, 0), model.make, tuple(data.x_train.shape[1:]))
+    except RuntimeError:  # it does not fit the data: the other executor says how
+        return None

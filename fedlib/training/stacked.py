@@ -34,7 +34,9 @@ ROWS = 1000  # samples evaluated at a time
 
 
 class StackedExecutor:
-    """Executor that trains jobs side by side; implements `local.Executor`."""
+    """Executor that trains jobs side by side; implements `contract.Executor`."""
+
+    measures = "test_accuracy"
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         self.net, self.device, self.threads = net, device, threads

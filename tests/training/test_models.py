@@ -147,7 +147,10 @@ def test_resnet_needs_its_weights(tmp_path):
 
 @pytest.mark.bad_input
 def test_an_unknown_model_says_which_there_are():
-    for name, message in (("logistics", "did you mean logistic"), ("transformer", "there are .*logistic, mlp")):
+    for name, message in (
+        ("logistics", "did you mean logistic"),
+        ("transformer", "there are .*logistic, mlp"),
+    ):
         with pytest.raises(ConfigError, match=f"unknown model '{name}'; {message}"):
             build(name, MNIST, 10)
 

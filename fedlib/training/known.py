@@ -1,0 +1,47 @@
+"""Modules of one's own that are layers in a row: those that the hand-written passes know become a `Chain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import nn
+
+from fedlib.training.bench import made
+from fedlib.training.chain import Chain
+from fedlib.training.models import traced
+
+ON_MAPS = (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+ANYWHERE = (nn.ReLU, nn.Dropout, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.ELU)
+
+
+def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> Chain | None:
+    """The module as a chain, for inputs of `shape` (without the batch); None where torch has to do it."""
+    if type(net) is not nn.Sequential:
+        return None
+    layers = list(_in_a_row(net))
+    flat = len(shape) == 1
+    for layer in layers:
+        if type(layer) is nn.Flatten:
+            known, flat = (layer.start_dim, layer.end_dim) == (1, -1), True
+        elif type(layer) is nn.Linear:
+            known = flat and layer.bias is not None
+        elif type(layer) in ON_MAPS:
+            known = not flat and (type(layer) is not nn.Conv2d or _plain(layer))
+        else:
+            known = type(layer) in ANYWHERE
+        if not known or any(not p.requires_grad for p in layer.parameters()):
+            return None
+    if not layers or type(layers[-1]) is not nn.Linear:
+        return None
+    chain = traced(Chain(*layers, make=lambda seed: made(make, seed)), shape)
+    return chain if chain.is_dense or len(shape) == 3 else None
+
+
+def _in_a_row(net: nn.Sequential) -> Iterator[nn.Module]:
+    for layer in net:
+        yield from _in_a_row(layer) if type(layer) is nn.Sequential else [layer]
+
+
+def _plain(layer: Any) -> bool:
+    return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

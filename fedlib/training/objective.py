@@ -1,0 +1,113 @@
+"""What a model is to minimise, and what is measured of it: cross-entropy and accuracy, or functions of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.nn.functional import cross_entropy
+
+from fedlib.settings.errors import ConfigError
+
+Function = Callable[[Any, Tensor], Tensor]
+
+
+class Objective:
+    """A loss and a metric of a model's output and the targets y: (B, ...).
+
+    Both may give one value a sample, (B,) or (B, ...), or their mean over the batch.
+
+    loss: None for cross-entropy. metric: None for accuracy where the output is (B, K) and y holds labels, else for
+    nothing. column: under which name results keep the metric, None where there is none.
+    """
+
+    def __init__(self, loss: Function | None, metric: Function | None, out: Any, y: Tensor) -> None:
+        """out, y: what the model gives of two samples, and their targets.
+
+        Raises:
+            ConfigError: the loss or the metric cannot be had of them.
+        """
+        labels = y.dim() == 1 and not y.is_floating_point()
+        scores = isinstance(out, Tensor) and out.dim() == 2
+        if loss is None and not (labels and scores):
+            raise ConfigError(
+                f"cross-entropy needs outputs (B, K) and whole numbers (B,) as targets; the model gives {shape(out)} "
+                f"and y holds {shape(y)}: pass loss=, a function of output and y."
+            )
+        self.loss, self.metric = loss or _cross_entropies, metric
+        self.column = "test_metric" if metric else None
+        if metric is None and labels and scores:
+            self.metric, self.column = _hits, "test_accuracy"
+        self._each = {}
+        for what, function in (("loss", self.loss), ("metric", self.metric)):
+            if function is not None:
+                self._each[what] = _by_sample(what, function, out, y)
+
+    def mean(self, out: Any, y: Tensor) -> Tensor:
+        """The mean loss of a batch, to be differentiated."""
+        return self.loss(out, y).mean()
+
+    def losses(self, out: Any, y: Tensor) -> Tensor:
+        """(B,) each sample's loss."""
+        return self._each["loss"](out, y)
+
+    def scores(self, out: Any, y: Tensor) -> Tensor:
+        """(B,) each sample's metric, NaN where there is none."""
+        if self.metric is None:
+            return torch.full((len(y),), torch.nan)
+        return self._each["metric"](out, y)
+
+
+def _cross_entropies(out: Tensor, y: Tensor) -> Tensor:
+    return cross_entropy(out, y, reduction="none")
+
+
+def _hits(out: Tensor, y: Tensor) -> Tensor:
+    return out.argmax(1) == y
+
+
+def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
+    """A function of the batch as one that gives a value a sample; out, y: of two samples, to try it on."""
+
+    def given(out: Any, y: Tensor) -> Tensor:
+        value = function(out, y)
+        return value.flatten(1).float().mean(1) if value.dim() > 1 else value
+
+    def together(out: Any, y: Tensor) -> Tensor:
+        return vmap(lambda o, t: function(o.unsqueeze(0), t.unsqueeze(0)))(out, y)
+
+    def one_by_one(out: Any, y: Tensor) -> Tensor:
+        return torch.stack([function(out[i : i + 1], y[i : i + 1]) for i in range(len(y))])
+
+    try:
+        value = function(out, y)
+    except Exception as error:
+        raise ConfigError(
+            f"{what}: it fails on outputs {shape(out)} and targets {shape(y)}: {first_line(error)}"
+        ) from None
+    if not isinstance(value, Tensor) or (value.dim() and len(value) != len(y)):
+        raise ConfigError(
+            f"{what}: it must give a tensor, one value a sample or their mean, and gives {shape(value)} of 2."
+        )
+    if value.dim():
+        return given
+    try:
+        together(out, y)
+    except Exception:
+        return one_by_one
+    return together
+
+
+def shape(value: Any) -> str:
+    """What a tensor looks like, for people."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} ({', '.join(map(str, value.shape))})"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in a sentence."""
+    return str(error).strip().split("\n")[0].rstrip(".") + "."
