@@ -9,8 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-import yaml
 
+from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT
 
 HOUSE = ROOT / "fedlib"
@@ -98,7 +98,7 @@ def test_a_circle_is_found(import_a: str, tmp_path: Path):
 )
 def test_the_library_knows_no_experiment_and_no_paper(room: str):
     """Neither the name of an experiment nor that of a paper's folder stands in its code; samplers may be called so."""
-    written = yaml.safe_load((ROOT / "params.yaml").read_text())
+    written = read(ROOT / "params.yaml")
     papers = {path.name for path in (HOUSE / "papers").iterdir() if path.is_dir() and room != "samplers"}
     for file in (HOUSE / room).rglob("*.py"):
         texts = {n.value for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Constant)}

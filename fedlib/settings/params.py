@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fedlib.settings.errors import ConfigError, meant
+from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
 
 PARAMS = ROOT / "params.yaml"
@@ -247,14 +247,6 @@ def load(path: Path = PARAMS) -> Experiments:
     """Read `params.yaml`.
 
     Raises:
-        ConfigError: the file is missing, is no YAML, or holds unknown keys at its top level.
+        ConfigError: the file is missing or cannot be read (`reading.py`), or holds unknown keys at its top level.
     """
-    try:
-        raw = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise ConfigError(f"{path.name} is missing; run from the project's folder.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name} is not valid YAML: {str(error).splitlines()[0]}.") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path.name} must hold a mapping of settings.")
-    return Experiments(raw, path.name)
+    return Experiments(read(path), path.name)

@@ -14,7 +14,6 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fedlib.analysis import claims
@@ -22,6 +21,7 @@ from fedlib.analysis.paper import papers
 from fedlib.commands import notebooks, pipeline, uses, warm
 from fedlib.runs import archive, place, results, train
 from fedlib.settings import params
+from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
 
 SETTINGS = params.load(ROOT / "params.yaml")
@@ -280,7 +280,7 @@ def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
 ) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "tiny.json").touch()
-    misspelt = yaml.safe_load(PARAMS.replace("model: logistic", "modle: logistic"))
+    misspelt = parse(PARAMS.replace("model: logistic", "modle: logistic").encode(), "params.yaml")
     del misspelt["experiments"]["elsewhere"]
     monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
     monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))

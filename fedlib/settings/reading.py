@@ -1,0 +1,121 @@
+"""How a settings file is read: YAML 1.2, the way DVC reads it, each key once, and only plain values.
+
+`T: yes` and `T: 1:30` are text, `010` is ten and `25e-4` a number. What another version of YAML would read in another
+way (dates, `1_000`, `0b11`), and what could not be told to a person later (keys that stand twice, values that hold
+themselves), is refused with its line.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from fedlib.settings.errors import ConfigError
+
+DEPTH = 30
+VALUES = 100_000  # after aliases are expanded
+PLAIN = {"null", "bool", "int", "float", "str", "merge", "map", "seq"}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping that a settings file holds.
+
+    Raises:
+        ConfigError: the file is missing or unreadable, is not UTF-8 or YAML, or holds something other than
+            settings; with the line.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path.name} is missing; run from the project's folder.") from None
+    except OSError as error:
+        raise ConfigError(f"{path.name} cannot be read ({error.strerror}).") from None
+    return parse(content, path.name)
+
+
+def parse(content: bytes, name: str) -> dict[str, Any]:
+    """`read` of a file's content; name: what errors call it."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{name}, line {line}: not UTF-8; save the file in that encoding.") from None
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an anchor that is given twice
+            node = yaml.compose(text)
+            if yaml.version or any(line.startswith("%YAML") for line in text.splitlines()):
+                raise ConfigError(f"{name}: remove the %YAML line; settings are YAML 1.2.")
+            _size(node, name, {})
+            raw = yaml.constructor.construct_document(node) if node else None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested more than {DEPTH} deep; settings need less.") from None
+    except (YAMLError, Warning, ValueError, OverflowError, TypeError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{name}{_told(error)}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{name} must hold a mapping of settings.")
+    return raw
+
+
+def _told(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = (error.problem or error.context) if isinstance(error, MarkedYAMLError) else str(error)
+    line = f", line {mark.line + 1}" if mark else ""
+    return f"{line}: not valid YAML ({' '.join(str(problem).split())})."
+
+
+def _size(node: Node | None, name: str, sizes: dict[int, int | None], depth: int = 0) -> int:
+    """How many values a node stands for; sizes: of the nodes that are known, None of those that contain this one.
+
+    Raises:
+        ConfigError: it holds a key twice, itself, too much, or anything but numbers, text, lists and mappings.
+    """
+    if node is None:
+        return 0
+    line = f"{name}, line {node.start_mark.line + 1}"
+    if id(node) in sizes:
+        if (known := sizes[id(node)]) is None:
+            raise ConfigError(f"{line}: holds itself; write it out.")
+        return known
+    if depth > DEPTH:
+        raise ConfigError(f"{line}: nested more than {DEPTH} deep; settings need less.")
+    kind = str(node.tag).rsplit(":", 1)[-1]
+    if kind not in PLAIN:
+        raise ConfigError(
+            f"{line}: {kind.strip('!')} is no kind of setting; write a number, a list, a mapping or quoted text."
+        )
+    sizes[id(node)], total = None, 1
+    if isinstance(node, ScalarNode):
+        if kind in ("int", "float") and ("_" in node.value or "0b" in node.value[:3]):
+            raise ConfigError(f"{line}: {node.value} is no number in YAML 1.2; write it in decimal digits.")
+    elif isinstance(node, MappingNode):
+        _each_once(node, name)
+        total += sum(_size(part, name, sizes, depth + 1) for pair in node.value for part in pair)
+    else:
+        total += sum(_size(part, name, sizes, depth + 1) for part in node.value)
+    if total > VALUES:
+        raise ConfigError(f"{line}: more than {VALUES:,} values; settings need less.")
+    sizes[id(node)] = total
+    return total
+
+
+def _each_once(node: MappingNode, name: str) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, ScalarNode):
+            raise ConfigError(f"{name}, line {line}: a key must be text or a number.")
+        known = (str(key.tag), key.value)
+        if known in seen:
+            raise ConfigError(
+                f"{name}: {key.value} stands twice, in lines {seen[known]} and {line}; keep one of them."
+            )
+        seen[known] = line
