@@ -170,6 +170,7 @@ class Measured:
 
     def read(self, unit: Unit) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The table of a measured unit, and what made it."""
+        from fedlib.settings.code import code_of
         from fedlib.simulation.engine import NUMERICS
 
         kept = self.kept(unit)
@@ -179,6 +180,7 @@ class Measured:
                 "numerics": NUMERICS,
                 "date": _date(kept),
                 "address": kept.stem,
+                "code": code_of(unit),
             }
             return pd.read_parquet(io.BytesIO(kept.read_bytes())), record
         if found := self._packed(unit):
@@ -210,9 +212,10 @@ class Measured:
 
     def _address(self, unit: Unit, dataset_digest: str | None) -> str:
         from fedlib.runs import archive as archives
+        from fedlib.settings.code import code_of
         from fedlib.simulation.engine import NUMERICS
 
-        return archives.address_of_unit(self.name, unit, NUMERICS, dataset_digest)
+        return archives.address_of_unit(self.name, unit, NUMERICS, dataset_digest, code_of(unit))
 
 
 def module_of(name: str) -> ModuleType:

@@ -49,6 +49,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         ConfigError: nothing belongs to such a paper.
     """
     from fedlib.samplers import SAMPLERS
+    from fedlib.samplers.registry import PROBLEMS
 
     raw = {**settings.raw["experiments"], **settings.raw["studies"]}
     papers = {name: spec.get("paper", "") for name, spec in raw.items()}
@@ -71,6 +72,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         table("Studies (fedlib run NAME)", ("name", ""), studies),
         table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
         table("Samplers (params.yaml)", ("name", ""), samplers),
+        *([table("Samplers that cannot be loaded", ("where", "why"), PROBLEMS.items())] if PROBLEMS else []),
         datasets({run.dataset for run in used} if paper else None),
     )
 

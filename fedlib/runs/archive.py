@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedlib.files import StoreError, write_whole
+from fedlib.settings.code import Code
 from fedlib.settings.params import OPTIONAL
 from fedlib.settings.schema import ROOT, address_of, address_of_run
 
@@ -272,15 +273,19 @@ def _complete(table: pd.DataFrame, records: list[dict[str, Any]]) -> bool:
 
 def _address(name: str, record: dict[str, Any]) -> str:
     """The address that a record's settings, data and numerics give."""
+    made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
     if "unit" in record:
-        return address_of_unit(name, record["unit"], record["numerics"], record["data"]["digest"])
-    return address_of_run(record["run"], record["numerics"], record["data"]["digest"])
+        return address_of_unit(name, record["unit"], *made_by)
+    return address_of_run(record["run"], *made_by)
 
 
-def address_of_unit(name: str, unit: dict[str, Any], numerics: int, dataset_digest: str | None) -> str:
+def address_of_unit(
+    name: str, unit: dict[str, Any], numerics: int, dataset_digest: str | None, code: Code
+) -> str:
     """Under which a table of the study `name` is kept; a unit's labels determine none of its numbers."""
     numbers = {key: value for key, value in unit.items() if key != "labels"}
-    return address_of([f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest])
+    made_of = [f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest]
+    return address_of([*made_of, code] if code else made_of)
 
 
 def _packed(info: dict[str, Any]) -> bytes:

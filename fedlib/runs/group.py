@@ -22,6 +22,7 @@ from fedlib.files import write_whole
 from fedlib.runs.place import Place, address
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.store import TIMING, Store
+from fedlib.settings.code import code_of
 from fedlib.settings.schema import Run
 
 LARGEST_GROUP = 25
@@ -128,8 +129,10 @@ def describe(run: Run, dataset: datasets.Dataset, place: Place) -> dict[str, Any
     device = (
         torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
     )
+    settings = run.model_dump(mode="json")
     return {
-        "run": run.model_dump(mode="json"),
+        "run": settings,
+        "code": code_of(settings),
         "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
         "numerics": NUMERICS,
         "device": device,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedlib.samplers import base
+from fedlib.samplers import registry
 from fedlib.samplers.base import (
     Aggregation,
     Federation,
@@ -14,18 +14,16 @@ from fedlib.samplers.base import (
     Selection,
     TrialLosses,
     Updates,
-    load_all,
-    register,
 )
+from fedlib.samplers.registry import find, register, unloaded, version_of
 
 
 def __getattr__(name: str) -> Any:
     """`SAMPLERS` loads the families when it is first asked for: drawing results needs none."""
     if name != "SAMPLERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    load_all(__name__, __path__)
-    globals()[name] = base.SAMPLERS  # from now on it is found without asking here
-    return base.SAMPLERS
+    globals()[name] = registry.load_all()  # from now on it is found without asking here
+    return registry.SAMPLERS
 
 
 __all__ = [
@@ -40,5 +38,8 @@ __all__ = [
     "Selection",
     "TrialLosses",
     "Updates",
+    "find",
     "register",
+    "unloaded",
+    "version_of",
 ]

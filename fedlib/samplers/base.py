@@ -21,14 +21,30 @@ them in one batch, and charges each run for what its questions cost.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+
+from fedlib.samplers.registry import register
+
+__all__ = [
+    "Aggregation",
+    "Asking",
+    "Federation",
+    "Gradients",
+    "Losses",
+    "Question",
+    "Report",
+    "Round",
+    "Sampler",
+    "Selection",
+    "TrialLosses",
+    "Updates",
+    "register",
+]
 
 Aggregation = Literal["mean", "data_size", "attrition", "ipw"]
 
@@ -192,23 +208,3 @@ class Sampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-
-
-SAMPLERS: dict[str, type[Sampler]] = {}
-
-
-def register(name: str) -> Callable[[type[Sampler]], type[Sampler]]:
-    """Class decorator: make a sampler known to `params.yaml`, the command line and the arena under `name`."""
-
-    def add(cls: type[Sampler]) -> type[Sampler]:
-        SAMPLERS[name] = cls
-        cls.name = name
-        return cls
-
-    return add
-
-
-def load_all(package: str, path: list[str]) -> None:
-    """Import every module of the samplers' folder, so that dropping a file there is all it takes to add one."""
-    for module in pkgutil.iter_modules(path):
-        importlib.import_module(f"{package}.{module.name}")

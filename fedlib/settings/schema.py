@@ -23,6 +23,7 @@ from pydantic import (
 
 from fedlib import samplers
 from fedlib.samplers import Aggregation
+from fedlib.settings.code import Code, code_of
 from fedlib.settings.errors import ConfigError as ConfigError
 from fedlib.settings.errors import meant
 
@@ -222,10 +223,9 @@ class Method(Settings):
     @model_validator(mode="after")
     def _known_sampler(self) -> Method:
         if self.sampler not in samplers.SAMPLERS:
-            raise ValueError(
-                f"unknown sampler {self.sampler!r}; {meant(self.sampler, sorted(samplers.SAMPLERS))}"
-            )
-        cls = samplers.SAMPLERS[self.sampler]
+            near = meant(self.sampler, sorted(samplers.SAMPLERS))
+            raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
+        cls = samplers.find(self.sampler)
         known = cls.__dataclass_fields__
         for key in self.params:
             if key not in known:
@@ -299,12 +299,14 @@ class Run(Settings):
 
     def address(self, numerics: int, dataset_digest: str) -> str:
         """Name of this run's folder in the store: a digest of all that determines its numbers."""
-        return address_of_run(self.model_dump(mode="json"), numerics, dataset_digest)
+        run = self.model_dump(mode="json")
+        return address_of_run(run, numerics, dataset_digest, code_of(run))
 
 
-def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str) -> str:
-    """`Run.address` of a run as a record holds it."""
-    return address_of({"run": run, "numerics": numerics, "data": dataset_digest})
+def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:
+    """`Run.address` of a run as a record holds it; code: see `code_of`."""
+    made_of = {"run": run, "numerics": numerics, "data": dataset_digest}
+    return address_of(made_of | {"code": code} if code else made_of)
 
 
 def address_of(made_of: Any) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedlib.data.partition import Partition
-from fedlib.samplers import SAMPLERS, Federation, Round, Selection
+from fedlib.samplers import Federation, Round, Selection, find
 from fedlib.settings.schema import Run
 from fedlib.simulation.algorithms import make_algorithm
 from fedlib.streams import Purpose, stream
@@ -68,7 +68,7 @@ class Live:
             output_weight=layout.output_weight,
             output_bias=layout.output_bias,
         )
-        self.sampler = SAMPLERS[run.method.sampler](**run.method.params)
+        self.sampler = find(run.method.sampler)(**run.method.params)
         try:
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
         except ValueError as error:

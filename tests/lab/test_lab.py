@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell
 from fedlib.commands import notebooks
 from fedlib.data import datasets
 from fedlib.lab.panel import SCHEMES, Lab, Training, split, standings
-from fedlib.samplers import SAMPLERS, Sampler, Selection, base, register
+from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings.schema import ConfigError
 
 SMALL = {
@@ -34,7 +34,6 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def sampler() -> Iterator[Callable[..., None]]:
     """Register a sampler whose `select` is the given function; forgotten after the test."""
-    assert SAMPLERS is base.SAMPLERS
 
     def add(name: str, select: Callable[..., Any]) -> None:
         register(name)(dataclass(type(name, (Sampler,), {"select": select})))
@@ -43,7 +42,7 @@ def sampler() -> Iterator[Callable[..., None]]:
     added: list[str] = []
     yield add
     for name in added:
-        base.SAMPLERS.pop(name, None)
+        SAMPLERS.pop(name, None)
 
 
 def small_lab(T: int = 5) -> Lab:

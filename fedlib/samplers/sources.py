@@ -1,0 +1,133 @@
+"""What a sampler is known by that is not shipped: a digest of its source, and of what this uses of its own package."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import hashlib
+import linecache
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+HOUSE = Path(__file__).resolve().parent
+TOPS = (  # in fedlib, where a file's own package ends
+    HOUSE,
+    HOUSE.parent / "training" / "models",
+    HOUSE.parent / "simulation",
+)
+CONTRACT = {HOUSE / name for name in ("__init__.py", "base.py", "registry.py", "sources.py")}
+PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
+WRAPPED = (
+    "fget",
+    "func",
+    "__func__",
+    "py_func",
+    "__wrapped__",
+)  # a property's function, a compiled one's, ...
+
+
+def digest_of(cls: type) -> str:
+    """A digest of the class's file and of all that this imports from its package or, where it is in none, its folder.
+
+    Of a class from a notebook: of the cells that define it and the functions, classes and values that it uses.
+    """
+    home = file_of(cls)
+    return digest_of_file(home) if home else _digest(cells(cls))
+
+
+def digest_of_file(file: Path) -> str:
+    """A digest of a file and of all that it imports from its package or, where it is in none, its folder."""
+    return _digest(texts_of(file))
+
+
+def _digest(texts: Iterator[tuple[str, str]]) -> str:
+    return hashlib.sha256(repr(sorted(set(texts))).encode()).hexdigest()[:16]
+
+
+def file_of(value: Any) -> Path | None:
+    """The file of a module, or of the module that defines a class or function; None of a notebook or built-in one."""
+    module = value if isinstance(value, ModuleType) else sys.modules.get(value.__module__)
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if file else None
+
+
+def place_of(cls: type) -> str:
+    """Where a class is defined, for people."""
+    return f"{cls.__qualname__} in {file_of(cls) or 'this notebook'}"
+
+
+def texts_of(file: Path) -> Iterator[tuple[str, str]]:
+    """(name, text) of a file and of what it imports, directly or not, from its package or its folder."""
+    top, packaged = file.parent, (file.parent / "__init__.py").exists()
+    while packaged and top not in TOPS and (top.parent / "__init__.py").exists():
+        top = top.parent
+    installed = not packaged and top.name in ("site-packages", "dist-packages")
+    found, waiting = set(CONTRACT), [file]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            text = one.read_text()
+            yield one.relative_to(top).as_posix(), text
+            if not installed:
+                waiting += imported(text, one, top, list(top.parents) if packaged else [top])
+
+
+def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Path]:
+    """The files below `top` that a file with this text imports, anywhere in it; bases: where absolute names begin."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module or ''}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        level = getattr(node, "level", 0)
+        for base in [file.parents[level - 1]] if level else bases:
+            for name in names:
+                path = base.joinpath(*name.strip(".").split("."))
+                for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+                    if candidate.is_relative_to(top) and candidate.is_file():
+                        yield candidate
+
+
+def cells(cls: type) -> Iterator[tuple[str, str]]:
+    """(name, text) of the cells that define a notebook's class and what it uses, and of plain values that it uses."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, Any]] = [(cls.__qualname__, cls)]
+    while waiting:
+        name, value = waiting.pop()
+        value = next((inner for key in WRAPPED if (inner := getattr(value, key, None))), value)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, PLAIN):
+            yield name, repr(value)
+        elif hasattr(value, "tobytes"):
+            yield name, hashlib.sha256(value.tobytes()).hexdigest()
+        elif not isinstance(value, type | FunctionType | ModuleType):
+            continue
+        elif (
+            getattr(value, "__module__", "") != cls.__module__
+        ):  # a library's, or of a file beside the notebook
+            file = file_of(value)
+            if file and file.parent == Path.cwd():
+                yield from texts_of(file)
+        elif isinstance(value, type):
+            own = {key: inner for key, inner in vars(value).items() if callable(inner) or key[:2] != "__"}
+            waiting += [(f"{value.__qualname__}.{key}", inner) for key, inner in own.items()]
+            waiting += [(base.__qualname__, base) for base in value.__bases__]
+        else:
+            if text := "".join(linecache.getlines(value.__code__.co_filename)):
+                yield value.__qualname__, text
+            used = names_used(value.__code__) & set(value.__globals__)
+            waiting += [(key, value.__globals__[key]) for key in used]
+
+
+def names_used(code: CodeType) -> set[str]:
+    """The global names that a function, or one inside of it, reads."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return names.union(*(names_used(inner) for inner in code.co_consts if isinstance(inner, CodeType)))

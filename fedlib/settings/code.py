@@ -1,0 +1,57 @@
+"""Which code made a run, as a part of its address: where code changed, no old numbers come back as new ones.
+
+Samplers, algorithms and models that are shipped have a revision, which whoever changes what they compute raises
+(`tests/test_pins.py` says when). What is not shipped is known by a digest of its source.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedlib import samplers
+from fedlib.samplers.sources import digest_of_file
+
+REVISIONS = {
+    "algorithm": {"fedavg": 0, "scaffold": 0, "feddyn": 0, "moon": 0, "ifca": 0},
+    "model": {
+        "logistic": 0,
+        "mlp": 0,
+        "fedcor_mlp": 0,
+        "cs_cnn": 0,
+        "fedcor_cnn": 0,
+        "hics_fmnist_cnn": 0,
+        "hics_cifar10_cnn": 0,
+        "hics_cifar_cnn": 0,
+        "resnet18_head": 0,
+    },
+}  # samplers' stand in `fedlib/samplers/registry.py`
+SOURCES = {"algorithm": "simulation/algorithms.py", "model": "training/models/{}.py"}  # of those not shipped
+
+Code = dict[str, int | str]
+
+
+def code_of(settings: Any) -> Code:
+    """The revisions and digests of all samplers, algorithms and models that settings name; revision 0 is left out.
+
+    So what was made before there were revisions keeps its address.
+    """
+    if isinstance(settings, list):
+        settings = dict(enumerate(settings))
+    if not isinstance(settings, dict):
+        return {}
+    found: Code = {}
+    for key, value in settings.items():
+        if key in ("sampler", *SOURCES) and isinstance(value, str):
+            version = samplers.version_of(value) if key == "sampler" else _version_of(key, value)
+            found |= {f"{key} {value}": version} if version else {}
+        elif key != "labels":  # of a study's unit; they determine no number
+            found |= code_of(value)
+    return found
+
+
+def _version_of(kind: str, name: str) -> int | str:
+    if name in REVISIONS[kind]:
+        return REVISIONS[kind][name]
+    source = Path(__file__).resolve().parents[1] / SOURCES[kind].format(name)
+    return digest_of_file(source) if source.exists() else 0
