@@ -1,0 +1,44 @@
+"""Client selection in federated learning: every sampler, one fast simulator.
+
+    result = fedlib.simulate(x, y, clients, test=(x_test, y_test), model=lambda: MyNet(), methods={"Random": "uniform"},
+                             m=10, T=100, local=fedlib.Local(lr=0.05, batch=32, epochs=1))
+
+What is listed in `__all__` stays as it is documented until a CHANGELOG says otherwise; nothing else is promised.
+Importing fedlib imports nothing more: each name is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "simulate": "library.simulate",
+    "Result": "library.result",
+    "Local": "settings.schema",
+    "Evaluate": "settings.schema",
+    "Method": "settings.schema",
+    "IID": "settings.schema",
+    "Shards": "settings.schema",
+    "OneClass": "settings.schema",
+    "DirichletClients": "settings.schema",
+    "DirichletPrior": "settings.schema",
+    "DirichletClasses": "settings.schema",
+    "Partition": "data.partition",
+    "ConfigError": "settings.errors",
+    "SamplerError": "simulation.live",
+}
+__all__ = ["samplers", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "samplers":
+        return import_module("fedlib.samplers")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedlib' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = globals()[name] = getattr(import_module(f"fedlib.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,6 +18,7 @@ Smoother = Callable[[pd.Series], pd.Series]
 AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
     "round": ("round", 1),
     "test_accuracy": ("test accuracy (%)", 100),
+    "test_metric": ("test metric", 1),
     "test_loss": ("test loss (nats)", 1),
     "train_loss": ("training loss (nats)", 1),
     "train_loss_std": ("loss std across clients (nats)", 1),

@@ -13,17 +13,20 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fedlib.data import datasets
 from fedlib.files import write_whole
-from fedlib.runs.place import Place, address
+from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.store import TIMING, Store
+from fedlib.runs.supply import Prepared, Supply
 from fedlib.settings.code import code_of
 from fedlib.settings.schema import Run
+
+if TYPE_CHECKING:
+    from fedlib.data.partition import Partition
 
 LARGEST_GROUP = 25
 
@@ -52,32 +55,34 @@ def _cut(runs: Sequence[Run], parts: int) -> list[list[Run]]:
     return [list(runs[first:last]) for first, last in pairwise(bounds) if first < last]
 
 
-def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Path | None = None) -> list[str]:
+def train_group(
+    runs: Sequence[Run],
+    place: Place,
+    threads: int,
+    heartbeats: Path | None = None,
+    supply: Supply | None = None,
+) -> list[str]:
     """Train runs of one shape in lockstep; returns the addresses of those that it finished.
 
-    Runs that are finished, or that another process holds, are left alone.
+    Runs that are finished, or that another process holds, are left alone. supply: what they are trained on, if it is
+    not what their settings name.
     """
     import torch
 
-    from fedlib.data import partition
     from fedlib.simulation.engine import Lockstep
-    from fedlib.training.executors import make_executor
 
     torch.set_num_threads(threads)
-    store = Store(place.runs)
+    store, supply = Store(place.runs), supply or Prepared(place)
     with ExitStack() as held:
-        mine = {a: run for run in runs if held.enter_context(store.claim(a := address(run, place)))}
+        mine = {a: run for run in runs if held.enter_context(store.claim(a := supply.address(run)))}
         mine = {a: run for a, run in mine.items() if not store.finished(a)}
         if not mine:
             return []
-        dataset = datasets.load(runs[0].dataset, place.datasets)
-        tensors = datasets.tensors(dataset, runs[0].scaling)
-        executor = make_executor(runs[0].model, tensors, place.device, threads)
-        made: dict[str, partition.Partition] = {}
+        executor = supply.executor(runs[0], threads)
+        made: dict[str, Partition] = {}
         for run in mine.values():
-            key = _partition_key(run)
-            if key not in made:
-                made[key] = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
+            if (key := _partition_key(run)) not in made:
+                made[key] = supply.partition(run)
         lockstep = Lockstep(
             list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor
         )
@@ -90,7 +95,7 @@ def train_group(runs: Sequence[Run], place: Place, threads: int, heartbeats: Pat
             for a, live in zip(mine, lockstep.live, strict=True):
                 if live.done and a not in done:
                     frame = pd.DataFrame(live.rows)
-                    record = describe(live.run, dataset, place)
+                    record = describe(live.run, supply.about(live.run), place)
                     store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
                     done.append(a)
             now = time.monotonic()
@@ -120,7 +125,7 @@ def _partition_key(run: Run) -> str:
     )
 
 
-def describe(run: Run, dataset: datasets.Dataset, place: Place) -> dict[str, Any]:
+def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
     """What made a run: its settings, its data, versions, device and date."""
     import torch
 
@@ -133,7 +138,7 @@ def describe(run: Run, dataset: datasets.Dataset, place: Place) -> dict[str, Any
     return {
         "run": settings,
         "code": code_of(settings),
-        "data": {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest},
+        "data": data,
         "numerics": NUMERICS,
         "device": device,
         "versions": {

@@ -19,7 +19,11 @@ from fedlib.samplers.registry import find, register, unloaded, version_of
 
 
 def __getattr__(name: str) -> Any:
-    """`SAMPLERS` loads the families when it is first asked for: drawing results needs none."""
+    """`SAMPLERS`, and the class of each, load the families when first asked for: drawing results needs none."""
+    if name[:1].isupper() and name != "SAMPLERS":
+        for cls in registry.load_all().values():
+            if cls.__name__ == name:
+                return cls
     if name != "SAMPLERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = registry.load_all()  # from now on it is found without asking here

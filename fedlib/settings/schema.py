@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -39,6 +40,7 @@ ROOT = root()
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
+OWN = "own:"  # what the names of datasets and models begin with that a program hands over
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 Positive = Annotated[float, Field(gt=0)]
@@ -64,13 +66,13 @@ def optional() -> Any:
 class IID(Settings):
     """Equal random parts of the training set."""
 
-    scheme: Literal["iid"]
+    scheme: Literal["iid"] = "iid"
 
 
 class Shards(Settings):
     """Sort by label, cut in `shards` * N equal shards, deal `shards` to each client (FedCor's 1SPC and 2SPC)."""
 
-    scheme: Literal["shards"]
+    scheme: Literal["shards"] = "shards"
     shards: Count = 2
 
 
@@ -81,7 +83,7 @@ class OneClass(Settings):
     client ids tell samplers that break ties by id which label a client has.
     """
 
-    scheme: Literal["one_class"]
+    scheme: Literal["one_class"] = "one_class"
     n: Count = 500
     n_test: Count = 80
     permute: bool = True
@@ -94,7 +96,7 @@ class DirichletClients(Settings):
     sizes are `test_share` of the training sizes and follow the same label shares.
     """
 
-    scheme: Literal["dirichlet_clients"]
+    scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
     alpha: Positive
     sizes: list[tuple[Count, Count]]
     test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -103,14 +105,14 @@ class DirichletClients(Settings):
 class DirichletPrior(Settings):
     """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses all data (FedCor)."""
 
-    scheme: Literal["dirichlet_prior"]
+    scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
     alpha: Positive
 
 
 class DirichletClasses(Settings):
     """Each class is dealt over the clients by Dir(alpha); several alphas share the data in equal parts (HiCS-FL)."""
 
-    scheme: Literal["dirichlet_classes"]
+    scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
     alphas: Annotated[list[Positive], Field(min_length=1)]
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
 
@@ -118,7 +120,7 @@ class DirichletClasses(Settings):
 class Given(Settings):
     """Clients as a file lists them, for every seed: `data/partitions/<digest>.json` (`fedlib/data/given.py`)."""
 
-    scheme: Literal["given"]
+    scheme: Literal["given"] = "given"
     digest: str
 
 
@@ -249,11 +251,11 @@ def _adapter(cls: type[samplers.Sampler]) -> TypeAdapter:
 class Run(Settings):
     """One run, fully determined: what is stored, addressed and never trained twice."""
 
-    dataset: Dataset
+    dataset: str  # a `Dataset`, or OWN and what a program calls its own
     scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
     partition: Partition
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    model: str
+    model: str  # of `model_names`, or OWN and so on
     N: Count
     m: Count
     T: Count
@@ -263,12 +265,13 @@ class Run(Settings):
     method: Method
     seed: Annotated[int, Field(ge=0)]
 
-    @field_validator("model")
+    @field_validator("dataset", "model")
     @classmethod
-    def _known_model(cls, model: str) -> str:
-        if model not in model_names():
-            raise ValueError(f"unknown model {model!r}; {meant(model, model_names())}")
-        return model
+    def _known(cls, name: str, info: ValidationInfo) -> str:
+        known = model_names() if info.field_name == "model" else get_args(Dataset)
+        if name not in known and not name.startswith(OWN):
+            raise ValueError(f"unknown {info.field_name} {name!r}; {meant(name, known)}")
+        return name
 
     @model_validator(mode="after")
     def _possible(self) -> Run:

@@ -17,7 +17,7 @@ from fedlib.training.known import as_chain
 from fedlib.training.looped import ClientLoop
 from fedlib.training.models import build, features, maker
 from fedlib.training.modules import ModuleExecutor
-from fedlib.training.objective import Function
+from fedlib.training.objective import Function, too_few
 from fedlib.training.stacked import StackedExecutor
 
 
@@ -59,6 +59,8 @@ def make_executor(
         net = own_chain(model, data)
         if net is None:
             return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
+        if net[-1].out_features <= int(data.y_train.max()):
+            raise ConfigError(too_few(net[-1].out_features, data.y_train))
     if device.type != "cpu":
         executor = StackedExecutor
     elif net.is_dense:

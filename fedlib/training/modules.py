@@ -27,7 +27,7 @@ from fedlib.settings.schema import Local
 from fedlib.training.bench import Bench, drawn, draws, has_dropout, keeps_statistics, made, seeded
 from fedlib.training.contract import Batches, Job, Optimizer, Trained, contrast, draw_batches, workers
 from fedlib.training.layout import Layout
-from fedlib.training.objective import Function, Objective, first_line, shape
+from fedlib.training.objective import Function, Objective, first_line, shape, too_few
 
 BLOCK = 500  # samples evaluated at a time
 CHUNK = 64  # jobs stacked at most
@@ -62,6 +62,8 @@ class ModuleExecutor:
         out = self._tried()
         self.objective = Objective(loss, metric, out, self.y["train"][:2])
         self.measures = self.objective.column
+        if loss is None and out.shape[1] <= int(data.y_train.max()):
+            raise ConfigError(too_few(out.shape[1], data.y_train))
         self.layout = replace(Layout.of(self.net), output=output_layer(self.net, self.x["train"][:2]))
         self.random = draws(self.net, self.x["train"][:2])
         self._own = threading.local()

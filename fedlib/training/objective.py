@@ -101,6 +101,13 @@ def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
     return together
 
 
+def too_few(scores: int, y: Tensor) -> str:
+    """What to say where a model has fewer scores than there are classes."""
+    return (
+        f"the model gives {scores} scores, and y has labels up to {int(y.max())}: give it one score a class."
+    )
+
+
 def shape(value: Any) -> str:
     """What a tensor looks like, for people."""
     if not isinstance(value, Tensor):

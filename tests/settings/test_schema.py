@@ -95,7 +95,7 @@ def test_good_settings_become_runs():
         ("local.lr", "fast", r"local\.lr: .*valid number.*'fast'"),
         ("local.stepz", 4, r"local\.stepz: .*not permitted"),
         ("local.epochs", 2, "either steps or epochs"),
-        ("dataset", "mnits", r"dataset: .*'digits'.*'mnits'"),
+        ("dataset", "mnits", "dataset: unknown dataset 'mnits'; did you mean mnist"),
         ("model", "mlpp", "model: "),
         ("m", 7, r"m = 7 clients a round is more than there are \(N = 6\)"),
         ("m", 0, r"\.m: .*greater than or equal to 1"),

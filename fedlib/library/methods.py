@@ -1,0 +1,62 @@
+"""Methods as a program names them: a sampler's name, its class, an instance with parameters, or a whole `Method`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from fedlib.samplers import SAMPLERS, Sampler, register
+from fedlib.settings.errors import ConfigError
+from fedlib.settings.schema import Method
+
+
+def methods_of(methods: Any) -> dict[str, Method | dict[str, Any]]:
+    """Label -> what a run's `method` says.
+
+    Raises:
+        ConfigError: there are none, or one is no sampler.
+    """
+    if not isinstance(methods, Mapping) or not methods:
+        raise ConfigError('methods must map labels to samplers, as {"Random": "uniform"}.')
+    return {str(label): method_of(str(label), method) for label, method in methods.items()}
+
+
+def method_of(label: str, method: Any) -> Method | dict[str, Any]:
+    """One method; a sampler that is not registered is, under its class's name."""
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
+        return {"sampler": method}
+    if isinstance(method, type) and issubclass(method, Sampler):
+        return {"sampler": registered(method)}
+    if isinstance(method, Sampler):
+        return {"sampler": registered(type(method)), "params": parameters(method)}
+    raise ConfigError(
+        f"methods: {label!r} is a {type(method).__name__}; give a sampler's name, its class or an instance of it."
+    )
+
+
+def registered(cls: type[Sampler]) -> str:
+    """The name of a sampler's class, registered if it was not."""
+    own = vars(cls).get("name")
+    if own in SAMPLERS and SAMPLERS[own] is cls:
+        return own
+    name = own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+    try:
+        register(name)(cls)
+    except ValueError as error:
+        raise ConfigError(f"methods: {error}") from None
+    return name
+
+
+def parameters(sampler: Sampler) -> dict[str, Any]:
+    """Those parameters of an instance that are not their defaults."""
+    out = {}
+    for field in fields(sampler):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        value = getattr(sampler, field.name)
+        if default is MISSING or value != default:
+            out[field.name] = value
+    return out
