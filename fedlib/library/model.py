@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -15,6 +16,8 @@ from fedlib.training.bench import drawn, made
 from fedlib.training.executors import Own
 from fedlib.training.models import maker
 from fedlib.training.objective import Function
+
+HOUSE = Path(__file__).resolve().parents[1]
 
 
 def model_of(
@@ -72,6 +75,6 @@ def _code(part: Any) -> str:
         return f"{_code(part.func)} {part.args} {part.keywords}"
     code = part if hasattr(part, "__qualname__") else type(part)
     file = file_of(code)
-    if file and {"site-packages", "fedlib"} & set(file.parts):
+    if file and ("site-packages" in file.parts or file.is_relative_to(HOUSE)):
         return f"{code.__module__}.{code.__qualname__} {'' if code is part else part}"
     return digest_of(code)
