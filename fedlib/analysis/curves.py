@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fedlib.analysis import measure
 from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, number, span
 from fedlib.analysis.measure import (
     Statistic,
@@ -25,7 +26,6 @@ from fedlib.analysis.measure import (
     jitter,
     paired,
     per_run,
-    rounds_to_target,
     sign_rule,
 )
 
@@ -66,13 +66,22 @@ class Panel:
 
     def rounds(self, runs: Runs, methods: list[str]) -> pd.Series:
         """First round at the target by (method, seed); inf where it is never reached."""
-        table = runs.pick(self.experiment, self.setting, methods)
-        return per_run(table, "test_accuracy", rounds_to_target, target=self.target).droplevel("setting")
+        runs.pick(self.experiment, self.setting, methods)
+        found = self._arrivals(runs)[0]
+        return found[found.index.get_level_values("method").isin(methods)]
 
     def cap(self, runs: Runs) -> int:
         """Last round of which it is known who has arrived (`measure.followed`)."""
-        table = runs.pick(self.experiment, self.setting)
-        return followed(table, per_run(table, "test_accuracy", rounds_to_target, target=self.target))
+        runs.pick(self.experiment, self.setting)
+        return self._arrivals(runs)[1]
+
+    def _arrivals(self, runs: Runs) -> tuple[pd.Series, int]:
+        key = "arrivals", self.experiment, self.setting, self.target
+        if key not in runs.kept:
+            table = runs._rows(self.experiment, self.setting)
+            rounds = measure.arrivals(table, self.target)
+            runs.kept[key] = rounds.droplevel("setting"), followed(table, rounds)
+        return runs.kept[key]
 
     def arrived(self, runs: Runs, methods: list[str], enough: int | None = None) -> pd.Series:
         """`rounds`, where they can decide who is first.

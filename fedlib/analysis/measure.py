@@ -93,6 +93,13 @@ def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> f
     return float(rounds[rows.argmax()]) if rows.any() else math.inf
 
 
+def arrivals(results: pd.DataFrame, target: float, column: str = "test_accuracy") -> pd.Series:
+    """`rounds_to_target` of every run at once -> Series by (setting, method, seed); inf where it is never reached."""
+    there = (results[column] >= target) & (results["round"] >= 1) & ~results["diverged"].astype(bool)
+    first = results["round"].where(there).groupby([results[key] for key in RUN], sort=False).min()
+    return first.fillna(math.inf)
+
+
 def followed(results: pd.DataFrame, rounds: pd.Series) -> int:
     """Last round of which it is known who has arrived: where the shortest run that never does ends, or the longest run.
 

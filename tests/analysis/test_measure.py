@@ -210,3 +210,21 @@ def test_ranks_and_nemenyi():
     assert measure.critical_difference(4, 14) == pytest.approx(
         1.25, abs=0.01
     )  # Demsar 2006: 2.569 sqrt(20/84)
+
+
+def test_arrivals_of_all_runs_are_the_rounds_to_the_target_of_each():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        [
+            {"setting": s, "method": m, "seed": seed, "round": t, "test_accuracy": rng.uniform(0, 1)}
+            for s in ("a", "b")
+            for m in ("A", "B")
+            for seed in range(3)
+            for t in range(12)
+        ]
+    )
+    table["diverged"] = (table["method"] == "B") & (table["seed"] == 1) & (table["round"] >= 4)
+    table.loc[table["round"] % 3 == 1, "test_accuracy"] = np.nan
+    for target in (0.5, 0.9, 1.1):
+        slow = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=target)
+        pd.testing.assert_series_equal(measure.arrivals(table, target), slow, check_names=False)

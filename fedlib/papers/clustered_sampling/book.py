@@ -68,14 +68,17 @@ def percent(values: np.ndarray, holds: bool) -> Verdict:
     return decide(holds, number(100 * float(np.median(values)), "%"), span((low, high)))
 
 
+def labels(runs: Runs) -> dict[tuple[str, int], np.ndarray]:
+    """(setting, seed) -> (N,) the digit of each of Figure 1's clients."""
+    return dominant_labels(runs.pick("cs_partitions", FIRST[1]), FIRST[0])
+
+
 def drawn(runs: Runs, method: str, column: str, first: int = 1, last: int | None = None) -> np.ndarray:
     """Distinct clients or classes in each of Figure 1's rounds first..last, all seeds together."""
     table = runs.pick(*FIRST, [method])
     last = window(runs) if last is None else last
     table = table[table["round"].between(first, last) & ~table["diverged"]]
-    return add_distinct(
-        table, dominant_labels(runs["cs_partitions"], FIRST[0]) if column == "distinct_classes" else None
-    )[column].to_numpy()
+    return add_distinct(table, labels(runs) if column == "distinct_classes" else None)[column].to_numpy()
 
 
 def late(runs: Runs) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, number, positive, span
-from fedlib.analysis.measure import area, dominant_labels, interval, paired, roughness
+from fedlib.analysis.measure import area, interval, paired, roughness
 from fedlib.papers.clustered_sampling.book import (
     ACCURACY,
     ALG1,
@@ -18,6 +18,7 @@ from fedlib.papers.clustered_sampling.book import (
     TARGET,
     book,
     drawn,
+    labels,
     late,
     of_figure_1,
     window,
@@ -97,7 +98,7 @@ def _(runs: Runs) -> Verdict:
     """MD sampling aggregates as many distinct clients as it draws in 63 % of the rounds (N = 100, m = 10)."""
     counts = drawn(runs, MD, "distinct_clients")
     N, m = (
-        len(next(iter(dominant_labels(runs["cs_partitions"], FIRST[0]).values()))),
+        len(next(iter(labels(runs).values()))),
         len(runs.pick(*FIRST, [MD])["clients"].iloc[-1]),
     )
     exact = float(np.prod(1 - np.arange(m) / N))

@@ -48,7 +48,7 @@ def _(runs: Runs) -> Verdict:
 
     def close(alpha: str, method: str) -> Verdict:
         gain = gains(runs, ("cs_cifar", alpha), method)
-        return percent(gain, abs(float(np.median(gain))) <= 0.10)
+        return percent(gain, float(np.median(np.abs(gain))) <= 0.10)
 
     pairs = [(alpha, method) for alpha in ALPHAS[:2] for method in (ALG1, ALG2)]
     return combine({f"{a}, {m}": (lambda a=a, m=m: close(a, m)) for a, m in pairs})

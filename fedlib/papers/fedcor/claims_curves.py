@@ -38,7 +38,7 @@ claim = book.claim
 
 @claim("fedcor.T1.a", "table_1", MAIN, printed="6 of 6 cells")
 def _(runs: Runs) -> Verdict:
-    """FedCor needs fewer rounds to the target than every baseline in all 6 cells."""
+    """FedCor needs fewer rounds to the target than every baseline (in 5 of 6 cells: of 6, chance takes one)."""
 
     def cell(panel: Panel) -> Verdict:
         rounds, capped = means(panel.arrived(runs, METHODS)), panel.rbar(runs, METHODS)
@@ -49,26 +49,26 @@ def _(runs: Runs) -> Verdict:
         shown = [f"{capped[m]:.0f}{' (N/A)' if place[m][0] else ''}" for m in ("FedCor", nearest)]
         return decide(place["FedCor"] < place[nearest], f"{' against '.join(shown)} ({nearest})")
 
-    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, partial=4)
+    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, need=5, partial=4)
 
 
 @claim("fedcor.T1.b", "table_1", MAIN, printed="FMNIST 34-99 %, CIFAR-10 26-51 %")
 def _(runs: Runs) -> Verdict:
-    """FedCor reaches the targets 34 to 99 % faster than Pow-d on FMNIST and 26 to 51 % faster on CIFAR-10."""
+    """FedCor is faster than Pow-d by the printed factor (geometric mean of a data set's cells, to a factor 1.5)."""
 
-    def data_set(data: str, low: tuple[float, float], high: tuple[float, float]) -> Verdict:
-        ratios = []
+    def data_set(data: str) -> Verdict:
+        ratios, printed = [], []
         for setting in SETTINGS:
             rbar = PANELS[f"{data} {setting}"].rbar(runs, ["Pow-d", "FedCor"])
             ratios.append(rbar["Pow-d"] / rbar["FedCor"])
-        near = low[0] <= min(ratios) <= low[1] and high[0] <= max(ratios) <= high[1]
-        return decide(near and min(ratios) > 1, ", ".join(f"{100 * (r - 1):+.0f} %" for r in ratios))
+            theirs, ours = (PRINTED[f"{data} {setting}"][m][0] for m in ("Pow-d", "FedCor"))
+            printed.append(theirs / ours)
+        found, paper = stats.gmean(ratios), stats.gmean(printed)
+        each = ", ".join(f"{100 * (r - 1):+.0f} %" for r in ratios)
+        near = found > 1 and 1 / 1.5 <= found / paper <= 1.5
+        return decide(near, f"{100 * (found - 1):+.0f} % (printed {100 * (paper - 1):+.0f} %): {each}")
 
-    parts = {
-        "FMNIST": partial(data_set, "FMNIST", (0.89, 2.01), (1.33, 2.99)),
-        "CIFAR-10": partial(data_set, "CIFAR-10", (0.84, 1.89), (1.01, 2.27)),
-    }
-    return count(parts)
+    return count({data: partial(data_set, data) for data in EXPERIMENTS})
 
 
 @claim("fedcor.T1.c", "table_1", MAIN, printed="24 entries")
@@ -221,13 +221,16 @@ def _(runs: Runs) -> Verdict:
 
 @claim("fedcor.F5.a", "figure_5", list(INTERVAL.values()), printed="very slight degradation")
 def _(runs: Runs) -> Verdict:
-    """A longer interval between updates of the Gaussian process costs little accuracy."""
+    """A longer interval between updates of the Gaussian process costs at most a quarter of the lead over Random."""
 
     def judge(data: str, setting: str) -> Verdict:
         panel = Panel(INTERVAL[data], setting)
-        fin, auc = (means(read(runs, INTERVALS[:2])) for read in (panel.fin, panel.auc))
-        lost = [values[INTERVALS[0]] - values[INTERVALS[1]] for values in (fin, auc)]
-        return decide(max(lost) <= 0.01, f"final {-100 * lost[0]:+.2f}, mean {-100 * lost[1]:+.2f} points")
+        arms = ["Random", *INTERVALS[:2]]
+        values = {"final": means(panel.fin(runs, arms)), "mean": means(panel.auc(runs, arms))}
+        lost = {name: 100 * (v[INTERVALS[0]] - v[INTERVALS[1]]) for name, v in values.items()}
+        lead = {name: 100 * (v[INTERVALS[0]] - v["Random"]) for name, v in values.items()}
+        each = ", ".join(f"{name} {-lost[name]:+.2f} of a lead of {lead[name]:.2f}" for name in values)
+        return decide(all(lost[name] <= 0.25 * lead[name] for name in values), f"{each} points")
 
     return count({f"{d} {s}": partial(judge, d, s) for d in INTERVAL for s in SETTINGS}, need=5)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from fedlib.analysis.claims import Book, Missing, Rule, Runs, Verdict, combine, decide, number, span
-from fedlib.analysis.measure import interval, rounds_to_target
+from fedlib.analysis.measure import arrivals, interval
 
 book = Book("hcsfed")
 RANDOMS = ("Random", "Random, attrition")
@@ -41,6 +42,10 @@ ABLATION = ("hcsfed_ablation", "alpha = 0.01")
 
 Place = tuple[str, str]
 
+# Medians of five seeds differ by chance: by these factors ours may miss "no more than" and "as many as". With seeds that
+# spread as ours do, the printed numbers themselves pass (`fair.py`); a tenth, the closest that is printed, they do not.
+NO_MORE, AS_MANY = 1.25, 1.5
+
 
 def hcsfed(gc: str) -> str:
     return f"HCSFed-R ({gc})"
@@ -54,9 +59,17 @@ def in_print(table: dict[str, tuple], method: str, column: str) -> object:
 
 def rounds(runs: Runs, place: Place, method: str, target: float, column: str = "test_accuracy") -> np.ndarray:
     """(seeds,) r(method) of one setting, T + 1 where the target is never reached."""
-    cap = runs.last(*place) + 1
-    values = runs.statistic(*place, [method], column, rounds_to_target, target=target)
-    return np.minimum(values.loc[method].to_numpy(), cap)
+    key = "arrivals", *place, target, column
+    if key not in runs.kept:
+        if runs.pick(*place)[column].isna().all():
+            raise Missing(f"{column} has not been measured in {place[0]}")
+        found = arrivals(runs.pick(*place), target, column).droplevel("setting")
+        least = np.minimum(found, runs.last(*place) + 1).groupby("method", sort=False)
+        runs.kept[key] = {name: seeds.to_numpy() for name, seeds in least}
+    if method not in runs.kept[key]:
+        runs.pick(*place, [method])
+    runs.notes.add((*place, (method,)))
+    return runs.kept[key][method]
 
 
 def r(runs: Runs, place: Place, method: str, target: float = 0.8) -> float:
@@ -82,6 +95,11 @@ def compared(
     if all(needed > runs.last(*place) for (place, _), needed in zip(cases, found, strict=True)):
         raise Missing(f"none reaches {100 * target:.0f} % in {runs.last(*cases[0][0])} rounds")
     return found, [told(runs, place, needed) for (place, _), needed in zip(cases, found, strict=True)]
+
+
+def descending(needed: Sequence[float]) -> bool:
+    """Whether each needs no more rounds than the one before it, up to `NO_MORE`."""
+    return all(after <= NO_MORE * before for before, after in pairwise(needed))
 
 
 def ratio(runs: Runs, place: Place, base: str, method: str, target: float = 0.8) -> tuple[float, str]:
@@ -124,12 +142,12 @@ DATA = ("MNIST", "FMNIST")
 def fewest(
     runs: Runs, place: Place, method: str, others: Iterable[str], target: float, strictly: bool
 ) -> Verdict:
-    """Whether `method` needs the fewest rounds, where anybody arrives (`compared`)."""
+    """Whether `method` needs the fewest rounds, if not `strictly` up to `NO_MORE`, where anybody arrives (`compared`)."""
     others = list(others)
     needed, texts = compared(runs, [(place, m) for m in (*others, method)], target)
     *theirs, mine = needed
     best = int(np.argmin(theirs))
-    ok = mine < theirs[best] if strictly else mine <= theirs[best]
+    ok = mine < theirs[best] if strictly else mine <= NO_MORE * theirs[best]
     seeds = rounds(runs, place, method, target)
     return decide(ok, f"{texts[-1]} rounds, {others[best]} {texts[best]}", span(interval(seeds)))
 
