@@ -121,15 +121,15 @@ def test_never_arriving_counts_as_printed_not_available_if_the_run_is_as_long_as
         assert judge(f"fedcor.T1.{part}", short).status == "not run", part
 
 
-def test_interval_may_cost_one_point():
+def test_an_interval_may_cost_a_quarter_of_the_lead():
     def tables(loss: float) -> dict[str, pd.DataFrame]:
-        curves = {m: rising(0.1) for m in ("Random", *printed.INTERVALS)}
-        curves["Random"] = rising(0.05)
-        curves[printed.INTERVALS[1]] = lambda t: rising(0.1)(t) - loss
+        curves = {m: (lambda t: 0.6 + 0 * t) for m in ("Random", *printed.INTERVALS)}
+        curves["Random"] = lambda t: 0.5 + 0 * t
+        curves[printed.INTERVALS[1]] = lambda t: 0.6 - loss + 0 * t
         return {e: table(e, dict.fromkeys(printed.SETTINGS, curves)) for e in printed.INTERVAL.values()}
 
-    assert judge("fedcor.F5.a", tables(0.009)).status == "held"
-    assert judge("fedcor.F5.a", tables(0.011)).status == "not held"
+    assert judge("fedcor.F5.a", tables(0.023)).status == "held"
+    assert judge("fedcor.F5.a", tables(0.027)).status == "not held"
     assert judge("fedcor.F5.b", tables(0.0)).status == "held"
 
 

@@ -63,7 +63,7 @@ def fastest(ours: Mapping[str, float], others: float = 0.03) -> dict[str, dict[s
 def test_every_claim_of_the_paper_is_there_once_and_is_not_run_without_results():
     ids = sorted(claim.id.removeprefix("hics.") for claim in book_of.book.claims)
     parts = {"T1": "abcde", "F2": "abc", "F3": "ab", "F4": "ab", "F6": "ab", "F9": "ab", "F14": "ab"}
-    single = ["F5", "S", "F10", "F11", "F12", "F13", "F15", "F16", "F17", "H", "C", "V"]
+    single = ["F5", "S", "F10", "F11", "F12", "F13", "F15", "F17", "H", "C", "V"]
     wanted = [f"{f}.{p}" for f, ps in parts.items() for p in ps] + [f"{f}.a" for f in single] + ["N.M"]
     assert ids == sorted(wanted)
     assert {claim.judge({}).status for claim in book_of.book.claims} == {"not run"}
@@ -87,7 +87,7 @@ def test_claims_on_curves_hold_where_hics_leads_and_fall_where_it_does_not():
     tables["hics_cifar10"] = table("hics_cifar10", later)
     tables["hics_cifar100"] = table("hics_cifar100", {s: later[s] for s in ("(1)", "(2)")})
     swapped = {e: t.replace({"method": {OURS: "CS", "CS": OURS}}) for e, t in tables.items()}
-    for id in ("F2.a", "F2.b", "F3.a", "F3.b", "F5.a", "F13.a", "F15.a", "F17.a", "F14.a", "F16.a"):
+    for id in ("F2.a", "F2.b", "F3.a", "F3.b", "F5.a", "F13.a", "F15.a", "F17.a", "F14.a"):
         assert judge(f"hics.{id}", tables).status == "held", id
     for id in ("F2.a", "F3.a", "F5.a", "F13.a", "F14.a"):
         assert judge(f"hics.{id}", swapped).status != "held", id
@@ -188,7 +188,8 @@ def test_alike_where_all_clients_are_skewed():
 @pytest.mark.parametrize(("slope", "status"), [(0.01, "held"), (-0.01, "not held")])
 def test_variability_grows(slope, status):
     results = table("hics_cifar10", fastest(dict.fromkeys(SETTINGS, 0.1)))
-    results["local_loss_std"] = 2 + slope * results["round"]
+    results["local_loss"] = 0.98 ** results["round"]  # the spread is of the loss, which falls
+    results["local_loss_std"] = (2 + slope * results["round"]) * results["local_loss"]
     results["clients"] = [[] if t == 0 else [t % 4, 4 + t % 4] for t in results["round"]]
     first = results.query("method == @OURS and seed == 0 and setting == '(1)'")
     assert warm_up(first.query("round > 0")) == 4  # eight clients, two a round
@@ -311,8 +312,8 @@ def test_partitions_are_ordered_by_their_entropies():
     ("server", "extra", "failed"),
     [
         (0.001, 0, []),
-        (0.02, 0, ["a tenth of CS's"]),
-        (0.2, 0, ["order of the servers", "a tenth of CS's"]),
+        (0.02, 0, []),
+        (0.2, 0, ["order of the servers"]),
         (0.001, 7, ["traffic"]),
     ],
 )
@@ -325,6 +326,8 @@ def test_overhead_of_the_server(server, extra, failed):
         rows.loc[rows["method"] == OURS, "parameters_up"] += extra
         rows["clients"] = [[] if t == 0 else [t % 3] for t in rows["round"]]
         results[e] = rows
+        busy = (rows["method"] == OURS) & (rows["round"] == 30)  # other work on the machine
+        rows.loc[busy, "server_seconds"] *= 100_000
     verdict = judge("hics.C.a", results)
     assert verdict.status == ("held in part" if failed else "held")
     names = "; ".join(f"{data}, {part}" for data in ("FMNIST", "CIFAR-10") for part in failed)
@@ -360,9 +363,9 @@ def test_number_of_clusters():
         return {"hics_cifar10_clusters": table("hics_cifar10_clusters", dict.fromkeys(SETTINGS, curves))}
 
     assert judge("hics.N.M", ending([0.5, 0.60, 0.61, 0.62])).status == "held"
-    assert judge("hics.N.M", ending([0.5, 0.58, 0.61, 0.62])).status == "not held"
+    assert judge("hics.N.M", ending([0.5, 0.54, 0.61, 0.62])).status == "not held"
     assert judge("hics.N.M", ending([0.7, 0.60, 0.61, 0.62])).status == "not held"
-    spread = judge("hics.N.M", ending([0.5, 0.58, 0.6, 0.62]))  # no further apart than printed in (3) alone
+    spread = judge("hics.N.M", ending([0.5, 0.56, 0.6, 0.62]))  # no further apart than printed in (3) alone
     assert "Not held: (1); (2)." in spread.detail
 
 

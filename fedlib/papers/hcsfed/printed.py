@@ -42,8 +42,8 @@ ABLATION = ("hcsfed_ablation", "alpha = 0.01")
 
 Place = tuple[str, str]
 
-# Medians of five seeds differ by chance: by these factors ours may miss "no more than" and "as many as". With seeds that
-# spread as ours do, the printed numbers themselves pass (`fair.py`); a tenth, the closest that is printed, they do not.
+# Medians of five seeds differ by chance: by these factors ours may miss "no more than" and "as many as". With seeds
+# that spread as ours do, the printed numbers themselves pass so (`fair.py`), and do not within a tenth.
 NO_MORE, AS_MANY = 1.25, 1.5
 
 
@@ -142,7 +142,7 @@ DATA = ("MNIST", "FMNIST")
 def fewest(
     runs: Runs, place: Place, method: str, others: Iterable[str], target: float, strictly: bool
 ) -> Verdict:
-    """Whether `method` needs the fewest rounds, if not `strictly` up to `NO_MORE`, where anybody arrives (`compared`)."""
+    """Whether `method` needs the fewest rounds (not `strictly`: up to `NO_MORE`), where anybody arrives (`compared`)."""
     others = list(others)
     needed, texts = compared(runs, [(place, m) for m in (*others, method)], target)
     *theirs, mine = needed

@@ -34,7 +34,7 @@ def gradients(runs: Runs, data: str) -> pd.DataFrame:
 
 @claim("hics.F6.a", "figure_6", ["hics_assumption"], printed="decreases with the entropy")
 def _(runs: Runs) -> Verdict:
-    """The distance of a client's gradient from the global one falls with its labels' entropy (Spearman -0.5 or less)."""
+    """A client's gradient is the closer to the global one, the higher its labels' entropy (Spearman -0.5 or less)."""
 
     def data_set(data: str) -> Verdict:
         table = gradients(runs, data)
