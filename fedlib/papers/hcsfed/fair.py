@@ -54,7 +54,7 @@ def ablation(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
 
 NO_LAW = dict.fromkeys(
     ("hcsfed.F3.b", "hcsfed.F4b.a"), "the numbers are settings: nothing is printed of the outcome"
-)
+) | {"hcsfed.T1.j": "informative: how much of what is printed is reproduced"}
 
 LAWS = [
     Law(

@@ -142,7 +142,7 @@ DATA = ("MNIST", "FMNIST")
 def fewest(
     runs: Runs, place: Place, method: str, others: Iterable[str], target: float, strictly: bool
 ) -> Verdict:
-    """Whether `method` needs the fewest rounds (not `strictly`: up to `NO_MORE`), where anybody arrives (`compared`)."""
+    """Whether `method` needs the fewest rounds (not `strictly`: up to `NO_MORE`), where any arrives (`compared`)."""
     others = list(others)
     needed, texts = compared(runs, [(place, m) for m in (*others, method)], target)
     *theirs, mine = needed

@@ -54,7 +54,7 @@ def gradients(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
 NO_LAW = dict.fromkeys(
     (*(f"hics.F2.{part}" for part in "abc"), "hics.F3.a", "hics.F3.b", "hics.F5.a", "hics.F14.a", "hics.H.a"),
     "the numbers are settings, or panels of curves that are not printed as numbers",
-)
+) | {"hics.T1.c": "informative: how much of what is printed is reproduced"}
 
 LAWS = [
     Law(
