@@ -10,42 +10,40 @@ A paper's claims stand in one file, gathered in its `Book`; the docstring of a r
         loss = per_run(runs["cs_mnist"], "train_loss", area).loc[""]
         return positive(paired(loss, "MD", "Algorithm 1"), unit="nats")
 
-    verdicts(claims("clustered_sampling"), results)          # one row a claim
+    judging.verdicts(claims("clustered_sampling"), results)  # one row a claim, judged under the paper's readings
 
-A rule asks `runs` for what it needs (`runs[experiment]`, `runs.pick(experiment, setting, methods)`); what is
-not there makes the verdict *not run*, with the reason. A rule never sees runs of another scale. Verdicts of
-parts are put together by `combine`. A diverged run counts as the worst there is (`measure.curve`) and is
-named in the detail.
+A rule asks `runs` for what it needs (`runs[experiment]`, `runs.pick(experiment, setting, methods)`), by the paper's
+names: a reading says whose runs stand for them (`readings.py`). What is not there makes the verdict *not run*, with
+the reason. A rule never sees runs of another scale. Verdicts of parts are put together by `combine`: over what was
+run, and data set by data set (a part's name holds its data set). A diverged run counts as the worst there is
+(`measure.curve`) and is named in the detail.
+
+A verdict is *settled* where each of at least three seeds gives it by itself, else *indicated*. For a rule on the median
+of paired differences that is the same as a 95 % bootstrap interval off the threshold, up to eight seeds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
 from fedlib.analysis.measure import Missing as Missing
-from fedlib.analysis.paper import papers
 from fedlib.analysis.paper import part as part_of
+from fedlib.analysis.verdict import Status as Status
+from fedlib.analysis.verdict import Verdict as Verdict
+from fedlib.analysis.verdict import combine as combine
+from fedlib.analysis.verdict import decide as decide
+from fedlib.analysis.verdict import fraction
+from fedlib.analysis.verdict import number as number
+from fedlib.analysis.verdict import positive as positive
+from fedlib.analysis.verdict import span as span
 
-Status = Literal["held", "held in part", "not held", "not run"]
-STATUSES: tuple[Status, ...] = ("held", "held in part", "not held", "not run")
 ONE_SEED = "on one seed."
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a claim: its status, the replicated value and interval as text, how it came about."""
-
-    status: Status
-    value: str = ""
-    interval: str = ""
-    detail: str = ""
+SETTLED = 3  # seeds
 
 
 class Runs(Mapping[str, pd.DataFrame]):
@@ -74,6 +72,24 @@ class Runs(Mapping[str, pd.DataFrame]):
     def only(self, experiments: Iterable[str]) -> Runs:
         """The same results, without those of other experiments."""
         return Runs({name: self.results[name] for name in experiments if name in self.results}, self.kept)
+
+    def of_seed(self, seed: int) -> Runs:
+        """The same results, of one seed alone."""
+        found = {}
+        for name, table in self.results.items():
+            key = "seed", seed, name
+            if key not in self.kept:
+                self.kept[key] = table[table["seed"] == seed] if "seed" in table else table
+            found[name] = self.kept[key]
+        return Runs(found, self.kept.setdefault(("kept", seed), {}))
+
+    def seeds(self) -> list[int]:
+        """The seeds that all have of what a rule was given; of studies, where it was given no training runs."""
+        given = self.given()
+        groups = [set(group) for _, group in given.groupby(["experiment", "setting", "method"])["seed"]]
+        studies = [self.results[name] for name, _, _ in self.notes if "diverged" not in self.results[name]]
+        groups = groups or [set(table["seed"]) for table in studies if "seed" in table]
+        return sorted(set.intersection(*groups)) if groups else []
 
     def pick(self, experiment: str, setting: str | None = None, methods: Iterable[str] = ()) -> pd.DataFrame:
         """Rows of one setting (None: of all) with all `methods` present (none named: whatever is there).
@@ -170,7 +186,7 @@ class Claim:
     """One claim of a paper.
 
     artifact: the notebook that shows it ("clustered_sampling/figure_1"). needs: the experiments that its rule
-    reads. printed: the paper's value, as text.
+    reads. printed: the paper's value, as text. informative: it gives a fraction of its parts, no verdict.
     """
 
     id: str
@@ -180,9 +196,10 @@ class Claim:
     printed: str
     needs: tuple[str, ...]
     rule: Rule
+    informative: bool = False
 
     def judge(self, results: Mapping[str, pd.DataFrame]) -> Verdict:
-        """The verdict over `results` (experiment -> tidy table)."""
+        """The verdict over `results` (experiment -> tidy table) under the names of one reading (`Reading.of`)."""
         runs = (results if isinstance(results, Runs) else Runs(results)).only(self.needs)
         try:
             verdict = self.rule(runs)
@@ -193,7 +210,23 @@ class Claim:
             raise
         given = runs.given()
         notes = filter(None, [verdict.detail, one_seed(given), diverged(given)])
-        return replace(verdict, detail=" ".join(notes))
+        verdict = replace(verdict, detail=" ".join(notes))
+        if self.informative:
+            return replace(verdict, status="informative", value=f"{fraction(verdict.parts)} parts")
+        return replace(verdict, strength=self._strength(verdict, runs))
+
+    def _strength(self, verdict: Verdict, runs: Runs) -> Literal["settled", "indicated", ""]:
+        if not runs.notes:
+            return ""
+        seeds = runs.seeds()
+        alike = len(seeds) >= SETTLED and all(self._alone(runs.of_seed(s)) == verdict.status for s in seeds)
+        return "settled" if alike else "indicated"
+
+    def _alone(self, runs: Runs) -> Status:
+        try:
+            return self.rule(runs).status
+        except Missing:
+            return "not run"
 
 
 @dataclass
@@ -204,14 +237,20 @@ class Book:
     claims: list[Claim] = field(default_factory=list)
 
     def claim(
-        self, id: str, artifact: str, needs: Sequence[str], printed: str = "", sentence: str = ""
+        self,
+        id: str,
+        artifact: str,
+        needs: Sequence[str],
+        printed: str = "",
+        sentence: str = "",
+        informative: bool = False,
     ) -> Callable[[Rule], Rule]:
         """Decorator: the function is the rule; its docstring the sentence unless one is given."""
 
         def add(rule: Rule) -> Rule:
             words = sentence or " ".join((rule.__doc__ or "").split())
             place = f"{self.paper}/{artifact}"
-            self.claims.append(Claim(id, self.paper, place, words, printed, tuple(needs), rule))
+            self.claims.append(Claim(id, self.paper, place, words, printed, tuple(needs), rule, informative))
             return rule
 
         return add
@@ -227,25 +266,6 @@ def claims_of(artifact: str) -> list[Claim]:
     return [claim for claim in claims(artifact.split("/")[0]) if claim.artifact == artifact]
 
 
-def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row a claim: paper, id, artifact, claim, printed, replicated, interval, verdict, detail."""
-    rows, runs = [], Runs(results)
-    for claim in claims:
-        v = claim.judge(runs)
-        row = [claim.paper, claim.id, claim.artifact, claim.sentence, claim.printed]
-        rows.append([*row, v.value, v.interval, v.status, v.detail])
-    columns = ["paper", "id", "artifact", "claim", "printed", "replicated", "interval", "verdict", "detail"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """How many claims held, by paper: one row a paper and one for all, one column a status."""
-    counts = pd.crosstab(verdicts["paper"], verdicts["verdict"]).reindex(columns=STATUSES, fill_value=0)
-    counts = counts.reindex([paper for paper in papers() if paper in counts.index])
-    counts.loc["all papers"] = counts.sum()
-    return counts.assign(claims=counts.sum(axis=1)).rename_axis(columns=None)
-
-
 def one_seed(given: pd.DataFrame) -> str:
     """A sentence where a method has one seed alone in a setting (`Runs.given`): no verdict on it is settled."""
     alone = given.groupby(["experiment", "setting", "method"])["seed"].nunique() == 1
@@ -258,92 +278,3 @@ def diverged(given: pd.DataFrame) -> str:
     names = sorted({" ".join(str(v) for v in row if v != "") for row in gone.to_numpy()})
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"Diverged (method, seed): {listed}." if names else ""
-
-
-# -- building blocks of rules
-# -----------------------------------------------------------------------------------
-
-
-def number(value: float, unit: str = "", digits: int = 3) -> str:
-    """A value as text: three significant digits; "-" for nan; infinitely many rounds are "never"."""
-    if math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "never" if unit == "rounds" else "infinite" if value > 0 else "-infinite"
-    text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-    return f"{text} {unit}".strip()
-
-
-def span(bounds: tuple[float, float]) -> str:
-    """An interval as text; empty where there is none."""
-    return "" if math.isnan(bounds[0]) else f"[{number(bounds[0])}, {number(bounds[1])}]"
-
-
-def positive(differences: np.ndarray, unit: str = "", at_least: float = 0.0, detail: str = "") -> Verdict:
-    """Held if the median of (n,) paired differences is above `at_least` (above 0: strictly).
-
-    Raises:
-        Missing: no seed has both methods.
-    """
-    if len(differences) == 0:
-        raise Missing("no seed has finite results of both methods")
-    middle = float(np.median(differences))
-    wins = f"{int((differences > 0).sum())} of {len(differences)} seeds positive."
-    return Verdict(
-        "held" if middle > at_least else "not held",
-        number(middle, unit),
-        span(measure.interval(differences)),
-        f"{detail} {wins}".strip(),
-    )
-
-
-def decide(holds: bool, value: str = "", interval: str = "", detail: str = "") -> Verdict:
-    return Verdict("held" if holds else "not held", value, interval, detail)
-
-
-def combine(
-    parts: Mapping[str, Callable[[], Verdict]], all_of: int | None = None, some_of: int = 1
-) -> Verdict:
-    """One verdict from named parts, each judged on its own.
-
-    Held if `all_of` parts (default: every one) held, held in part if at least `some_of` did, else not held. A
-    part that has not been run never counts as held. While those could still make the claim hold, it is held in part,
-    or *not run* where nothing has held yet; so is a claim of which no part has been run.
-    """
-    judged: dict[str, Verdict] = {}
-    for name, part in parts.items():
-        try:
-            judged[name] = part()
-        except Missing as reason:
-            judged[name] = Verdict("not run", detail=str(reason))
-    done = {name: v for name, v in judged.items() if v.status != "not run"}
-    if not done:
-        raise Missing(next(iter(judged.values())).detail.rstrip("."))
-    good = sum(v.status == "held" for v in done.values())
-    partly = any(v.status == "held in part" for v in done.values())
-    needed = all_of or len(judged)
-    still_open = good + len(judged) - len(done) >= needed
-    if still_open and not (good or partly):
-        raise Missing(f"{len(done)} of {len(judged)} parts have been run, which decides nothing")
-    if good >= needed:
-        status: Status = "held"
-    else:
-        status = "held in part" if good >= some_of or partly or still_open else "not held"
-    value = "; ".join(f"{name}: {v.value}" for name, v in done.items() if v.value)
-    bounds = "; ".join(f"{name}: {v.interval}" for name, v in done.items() if v.interval)
-    failed = [name for name, v in done.items() if v.status != "held"]
-    detail = [f"{good} of {len(judged)} parts held."] if len(judged) > 1 else []
-    detail += [f"Not held: {'; '.join(failed)}."] if failed and len(judged) > 1 else []
-    absent = {name: v for name, v in judged.items() if name not in done}
-    detail += [f"No verdict on {names}: {reason}." for reason, names in by_detail(absent).items()]
-    detail += [f"{names}: {how}." for how, names in by_detail(done).items()]
-    return Verdict(status, value, bounds, " ".join(detail))
-
-
-def by_detail(verdicts: Mapping[str, Verdict]) -> dict[str, str]:
-    """What verdicts have to say -> the names of those that say it, in one text."""
-    names: dict[str, list[str]] = {}
-    for name, v in verdicts.items():
-        if v.detail:
-            names.setdefault(v.detail.rstrip("."), []).append(name)
-    return {detail: "; ".join(those) for detail, those in names.items()}

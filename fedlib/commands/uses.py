@@ -42,7 +42,8 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
         files = {path for pattern in GIVEN[place] for path in (root / "fedlib").glob(pattern)}
     else:
         claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
-        books = (root / "fedlib" / "papers").glob(f"{claims}/claims.py")
+        folders = root / "fedlib" / "papers"
+        books = [path for name in ("claims", "readings") for path in folders.glob(f"{claims}/{name}.py")]
         files = closure([*imported(code, root), *books], root)
     return {path.relative_to(root).as_posix(): _digest(path) for path in sorted(files)}
 

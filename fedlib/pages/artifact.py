@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import HTML, SVG, Markdown, display
 
-from fedlib.analysis.claims import STATUSES, claims_of, verdicts
+from fedlib.analysis.claims import claims_of
+from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
+from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
 from fedlib.runs.results import lacking, open_results
 from fedlib.settings import params
@@ -170,7 +172,7 @@ class Artifact:
         show_frame(frame, index)
 
     def judge(self) -> pd.DataFrame:
-        """Decide this artifact's claims, show and keep the verdicts; one row a claim (`claims.verdicts`)."""
+        """Decide this artifact's claims, show and keep the verdicts; one row a claim (`judging.verdicts`)."""
         decided = verdicts(self.claims, self.available)
         self._write_verdicts(decided)
         display(HTML(verdict_table(decided)))
@@ -237,13 +239,17 @@ def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
 
 
 def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
-    """Verdicts (rows of `claims.verdicts`) as an HTML table: the claim, printed, replicated, verdict.
+    """Verdicts (rows of `judging.verdicts`) as an HTML table: the claim, printed, replicated, verdict.
 
+    What is replicated and the verdict are those as written; below stands the one as run, where there is one.
     links: to the page that shows a claim, as seen from the site's first page.
     """
     rows = []
     for row in decided.map(html.escape).to_dict("records"):
-        verdict = f'<span class="verdict {row["verdict"].replace(" ", "-")}">{row["verdict"]}</span>'
+        pill = f'<span class="verdict {row["verdict"].replace(" ", "-")}">{row["headline"]}</span>'
+        words = ", ".join(filter(None, [row["words"], row["strength"]]))
+        run = f"As run: {row['as run']}." if row["as run"] else ""
+        verdict = "<br>".join([pill, *(f"<small>{text}</small>" for text in (words, run) if text)])
         name = f"<code>{row['id']}</code>"
         if links:
             name = f'<a href="{row["artifact"]}.html">{name}</a>'

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import pandas as pd
 from IPython.display import Markdown, display
 
-from fedlib.analysis.claims import STATUSES
 from fedlib.analysis.paper import part
+from fedlib.analysis.verdict import STATUSES
 from fedlib.pages.artifact import Artifact
 
 UNDECIDED = ("not held", "held in part")
 
 
 def unsettled(board: pd.DataFrame, paper: str) -> pd.DataFrame:
-    """The claims of a paper that did not hold, or held in part: rows of `claims.verdicts`."""
+    """The claims of a paper that did not hold, or held in part: rows of `judging.verdicts`."""
     return board[(board["paper"] == paper) & board["verdict"].isin(UNDECIDED)]
 
 

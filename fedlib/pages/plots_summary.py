@@ -11,13 +11,14 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fedlib.analysis import measure
+from fedlib.analysis.judging import HEADLINES
 from fedlib.pages.plots import legend_below
 from fedlib.pages.style import looks
 
 
 def verdict_bars(totals: pd.DataFrame) -> Figure:
-    """How many claims of each paper held, in part, not, or were not run: `claims.totals`."""
-    shades = {"held": "#009E73", "held in part": "#E69F00", "not held": "#D55E00", "not run": "#BBBBBB"}
+    """How many claims of each paper held under which reading, or were not run: `judging.totals`."""
+    shades = dict(zip(HEADLINES, ("#009E73", "#56B4E9", "#D55E00", "#BBBBBB"), strict=True))
     papers = [name for name in totals.index if name != "all papers"][::-1]
     fig, ax = plt.subplots(figsize=(8, 0.5 * len(papers) + 1.2))
     left = np.zeros(len(papers))

@@ -18,9 +18,11 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
-from fedlib.analysis.claims import ONE_SEED, STATUSES, claims, totals, verdicts
+from fedlib.analysis.claims import ONE_SEED, claims
+from fedlib.analysis.judging import totals, verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.tables import mean_cell, median_cell, reach, short_cell
+from fedlib.analysis.verdict import STATUSES
 from fedlib.data.sources import DataError
 from fedlib.files import Unfinished, write_whole
 from fedlib.papers.fedcor.printed import METHODS as FEDCOR
@@ -154,7 +156,7 @@ def scoreboard(scale: Scale, judged: pd.DataFrame, found: Archived, settings: Ex
         text += f", trained {when}, device {devices}. Data: {data}"
     lines = [text + ". Claims that need no training are decided by the algorithms alone."]
     notes = [f"Of these verdicts {alone} rest, wholly or in part, on one seed."] if alone else []
-    return [*lines, markdown(["paper", *STATUSES, "claims"], rows, right=len(STATUSES) + 1), *notes]
+    return [*lines, markdown(["paper", *board.columns], rows, right=len(board.columns)), *notes]
 
 
 def elsewhere(judged: Mapping[Scale, pd.DataFrame]) -> list[str]:

@@ -19,8 +19,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from fedlib.analysis.claims import STATUSES
 from fedlib.analysis.paper import papers
+from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
 from fedlib.runs.results import covered, record
 from fedlib.settings import params

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.analysis import claims
+from fedlib.analysis import claims, judging
 from fedlib.analysis.claims import Book, Missing, Runs, Verdict, combine, decide, positive
 from fedlib.analysis.measure import area, paired
 from fedlib.papers.clustered_sampling import book
@@ -121,8 +121,8 @@ def test_combine():
     assert combine({"a": yes, "b": yes}).status == "held"
     assert combine({"a": yes, "b": no}).status == "held in part"
     assert combine({"a": no, "b": no}).status == "not held"
-    assert combine({"a": yes, "b": missing}).status == "held in part"
-    assert "No verdict on b: no such run." in combine({"a": yes, "b": missing}).detail
+    assert combine({"a": yes, "b": missing}).status == "held", "what was not run does not count against it"
+    assert "Not run, b: no such run." in combine({"a": yes, "b": missing}).detail
     assert combine({"a": yes, "b": yes, "c": no}, all_of=2).status == "held"
     assert combine({"a": yes, "b": no, "c": no}, some_of=2).status == "not held"
     told = combine(
@@ -131,12 +131,74 @@ def test_combine():
     assert told.detail == "2 of 2 parts held. a; b: 3 of 5 seeds."
     # five of six are asked for: one failed, and those that have not been run could still make it five
     four_open = {"a": no} | dict.fromkeys("cdef", missing)
-    with pytest.raises(Missing, match="1 of 6 parts have been run"):
-        combine(four_open | {"b": missing}, all_of=5, some_of=5)
-    assert combine(four_open | {"b": yes}, all_of=5, some_of=5).status == "held in part"
+    for b in (missing, yes):
+        with pytest.raises(Missing, match="still open"):
+            combine(four_open | {"b": b}, all_of=5, some_of=5)
     assert combine(four_open | {"b": no}, all_of=5, some_of=5).status == "not held"
+    assert combine({"a": no} | dict.fromkeys("bcdef", yes), all_of=5).status == "held"
+    assert combine({"a": no, "b": yes, "c": yes} | dict.fromkeys("def", missing), all_of=4).status == "held"
     with pytest.raises(Missing, match="no such run"):
         combine({"a": missing, "b": missing})
+
+
+def test_a_verdict_is_said_data_set_by_data_set():
+    def missing() -> Verdict:
+        raise Missing("no such run")
+
+    yes, no = (lambda: decide(True, "1")), (lambda: decide(False, "0"))
+    panels = {f"FMNIST {name}": yes for name in ("2SPC", "1SPC", "Dir")} | {"CIFAR-10 Dir": missing}
+    assert combine(panels).words == "held on Fashion-MNIST (3 of 3), CIFAR-10 not run"
+    mixed = combine({"MNIST, q = 10 %": yes, "FMNIST, q = 10 %": no, "FMNIST, q = 30 %": no})
+    assert mixed.words == "held on MNIST (1 of 1), not held on Fashion-MNIST (0 of 2)"
+    assert combine({"a": yes, "b": no, "c": missing}).words == "held in part (1 of 2; 1 not run)"
+    assert decide(True).words == "held"
+
+
+def test_a_verdict_is_settled_where_each_of_three_seeds_gives_it():
+    book = Book("p")
+
+    @book.claim("p.1", "figure_1", ["e"])
+    def _(runs: Runs) -> Verdict:
+        """A is better."""
+        return positive(paired(runs.statistic("e", "s", ["A", "B"], "train_loss", area), "B", "A"))
+
+    (claim,) = book.claims
+    table = runs_of("e", {"s": {"A": falling(0.2), "B": falling(0.1)}}, "train_loss", seeds=5)
+    assert claim.judge({"e": table}).strength == "settled"
+    assert claim.judge({"e": table[table["seed"] < 2]}).strength == "indicated"
+    worse = table["train_loss"].where((table["method"] != "A") | (table["seed"] != 4), 3.0)
+    other = claim.judge({"e": table.assign(train_loss=worse)})
+    assert (other.status, other.strength) == ("held", "indicated"), "one seed of five says the reverse"
+    only_a = table[(table["method"] == "A") | (table["seed"] < 2)]
+    assert claim.judge({"e": only_a}).strength == "indicated", "two seeds are shared"
+
+
+def test_an_informative_claim_is_a_fraction_outside_the_totals():
+    book = Book("hcsfed")
+    yes, no = (lambda: decide(True, "1")), (lambda: decide(False, "0"))
+    book.claim("p.1", "figure_1", [], "", "Each cell.", informative=True)(
+        lambda runs: combine({"a": yes, "b": no, "c": yes})
+    )
+    board = judging.verdicts(book.claims, {})
+    assert board.loc[0, ["verdict", "headline", "replicated"]].tolist() == ["informative"] * 2 + [
+        "2 of 3 parts"
+    ]
+    assert judging.totals(board).loc["all papers", "claims"] == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "run", "said"),
+    [
+        ("held", "not held", "held as written"),
+        ("held in part", "held", "held as run only"),
+        ("not run", "held", "held as run only"),
+        ("held in part", "not run", "held under neither"),
+        ("not run", "not held", "held under neither"),
+        ("not run", "not run", "not run"),
+    ],
+)
+def test_the_headline_of_a_claim(written: str, run: str, said: str):
+    assert judging.headline(written, run) == said
 
 
 @pytest.mark.parametrize("paper", ["clustered_sampling", "hcsfed"])
@@ -150,10 +212,11 @@ def test_every_claim_of_the_book_is_complete_and_survives_having_no_runs(paper):
 
 
 def test_totals_count_every_claim_once():
-    board = claims.verdicts([*cs.book.claims, *hc.book.claims], {})
-    totals = claims.totals(board)
-    assert totals.loc["all papers", "claims"] == len(board)
-    assert totals.loc["hcsfed", "held"] == 1
+    board = judging.verdicts([*cs.book.claims, *hc.book.claims], {})
+    totals = judging.totals(board)
+    assert totals.loc["all papers", "claims"] == (board["headline"] != "informative").sum()
+    assert totals.loc["hcsfed", "held as written"] == 1
+    assert totals.loc["hcsfed", judging.OF_RUN] == "1 of 1"
     assert totals.loc["clustered_sampling", "not run"] == len(cs.book.claims) - 2
 
 
@@ -250,7 +313,7 @@ def test_cs_gains_by_alpha():
     assert verdict(cs.book, "cs.F2.a", table(reverse)).status == "not held"
     assert verdict(cs.book, "cs.F2.b", table(reverse)).status == "not held"
     part = verdict(cs.book, "cs.F2.d", table({a: g for a, g in gain.items() if a != "alpha = 0.001"}))
-    assert part.status == "held in part"
+    assert part.words == "held (2 of 2; 2 not run)"
     assert "alpha = 0.001" in part.detail
 
 
@@ -337,7 +400,7 @@ def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
         assert verdict(hc.book, id, results).status == "not held", id
     only_mnist = table_1(printed())["hcsfed_table_1"]
     only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
-    assert verdict(hc.book, "hcsfed.T1.a", only_mnist).status == "held in part"
+    assert verdict(hc.book, "hcsfed.T1.a", only_mnist).words == "held on MNIST (6 of 6), Fashion-MNIST not run"
 
 
 def test_hcsfeds_rounds_hardly_depend_on_q_if_they_are_not_more_at_10_percent():
@@ -385,8 +448,8 @@ def test_hcsfeds_comparisons_need_somebody_who_arrives():
         assert "none reaches 80 % in 200 rounds" in found.detail
     rounds = dict.fromkeys(printed(), [50] * 3 + [201] * 3)
     found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds))
-    assert found.status == "held in part"
-    assert "No verdict on GC-A, FMNIST" in found.detail
+    assert found.words == "held on MNIST (2 of 2), Fashion-MNIST not run"
+    assert "Not run, GC-A, FMNIST" in found.detail
     found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds | {"Cluster": [50] * 6}))
     assert "GC-A, FMNIST: 200+, Cluster 50" in found.value
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis.choices import Choice, spread
-from fedlib.analysis.claims import claims, verdicts
+from fedlib.analysis.claims import claims
+from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers, part
 from fedlib.pages import discrepancies
 from fedlib.pages.artifact import Artifact

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedlib.analysis import measure
-from fedlib.analysis.claims import claims, verdicts
+from fedlib.analysis.claims import claims
+from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.pages import readme
 from fedlib.runs import archive, results

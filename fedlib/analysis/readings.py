@@ -1,0 +1,151 @@
+"""Readings: named, consistent sets of what a paper leaves open, each of which says whose runs stand for what.
+
+A rule, a table or a picture asks for an experiment, a setting, a method and a column by the paper's own names. A
+reading finds what stands for them, so that one rule judges every reading::
+
+    Reading(
+        "as run",
+        "what the authors' program does",
+        {"numbering of clients": "by digit"},                       # what is left open -> what is taken
+        {"numbering of clients": "the authors' program"},           # the source of each choice
+        (
+            Swap("cs_mnist", settings={"random ids": "ids sorted by digit"}),
+            Swap("cs_mnist", methods={"Algorithm 1": "Algorithm 1, authors' tie order"}),
+        ),
+    )
+
+Each `Swap` acts on what those before it made: here Algorithm 1's runs in "random ids" are those of the authors' tie
+order in "ids sorted by digit". A paper's readings stand in `fedlib/papers/<paper>/readings.py`, as `READINGS`: "as
+written" first, "as run" where the authors' program is public, then whatever else is archived. An entry `LEFT_OPEN`
+lists what is left open without runs of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedlib.analysis.paper import part
+
+AS_WRITTEN, AS_RUN, CLOSEST = "as written", "as run", "closest to print"
+
+
+class Where(NamedTuple):
+    """One method's runs in one setting, and the column that is measured."""
+
+    experiment: str
+    setting: str
+    method: str
+    column: str = "test_accuracy"
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Runs that stand for others: what is asked for by one name is found under another.
+
+    It concerns the settings and the methods that it names, asked -> found (where it names none: all, each under its
+    own name). source: the experiment in which they are found ("": the same). columns: asked -> measured, of what it
+    concerns.
+    """
+
+    experiment: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+
+    def find(self, asked: Where) -> Where:
+        concerned = (
+            asked.experiment == self.experiment
+            and asked.setting in (self.settings or (asked.setting,))
+            and asked.method in (self.methods or (asked.method,))
+        )
+        if not concerned:
+            return asked
+        return Where(
+            self.source or asked.experiment,
+            self.settings.get(asked.setting, asked.setting),
+            self.methods.get(asked.method, asked.method),
+            self.columns.get(asked.column, asked.column),
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One consistent set of choices.
+
+    words: in one line. choices: what is left open -> what is taken. sources: what is left open -> where that is from
+    (text, code, the authors' correction). swaps: the runs that stand for those of the paper's names, in order.
+    """
+
+    name: str
+    words: str
+    choices: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    swaps: tuple[Swap, ...] = ()
+
+    def find(self, asked: Where) -> Where:
+        """What stands for it."""
+        for swap in reversed(self.swaps):
+            asked = swap.find(asked)
+        return asked
+
+    def of(self, results: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        """The results as this reading has them, under the names by which they are asked for.
+
+        What it takes from runs that are not there is left out.
+        """
+        read = dict(results)
+        for experiment in dict.fromkeys(swap.experiment for swap in self.swaps):
+            mine = [swap for swap in self.swaps if swap.experiment == experiment]
+            pools = {
+                name: dict(list(results[name].groupby(["setting", "method"], sort=False)))
+                for name in {experiment, *(swap.source for swap in mine)}
+                if name in results
+            }
+            names = list(dict.fromkeys(key for pool in pools.values() for key in pool))
+            settings = dict.fromkeys(s for s, _ in names) | dict.fromkeys(
+                s for one in mine for s in one.settings
+            )
+            methods = dict.fromkeys(m for _, m in names) | dict.fromkeys(
+                m for one in mine for m in one.methods
+            )
+            found = []
+            for setting, method in product(settings, methods):
+                there = self.find(Where(experiment, setting, method))
+                rows = pools.get(there.experiment, {}).get((there.setting, there.method))
+                if rows is not None:
+                    asked = {column for swap in mine for column in swap.columns} & set(rows)
+                    columns = {
+                        c: rows[self.find(Where(experiment, setting, method, c)).column] for c in asked
+                    }
+                    name = {"experiment": experiment} if "experiment" in rows else {}
+                    found.append(rows.assign(setting=setting, method=method, **columns, **name))
+            read.pop(experiment, None)
+            if found:
+                read[experiment] = pd.concat(found, ignore_index=True)
+        return read
+
+
+def readings(paper: str) -> list[Reading]:
+    """All readings of a paper (`fedlib/papers/<paper>/readings.py`), "as written" first."""
+    return part(paper, "readings").READINGS
+
+
+def named(paper: str) -> list[Reading]:
+    """The readings that are fixed before any result is seen: as written, and as run where there is a program."""
+    return [reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)]
+
+
+def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:
+    """Every combination of options: what is left open -> (what is taken -> the swaps that it takes), in this order."""
+    found = []
+    for taken in product(*(option.items() for option in options.values())):
+        choices = {what: value for what, (value, _) in zip(options, taken, strict=True)}
+        swaps = tuple(swap for _, swaps in taken for swap in swaps)
+        found.append(Reading("; ".join(choices.values()), "one of the readings tried", choices, {}, swaps))
+    return found

@@ -1,0 +1,90 @@
+"""Readings: whose runs stand for what."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap, Where, grid, readings
+from fedlib.settings import params
+
+ALPHA = Swap("e", settings={"MNIST": "MNIST, alpha = 0.1", "FMNIST": "FMNIST, alpha = 0.1"})
+ATTRITION = Swap("e", methods={"Random": "Random, attrition"})
+CLIENTS = Swap("e", columns={"test_accuracy": "client_accuracy"})
+OTHER = Swap("e", methods={"HCSFed": "HCSFed, as run"}, source="variants")
+
+
+def table(*runs: tuple[str, str], first: float = 0.0) -> pd.DataFrame:
+    """One row a run, each with an accuracy of its own and the clients' accuracy ten above it."""
+    values = [first + k for k in range(len(runs))]
+    columns = {"test_accuracy": values, "client_accuracy": [value + 10 for value in values]}
+    frame = pd.DataFrame(runs, columns=["setting", "method"])
+    return frame.assign(seed=0, round=1, diverged=False, **columns)
+
+
+RESULTS = {
+    "e": table(("MNIST", "Random"), ("MNIST, alpha = 0.1", "Random"), ("MNIST, alpha = 0.1", "Random, attrition"),
+               ("FMNIST", "Random")),
+    "variants": table(("MNIST, alpha = 0.1", "HCSFed, as run"), first=50),
+}  # fmt: skip
+
+
+def cells(reading: Reading, experiment: str = "e") -> dict[tuple[str, str], float]:
+    found = reading.of(RESULTS)[experiment]
+    return {
+        (s, m): a for s, m, a in zip(found["setting"], found["method"], found["test_accuracy"], strict=True)
+    }
+
+
+def test_swaps_act_one_after_the_other() -> None:
+    reading = Reading("r", "", swaps=(ALPHA, ATTRITION, CLIENTS))
+    assert reading.find(Where("e", "MNIST", "Random")) == Where(
+        "e", "MNIST, alpha = 0.1", "Random, attrition", "client_accuracy"
+    )
+    assert reading.find(Where("e", "MNIST", "SCAFFOLD", "train_loss")) == Where(
+        "e", "MNIST, alpha = 0.1", "SCAFFOLD", "train_loss"
+    )
+    assert reading.find(Where("f", "MNIST", "Random")) == Where("f", "MNIST", "Random")
+
+
+def test_a_reading_renames_results_and_leaves_out_what_is_not_there() -> None:
+    found = cells(Reading("r", "", swaps=(ALPHA, ATTRITION, CLIENTS)))
+    assert found["MNIST", "Random"] == 12
+    assert ("FMNIST", "Random") not in found, (
+        "alpha = 0.1 has not been run there, and 0.01 does not stand for it"
+    )
+    assert cells(Reading("as written", ""))["MNIST", "Random"] == 0
+    assert RESULTS["e"]["test_accuracy"].tolist() == [0, 1, 2, 3], "the results themselves stay as they are"
+
+
+def test_runs_of_another_experiment_stand_for_a_method() -> None:
+    found = cells(Reading("r", "", swaps=(ALPHA, OTHER)))
+    assert found["MNIST", "Random"] == 1
+    assert ("MNIST", "HCSFed") not in found, "the other experiment has no such setting under its own name"
+    both = Swap("e", {"MNIST": "MNIST, alpha = 0.1"}, {"HCSFed": "HCSFed, as run"}, source="variants")
+    assert cells(Reading("r", "", swaps=(both,)))["MNIST", "HCSFed"] == 50
+
+
+def test_a_grid_combines_every_option() -> None:
+    options = {"alpha": {"0.01": (), "0.1": (ALPHA,)}, "accuracy": {"official": (), "clients'": (CLIENTS,)}}
+    found = grid(options)
+    assert [one.name for one in found] == [
+        "0.01; official", "0.01; clients'", "0.1; official", "0.1; clients'"
+    ]  # fmt: skip
+    assert found[3].swaps == (ALPHA, CLIENTS)
+    assert found[3].choices == {"alpha": "0.1", "accuracy": "clients'"}
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_every_paper_has_a_reading_as_written_and_swaps_that_are_planned(paper: str) -> None:
+    settings, mine = params.load(), readings(paper)
+    names = [reading.name for reading in mine]
+    assert names[0] == AS_WRITTEN
+    assert len(set(names)) == len(names)
+    for reading in mine:
+        if reading.name in (AS_WRITTEN, AS_RUN):
+            assert set(reading.sources) == set(reading.choices), reading.name
+        for swap in reading.swaps:
+            planned = settings.runs(swap.source or swap.experiment, "paper")
+            assert set(swap.settings.values()) <= {one.setting for one in planned} | set(swap.settings), swap
