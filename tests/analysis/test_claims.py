@@ -400,7 +400,9 @@ def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
         assert verdict(hc.book, id, results).status == "not held", id
     only_mnist = table_1(printed())["hcsfed_table_1"]
     only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
-    assert verdict(hc.book, "hcsfed.T1.a", only_mnist).words == "held on MNIST (6 of 6), Fashion-MNIST not run"
+    assert (
+        verdict(hc.book, "hcsfed.T1.a", only_mnist).words == "held on MNIST (6 of 6), Fashion-MNIST not run"
+    )
 
 
 def test_hcsfeds_rounds_hardly_depend_on_q_if_they_are_not_more_at_10_percent():
