@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from fedlib.files import StoreError, write_whole
 from fedlib.settings.code import Code
 from fedlib.settings.params import OPTIONAL
-from fedlib.settings.schema import ROOT, address_of, address_of_run
+from fedlib.settings.schema import ROOT, address_as_written, address_of, address_of_run
 
 if TYPE_CHECKING:
     from fedlib.settings.schema import Scale
@@ -143,7 +143,7 @@ def read_results(name: str, scale: Scale, results: Path) -> Packed:
         table = pd.read_parquet(path)
     except (FileNotFoundError, ValueError):
         return Packed()
-    runs = [record for record in info["runs"] if "address" in record]
+    runs = [{**record, "address": _address(name, record)} for record in info["runs"] if "address" in record]
     return Packed(tuple(runs), lambda: table) if _complete(table, runs) else Packed()
 
 
@@ -164,9 +164,20 @@ def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
         info = _unpacked((schema.metadata or {})[KEY])
         if (info["name"], info["scale"]) != (name, scale):
             raise ValueError(f"it holds {info['name']} at scale {info['scale']}")
-        if any(_address(name, record) != record["address"] for record in info["runs"]):
-            raise ValueError("a run's settings do not match its address")
-        return Packed(tuple(info["runs"]), partial(_rows, path, content, info["runs"]), tuple(schema.names))
+        runs = tuple(_current(name, record) for record in info["runs"])
+        return Packed(runs, partial(_rows, path, content, info["runs"]), tuple(schema.names))
+
+
+def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
+    """A run's record under the address that its settings, data and numerics have now.
+
+    Raises:
+        ValueError: it stands under an address that is not theirs, neither now nor when it was written.
+    """
+    address = _address(name, record)
+    if record["address"] not in (address, _address_of_before(name, record)):
+        raise ValueError("a run's settings do not match its address")
+    return {**record, "address": address}
 
 
 def _rows(path: Path, content: bytes, runs: list[dict[str, Any]]) -> pd.DataFrame:
@@ -277,6 +288,14 @@ def _address(name: str, record: dict[str, Any]) -> str:
     if "unit" in record:
         return address_of_unit(name, record["unit"], *made_by)
     return address_of_run(record["run"], *made_by)
+
+
+def _address_of_before(name: str, record: dict[str, Any]) -> str:
+    """The address of a record's settings as they are written, from when equal ones could be written in two ways."""
+    if "unit" in record:
+        return _address(name, record)
+    made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
+    return address_as_written(record["run"], *made_by)
 
 
 def address_of_unit(

@@ -126,8 +126,9 @@ class Finished:
         from fedlib.simulation.engine import NUMERICS
 
         digest = self.digest(run.dataset)
-        address = run.address(NUMERICS, digest) if digest else ""
-        return address if address and self.store.finished(address) else None
+        addresses = (run.address, run.address_of_before) if digest else ()
+        there = (one(NUMERICS, digest) for one in addresses)
+        return next((address for address in there if self.store.finished(address)), None)
 
     def _packed(self, run: Run) -> tuple[archives.Packed, str] | None:
         from fedlib.simulation.engine import NUMERICS

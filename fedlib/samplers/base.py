@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedlib.samplers.registry import register
 
@@ -47,6 +48,13 @@ __all__ = [
 ]
 
 Aggregation = Literal["mean", "data_size", "attrition", "ipw"]
+
+# Kinds of parameters.
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Whole = Annotated[int, Field(ge=0, le=10**9)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)

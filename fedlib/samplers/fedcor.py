@@ -35,19 +35,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from fedlib.samplers.base import (
     Asking,
+    Count,
     Federation,
     Losses,
+    Positive,
     Report,
     Round,
     Sampler,
     Selection,
+    Share,
     TrialLosses,
+    Whole,
     register,
 )
 from fedlib.samplers.weighted import draw_distinct, log
@@ -85,18 +90,18 @@ class FedCor(Sampler):
         ValueError: an unknown schedule, likelihood or probe.
     """
 
-    warmup: int = 15
-    dt: int = 10
-    beta: float = 0.95
-    gamma: float = 0.8
-    M: int = 1
-    d: int = 15
-    sigma_n: float = 0.01
+    warmup: Whole = 15
+    dt: Count = 10
+    beta: Annotated[float, Field(gt=0, le=1)] = 0.95
+    gamma: Share = 0.8
+    M: Count = 1
+    d: Annotated[int, Field(ge=1, le=10_000)] = 15
+    sigma_n: Positive = 0.01
     schedule: Literal["2022", "head"] = "2022"
-    window: int = 100
+    window: Count = 100
     likelihood: Likelihood = "mml"
     probe: Literal["extra", "own"] = "extra"
-    gpr_begin: int | None = None
+    gpr_begin: Whole | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

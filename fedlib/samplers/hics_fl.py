@@ -27,7 +27,17 @@ from typing import Literal
 import numpy as np
 import scipy  # its parts load when they are first used
 
-from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.base import (
+    Count,
+    Federation,
+    NotNegative,
+    Positive,
+    Report,
+    Round,
+    Sampler,
+    Selection,
+    register,
+)
 from fedlib.samplers.clustered_sampling import angles, draw, similarity_distributions, ward_tree
 from fedlib.samplers.weighted import draw_distinct, log
 
@@ -53,11 +63,11 @@ class HiCSFL(Sampler):
     """
 
     variant: Literal["P", "C0", "C"] = "P"
-    T_s: float = 0.0025
-    lam: float = 10.0
-    M: int | None = None
-    gamma: float = 4.0
-    horizon: int | None = None
+    T_s: Positive = 0.0025
+    lam: NotNegative = 10.0
+    M: Count | None = None
+    gamma: NotNegative = 4.0
+    horizon: Count | None = None
     estimate: Estimate | None = None
     within: Literal["share", "uniform"] = "share"
     several_alphas: bool = True

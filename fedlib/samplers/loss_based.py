@@ -16,10 +16,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from fedlib.samplers.base import Asking, Federation, Losses, Round, Sampler, Selection, register
+from fedlib.samplers.base import (
+    Asking,
+    Count,
+    Federation,
+    Losses,
+    NotNegative,
+    Round,
+    Sampler,
+    Selection,
+    Share,
+    register,
+)
 from fedlib.samplers.weighted import draw_distinct, log
 
 
@@ -62,9 +75,9 @@ class AFL(Sampler):
     included.
     """
 
-    alpha1: float = 0.75
-    alpha2: float = 0.01
-    alpha3: float = 0.1
+    alpha1: Annotated[float, Field(ge=0, lt=1)] = 0.75
+    alpha2: NotNegative = 0.01
+    alpha3: Share = 0.1
 
     def select(self, round: Round) -> Asking:
         fed, scale = self.fed, np.sqrt(self.fed.sizes)
@@ -94,7 +107,7 @@ class PowerOfChoice(Sampler):
         ValueError: d is not between m and N.
     """
 
-    d: int | None = 10
+    d: Count | None = 10
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

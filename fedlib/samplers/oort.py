@@ -8,10 +8,21 @@ and the pacer and penalty that act on it, are left out; there is no blacklist.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.base import (
+    Federation,
+    Report,
+    Round,
+    Sampler,
+    Selection,
+    Share,
+    Whole,
+    register,
+)
 from fedlib.samplers.weighted import draw_distinct, log
 
 
@@ -26,13 +37,13 @@ class Oort(Sampler):
     takes part in the lottery. window: unexplored candidates per explored client, largest first.
     """
 
-    warmup: int = 25
-    exploration: float = 0.9
-    decay: float = 0.8
-    exploration_min: float = 0.2
-    clip: float = 0.98
-    cut_off: float = 0.7
-    window: float = 5.0
+    warmup: Whole = 25
+    exploration: Share = 0.9
+    decay: Share = 0.8
+    exploration_min: Share = 0.2
+    clip: Share = 0.98
+    cut_off: Share = 0.7
+    window: Annotated[float, Field(ge=1)] = 5.0
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

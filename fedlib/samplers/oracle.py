@@ -10,7 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its parts load when they are first used
 
-from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.base import (
+    Count,
+    Federation,
+    NotNegative,
+    Report,
+    Round,
+    Sampler,
+    Selection,
+    register,
+)
 from fedlib.samplers.clustered_sampling import ward_tree
 from fedlib.samplers.hics_fl import (
     annealed,
@@ -31,10 +40,10 @@ class Oracle(Sampler):
     lam, gamma, horizon: as in `hics_fl` (gamma 2 on Mini-ImageNet).
     """
 
-    lam: float = 10.0
-    M: int = 5
-    gamma: float = 4.0
-    horizon: int | None = None
+    lam: NotNegative = 10.0
+    M: Count = 5
+    gamma: NotNegative = 4.0
+    horizon: Count | None = None
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

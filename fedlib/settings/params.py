@@ -204,7 +204,8 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         given = "" if isinstance(first.get("input"), dict) else f" (given: {first['input']!r})"
-        raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{given}.") from None
+        end = "" if message.endswith("?") else f"{given}."
+        raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{end}") from None
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:

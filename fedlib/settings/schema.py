@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    TypeAdapter,
+    Strict,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -24,9 +22,12 @@ from pydantic import (
 
 from fedlib import samplers
 from fedlib.samplers import Aggregation
+from fedlib.samplers.base import Count, NotNegative, Positive, Whole
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.errors import ConfigError as ConfigError
 from fedlib.settings.errors import meant
+from fedlib.settings.kinds import Settings, optional
+from fedlib.settings.parameters import ALGORITHMS, checked, of_sampler, own
 
 
 def root() -> Path:
@@ -43,8 +44,6 @@ Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imag
 OWN = "own:"  # what the names of datasets and models begin with that a program hands over
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 
 
 @cache
@@ -52,15 +51,6 @@ def model_names() -> tuple[str, ...]:
     """The models that there are: the files of `fedlib/training/models/`, known without importing one."""
     folder = Path(__file__).resolve().parents[1] / "training" / "models"
     return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
-
-
-class Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-
-def optional() -> Any:
-    """A key of a run that is no part of its record and address where it is not set: older ones stay as they are."""
-    return Field(default=None, exclude_if=lambda value: value is None)
 
 
 class IID(Settings):
@@ -98,7 +88,7 @@ class DirichletClients(Settings):
 
     scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
     alpha: Positive
-    sizes: list[tuple[Count, Count]]
+    sizes: list[Annotated[tuple[Count, Count], Strict(False)]]
     test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
 
 
@@ -142,12 +132,12 @@ class Local(Settings):
     optimizer: Literal["sgd", "adam"] = "sgd"
     lr: Positive
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: NotNegative = 0.0
     batch: Count
     steps: Count | None = None
     epochs: Count | None = None
-    mu: Annotated[float, Field(ge=0)] = 0.0
-    lr_decay: dict[Count, Positive] = {}
+    mu: NotNegative = 0.0
+    lr_decay: dict[Annotated[Count, Strict(False)], Positive] = {}
     halve_every: Count | None = optional()
 
     @model_validator(mode="after")
@@ -223,29 +213,29 @@ class Method(Settings):
     aggregation: Aggregation | None = None
 
     @model_validator(mode="after")
-    def _known_sampler(self) -> Method:
+    def _known_and_possible(self) -> Method:
+        """Its parameters become of their kinds."""
         if self.sampler not in samplers.SAMPLERS:
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
             raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
-        cls = samplers.find(self.sampler)
-        known = cls.__dataclass_fields__
-        for key in self.params:
-            if key not in known:
-                raise ValueError(
-                    f"sampler {self.sampler!r} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
-                )
-        try:
-            _adapter(cls).validate_python(self.params)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = [f"sampler {self.sampler!r}", *map(str, first["loc"][:1])]
-            raise ValueError(": ".join([*where, first["msg"]])) from None
+        of_algorithm = f"algorithm {self.algorithm!r}"
+        params = checked(of_sampler(self._class), self.params, f"sampler {self.sampler!r}")
+        algorithm_params = checked(ALGORITHMS[self.algorithm], self.algorithm_params, of_algorithm)
+        vars(self).update(params=params, algorithm_params=algorithm_params)
         return self
 
+    @property
+    def _class(self) -> type[samplers.Sampler]:
+        return samplers.find(self.sampler)
 
-@cache
-def _adapter(cls: type[samplers.Sampler]) -> TypeAdapter:
-    return TypeAdapter(cls)
+    def in_one_form(self) -> dict[str, Any]:
+        """As JSON, without what equals a default: the same for all ways of writing the same."""
+        rule = self._class(**self.params).aggregation
+        return self.model_dump(mode="json") | {
+            "params": own(of_sampler(self._class), self.params),
+            "algorithm_params": own(ALGORITHMS[self.algorithm], self.algorithm_params),
+            "aggregation": None if self.aggregation == rule else self.aggregation,
+        }
 
 
 class Run(Settings):
@@ -263,7 +253,7 @@ class Run(Settings):
     local: Local
     evaluate: Evaluate = Evaluate()
     method: Method
-    seed: Annotated[int, Field(ge=0)]
+    seed: Whole
 
     @field_validator("dataset", "model")
     @classmethod
@@ -305,11 +295,40 @@ class Run(Settings):
         run = self.model_dump(mode="json")
         return address_of_run(run, numerics, dataset_digest, code_of(run))
 
+    def address_of_before(self, numerics: int, dataset_digest: str) -> str:
+        """Where it stands in stores from when settings that are written in two ways had two addresses."""
+        run = self.model_dump(mode="json")
+        return address_as_written(run, numerics, dataset_digest, code_of(run))
+
 
 def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:
-    """`Run.address` of a run as a record holds it; code: see `code_of`."""
+    """`Run.address` of a run as a record holds it, in whatever form that was written; code: see `code_of`."""
+    return address_as_written(canonical(run), numerics, dataset_digest, code)
+
+
+def address_as_written(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:
+    """The address of settings in the form that they have: that of stores from when forms told runs apart."""
     made_of = {"run": run, "numerics": numerics, "data": dataset_digest}
     return address_of(made_of | {"code": code} if code else made_of)
+
+
+def canonical(run: dict[str, Any]) -> dict[str, Any]:
+    """A run's settings, as a record holds them, in the form in which equal settings are equal.
+
+    4 and 4.0, and a default that is written out or left out, are the same. The settings of a sampler or parameter that
+    is no more stay as they are.
+    """
+    method = run["method"]
+    cls = samplers.SAMPLERS.get(method["sampler"])
+    return {**run, "method": _one_form(json.dumps(method, sort_keys=True), cls) if cls else method}
+
+
+@cache
+def _one_form(method: str, cls: type[samplers.Sampler]) -> dict[str, Any]:  # of a class that may be defined anew
+    try:
+        return Method.model_validate_json(method).in_one_form()
+    except ValidationError:
+        return json.loads(method)
 
 
 def address_of(made_of: Any) -> str:

@@ -12,7 +12,7 @@ to their gradients (`linear`, a constant vector a client), where they start from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedlib.samplers import Aggregation, Selection
-from fedlib.settings.schema import Algorithm, ConfigError
+from fedlib.settings.schema import Algorithm
 
 
 def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarray) -> np.ndarray:
@@ -197,17 +197,5 @@ ALGORITHMS: dict[str, type[FedAvg]] = {
 
 
 def make_algorithm(name: Algorithm, params: dict[str, Any]) -> FedAvg:
-    """The algorithm of that name with its parameters.
-
-    Raises:
-        ConfigError: it has no such parameter, or a value is not a positive number of its kind.
-    """
-    defaults = {f.name: f.default for f in fields(ALGORITHMS[name]) if f.init}
-    for key, value in params.items():
-        if key not in defaults:
-            known = ", ".join(defaults) or "none"
-            raise ConfigError(f"algorithm_params: {name!r} has no parameter {key!r}; it has {known}.")
-        kind = type(defaults[key])
-        if type(value) not in (int, kind) or not value > 0:
-            raise ConfigError(f"algorithm_params: {key} is {value!r}; it must be a positive {kind.__name__}.")
+    """The algorithm of that name with its parameters (`settings/parameters.py`)."""
     return ALGORITHMS[name](**params)

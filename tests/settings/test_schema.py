@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedlib import samplers
 from fedlib.runs import archive
-from fedlib.settings import schema
+from fedlib.settings import parameters, schema
 from fedlib.settings.params import Experiments, load, merge
 from fedlib.settings.schema import ConfigError, Local, Run
 
+SETTINGS = load()
 GOOD = {
     "title": "A tiny experiment",
     "paper": "clustered_sampling",
@@ -65,7 +68,7 @@ def test_good_settings_become_runs():
         (
             "methods.Algorithm 2.mesure",
             "l1",
-            "'clustered_similarity' has no parameter 'mesure'; it has .*measure",
+            r"'clustered_similarity' has no parameter 'mesure'; did you mean measure\?$",
         ),
         ("methods.Algorithm 2.measure", "l3", r"sampler 'clustered_similarity': measure: .*'arccos'"),
         ("methods.MD", "md", r"experiments\.e\.MD must hold a mapping"),
@@ -125,6 +128,35 @@ def test_good_settings_become_runs():
             r"SCAFFOLD takes one learning rate a round; leave local\.halve_every out",
         ),
         ("methods", {}, "methods is missing"),
+        ("local.lr", "0.1", r"local\.lr: .*valid number.*'0\.1'"),
+        ("local.lr", float("inf"), r"local\.lr: .*finite number"),
+        ("T", "yes", r"\.T: .*valid integer.*'yes'"),
+        ("T", True, r"\.T: .*valid integer"),
+        ("T", 10**12, r"\.T: .*less than or equal to 1000000000"),
+        ("evaluate", {"train": "false"}, r"evaluate\.train: .*valid boolean.*'false'"),
+        (
+            "methods.MD",
+            {"sampler": "oort", "exploration": 2},
+            r"'oort': exploration: .*less than or equal to 1",
+        ),
+        ("methods.MD", {"sampler": "afl", "alpha1": 1.5}, r"'afl': alpha1: .*less than 1"),
+        ("methods.MD", {"sampler": "afl", "alpha3": -1}, r"'afl': alpha3: .*greater than or equal to 0"),
+        ("methods.MD", {"sampler": "fedcor", "dt": 0}, r"'fedcor': dt: .*greater than or equal to 1"),
+        ("methods.MD", {"sampler": "fedcor", "beta": 2}, r"'fedcor': beta: .*less than or equal to 1"),
+        ("methods.MD", {"sampler": "fedcor", "M": 0}, r"'fedcor': M: .*greater than or equal to 1"),
+        ("methods.MD", {"sampler": "fedcor", "d": 10.5}, r"'fedcor': d: .*valid integer"),
+        ("methods.MD", {"sampler": "hics_fl", "T_s": "25e-4"}, r"'hics_fl': T_s: .*valid number.*'25e-4'"),
+        ("methods.MD", {"sampler": "hcsfed", "importance": "false"}, r"importance: .*valid boolean"),
+        (
+            "methods.MD",
+            {"sampler": "md", "algorithm": "ifca", "algorithm_params": {"models": 0}},
+            r"algorithm 'ifca': models: .*greater than or equal to 1",
+        ),
+        (
+            "methods.MD",
+            {"sampler": "md", "algorithm_params": {"mu": 1}},
+            r"algorithm 'fedavg' has no parameter 'mu'; there are none",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_naming_the_key(path, value, message):
@@ -227,16 +259,78 @@ def test_the_target_is_no_target_without_a_test_accuracy():
         runs(spec)
 
 
+def archived() -> list[dict]:
+    read = (archive.read(path.stem, path.parent.name) for path in sorted(archive.ARCHIVE.glob("*/*.parquet")))
+    return [record for packed in read for record in packed.runs if "run" in record]
+
+
 def test_archived_runs_keep_their_addresses():
     """Their settings, read as they would be read today, give the address under which they stand."""
-    found = 0
-    for path in sorted(archive.ARCHIVE.glob("*/*.parquet")):
-        for record in archive.read(path.stem, path.parent.name).runs:
-            if "run" in record:
-                run = Run(**record["run"])
-                assert run.address(record["numerics"], record["data"]["digest"]) == record["address"], path
-                found += 1
-    assert found
+    records = archived()
+    assert records
+    for record in records:
+        run = Run(**record["run"])
+        assert run.address(record["numerics"], record["data"]["digest"]) == record["address"]
+
+
+def test_no_archived_run_is_lost_by_the_one_form_of_settings():
+    """What was found by settings as they are written is found, and nothing of other settings instead."""
+    records = archived()
+    there = {record["address"]: record for record in records}
+    before = {archive._address_of_before("", record) for record in records}
+    digests = {(record["data"]["name"], record["data"]["digest"]) for record in records}
+    numerics = {record["numerics"] for record in records}
+    found = found_before = 0
+    for scale in schema.SCALES:
+        for run in (one.run for name in SETTINGS.names for one in SETTINGS.runs(name, scale)):
+            of_data = [(n, digest) for n in numerics for name, digest in digests if name == run.dataset]
+            now = [a for a in (run.address(*one) for one in of_data) if a in there]
+            found_before += any(run.address_of_before(*one) in before for one in of_data)
+            found += bool(now)
+            for address in now:
+                assert Run(**there[address]["run"]).method.in_one_form() == run.method.in_one_form()
+    assert found >= found_before > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "other"),
+    [
+        ({"sampler": "hics_fl", "gamma": 4}, {"sampler": "hics_fl"}),
+        ({"sampler": "hics_fl", "gamma": 2}, {"sampler": "hics_fl", "gamma": 2.0, "T_s": 0.0025, "M": None}),
+        ({"sampler": "power_of_choice", "d": 10.0}, {"sampler": "power_of_choice", "d": 10}),
+        ({"sampler": "md", "aggregation": "mean"}, {"sampler": "md"}),
+        ({"sampler": "hcsfed", "variant": "U", "aggregation": "ipw"}, {"sampler": "hcsfed", "variant": "U"}),
+        (
+            {"sampler": "md", "algorithm": "ifca", "algorithm_params": {"models": 4.0}},
+            {"sampler": "md", "algorithm": "ifca"},
+        ),
+        ({"sampler": "md", "local": {"momentum": 0}}, {"sampler": "md", "m": 2.0}),
+    ],
+)
+def test_equal_settings_are_one_address_however_they_are_written(method, other):
+    one, two = (runs(changed("methods", {"x": written}))[0].run for written in (method, other))
+    assert one.address(1, "d") == two.address(1, "d")
+    as_recorded = json.loads(one.model_dump_json())
+    assert schema.address_of_run(as_recorded, 1, "d", {}) == one.address(1, "d")
+    third = runs(changed("methods", {"x": {**other, "local": {"momentum": 0.5}}}))[0].run
+    assert third.address(1, "d") != one.address(1, "d")
+
+
+def test_samplers_get_parameters_of_their_kinds():
+    written = {"sampler": "fedcor", "d": 10.0, "beta": 1, "gpr_begin": 0.0}
+    params = runs(changed("methods", {"x": written}))[0].run.method.params
+    assert params == {"d": 10, "beta": 1.0, "gpr_begin": 0}
+    assert [type(value) for value in params.values()] == [int, float, int]
+
+
+@pytest.mark.parametrize("name", sorted(samplers.SAMPLERS))
+def test_every_parameter_of_every_sampler_is_bounded(name):
+    """Numbers that no sampler can mean are refused before anything is trained."""
+    for key, field in parameters.of_sampler(samplers.SAMPLERS[name]).model_fields.items():
+        number = not any(word in str(field.annotation) for word in ("bool", "Literal"))
+        for value in ("text", True, float("inf"), -1, [1]) if number else ("text", 1, [1]):
+            with pytest.raises(ConfigError, match=f"sampler '{name}': {key}: "):
+                runs(changed("methods", {"x": {"sampler": name, key: value}}))
 
 
 def test_learning_rate_by_round():

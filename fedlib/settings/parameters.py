@@ -1,0 +1,83 @@
+"""Parameters of samplers and algorithms: typed, bounded, and in one form for all ways of writing the same.
+
+A sampler declares its parameters as dataclass fields; their annotations, bounds included (`samplers/base.py`), are
+what is checked here. What is addressed leaves out whatever equals its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from fedlib.samplers import Sampler
+from fedlib.samplers.base import Positive
+from fedlib.settings.errors import meant
+from fedlib.settings.kinds import STRICT, Settings, whole
+
+
+class NoParameters(Settings):
+    """FedAvg, SCAFFOLD and Moon."""
+
+
+class FedDyn(Settings):
+    """mu: FedDyn's alpha."""
+
+    mu: Positive = 0.1
+
+
+class IFCA(Settings):
+    """models: cluster models."""
+
+    models: Annotated[int, Field(ge=1, le=100)] = 4
+
+
+ALGORITHMS: dict[str, type[Settings]] = {
+    "fedavg": NoParameters,
+    "scaffold": NoParameters,
+    "feddyn": FedDyn,
+    "moon": NoParameters,
+    "ifca": IFCA,
+}
+
+
+@cache
+def of_sampler(cls: type[Sampler]) -> type[BaseModel]:
+    """The parameters of a sampler as a model."""
+    hints = get_type_hints(cls, include_extras=True)
+    defaults = {
+        f.name: f.default_factory() if f.default_factory is not MISSING else f.default
+        for f in fields(cls)
+        if f.init
+    }
+    config = ConfigDict(**STRICT, protected_namespaces=())
+    kinds = {k: (hints[k], ... if v is MISSING else v) for k, v in defaults.items()}
+    return create_model(cls.__name__, __config__=config, **kinds)
+
+
+def checked(model: type[BaseModel], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The given parameters, converted to their kinds.
+
+    Raises:
+        ValueError: there is no such parameter, or its value is of another kind or out of bounds.
+    """
+    known = model.model_fields
+    for key in given:
+        if key not in known:
+            raise ValueError(f"{where} has no parameter {key!r}; {meant(key, known)}")
+    try:
+        made = model.model_validate({key: whole(value) for key, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key, message = first["loc"][0], first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {key}: {message} (given: {given.get(key)!r})") from None
+    converted = made.model_dump()
+    return {key: converted[key] for key in given}
+
+
+def own(model: type[BaseModel], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the checked parameters that do not equal their defaults."""
+    return model.model_construct(**params).model_dump(exclude_defaults=True)
