@@ -324,7 +324,9 @@ def canonical(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _one_form(method: str, cls: type[samplers.Sampler]) -> dict[str, Any]:  # of a class that may be defined anew
+def _one_form(
+    method: str, cls: type[samplers.Sampler]
+) -> dict[str, Any]:  # of a class that may be defined anew
     try:
         return Method.model_validate_json(method).in_one_form()
     except ValidationError:
