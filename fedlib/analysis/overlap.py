@@ -1,0 +1,120 @@
+"""Do runs of an authors' program and runs of ours come from one law? Ranks and permutations, for few seeds.
+
+If the seeds of both are draws from one law, an authors' value lies outside the range of n values of ours with
+probability 2 / (n + 1). Rounds of one run hang together: counted over checkpoints, only the expectation is
+known. One number a run (its mean over the rounds that all have) has an exact test: relabel the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.measure import curve
+
+GROUP = ["experiment", "setting", "method"]
+Pair = tuple[np.ndarray, np.ndarray]  # values of the authors' seeds, values of ours
+
+
+def outside(theirs: np.ndarray, ours: np.ndarray) -> int:
+    """How many of their values lie outside the range of ours."""
+    return int(((theirs < ours.min()) | (theirs > ours.max())).sum())
+
+
+def expected_outside(theirs: np.ndarray, ours: np.ndarray) -> float:
+    """How many would, on average, if both were draws from one law without ties."""
+    return len(theirs) * 2 / (len(ours) + 1)
+
+
+def relabelled(pairs: Sequence[Pair], times: int = 10_000, seed: int = 0) -> float:
+    """Share of random relabellings, within each pair, with at least as many values outside as there are."""
+    rng = np.random.default_rng(seed)
+    found, totals = sum(outside(*pair) for pair in pairs), np.zeros(times, dtype=int)
+    for theirs, ours in pairs:
+        drawn = rng.permuted(np.tile(np.concatenate([theirs, ours]), (times, 1)), axis=1)
+        a, b = np.split(drawn, [len(theirs)], axis=1)
+        low, high = b.min(axis=1, keepdims=True), b.max(axis=1, keepdims=True)
+        totals += ((a < low) | (a > high)).sum(axis=1)
+    return float((1 + (totals >= found).sum()) / (1 + times))
+
+
+def mean_difference(theirs: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
+    """Mean of theirs less mean of ours, and the two-sided p of the exact permutation test of it."""
+    values = np.concatenate([theirs, ours])
+    subsets = np.array(list(combinations(range(len(values)), len(theirs))))
+    total, sums = values.sum(), values[subsets].sum(axis=1)
+    differences = sums / len(theirs) - (total - sums) / len(
+        ours
+    )  # the first is as it is: combinations keep order
+    as_far = np.abs(differences) >= abs(differences[0]) - 1e-12
+    return float(differences[0]), float(as_far.mean())
+
+
+def curves_of(
+    authors: pd.DataFrame, results: Mapping[str, pd.DataFrame], column: str
+) -> dict[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]]:
+    """(experiment, setting, method) -> theirs and ours, each (rounds, seeds), in the rounds that all runs have.
+
+    What has not been run on one of the sides, or not measured, is left out. Round 0 is left out.
+    """
+    out = {}
+    for key, theirs in authors.groupby(GROUP, sort=False):
+        experiment, setting, method = key
+        table = results.get(experiment, pd.DataFrame(columns=["setting", "method"]))
+        ours = table[(table["setting"] == setting) & (table["method"] == method)]
+        if ours.empty or column not in theirs:
+            continue
+        tables = [
+            pd.concat({seed: read(run) for seed, run in runs.groupby("seed")}, axis=1)
+            for runs, read in (
+                (theirs, lambda run: run.set_index("round")[column]),
+                (ours, lambda run: curve(run, column)),
+            )
+        ]
+        tables = [one.dropna().loc[1:] for one in tables]
+        shared = tables[0].index.intersection(tables[1].index)
+        if len(shared):
+            out[key] = tables[0].loc[shared], tables[1].loc[shared]
+    return out
+
+
+def compare(
+    pairs: Mapping[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]], every: int = 10, unit: float = 1.0
+) -> pd.DataFrame:
+    """A row a (experiment, setting, method): seeds, checkpoints outside and expected, mean over rounds, its test.
+
+    every: checkpoints are the shared rounds that it divides. unit: factor of the values shown.
+    """
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for key, (theirs, ours) in pairs.items():
+        at = theirs.index[theirs.index % every == 0]
+        points = [(theirs.loc[t].to_numpy(), ours.loc[t].to_numpy()) for t in at]
+        a, b = theirs.mean().to_numpy() * unit, ours.mean().to_numpy() * unit
+        difference, p = mean_difference(a, b)
+        rows[key[1:]] = {
+            "seeds, theirs and ours": f"{len(a)}, {len(b)}",
+            "rounds": int(theirs.index.max()),
+            "checkpoints outside": sum(outside(*point) for point in points),
+            "of": sum(len(point[0]) for point in points),
+            "expected": round(sum(expected_outside(*point) for point in points), 1),
+            "mean over rounds, theirs": ", ".join(f"{value:.3g}" for value in np.sort(a)),
+            "range of ours": f"{b.min():.3g} to {b.max():.3g}",
+            "difference": difference,
+            "p": p,
+        }
+    return pd.DataFrame(rows).T.rename_axis(["setting", "method"])
+
+
+def together(pairs: Mapping[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]]) -> dict[str, float]:
+    """All runs of several pairs by their mean over rounds: how many outside, of how many, expected, and the p of it."""
+    means = [(theirs.mean().to_numpy(), ours.mean().to_numpy()) for theirs, ours in pairs.values()]
+    return {
+        "outside": sum(outside(*pair) for pair in means),
+        "of": sum(len(theirs) for theirs, _ in means),
+        "expected": round(sum(expected_outside(*pair) for pair in means), 1),
+        "p": relabelled(means),
+    }

@@ -1,0 +1,67 @@
+"""Federated averaging as one would write it first, given a run's draws: what the engine must come to, to rounding.
+
+One client at a time, one model at a time, torch's own layers, autograd and optimiser, float64. It shares with the
+engine the names of the random streams (the initial model, and which samples are in which batch), and nothing of how it
+computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from fedlib.data.datasets import Tensors
+from fedlib.data.partition import Partition
+from fedlib.settings.schema import Run
+from fedlib.streams import stream
+from fedlib.training.contract import Job, draw_batches
+
+NETWORKS = {  # model -> its layers, of n pixels and K classes
+    "logistic": lambda n, K: [nn.Linear(n, K)],
+    "mlp": lambda n, K: [nn.Linear(n, 50), nn.ReLU(), nn.Linear(50, K)],
+}
+
+
+def replay(
+    run: Run, parts: Partition, data: Tensors, start: torch.Tensor, drawn: Sequence[Sequence[int]]
+) -> np.ndarray:
+    """(T + 1, 2) test loss (nats) and accuracy before and after each round of plain averaging over given draws.
+
+    start: (d,) initial model. drawn: the clients of rounds 1 to T, one that is drawn twice twice.
+    """
+    x, x_test = data.x_train.double().flatten(1), data.x_test.double().flatten(1)
+    K = int(data.y_train.max()) + 1
+    net = nn.Sequential(*NETWORKS[run.model](x.shape[1], K)).double()
+    model, measured = start.double(), []
+    for t in range(len(drawn) + 1):
+        if t:
+            locals_, seen = [], dict.fromkeys(drawn[t - 1], 0)
+            for client in drawn[t - 1]:
+                rng = stream(run.seed, "local", t, int(client), seen[client])
+                seen[client] += 1
+                vector_to_parameters(model.clone(), net.parameters())
+                _train(net, run, Job(0, parts.train[client], rng), x, data.y_train, run.local.lr_at(t))
+                locals_.append(parameters_to_vector(net.parameters()).detach())
+            model = torch.stack(locals_).mean(0)
+        vector_to_parameters(model.clone(), net.parameters())
+        with torch.no_grad():
+            logits = net(x_test)
+        right = (logits.argmax(1) == data.y_test).double().mean()
+        measured.append((cross_entropy(logits, data.y_test).item(), right.item()))
+    return np.array(measured)
+
+
+def _train(net: nn.Module, run: Run, job: Job, x: torch.Tensor, y: torch.Tensor, lr: float) -> None:
+    local = run.local
+    optimiser = torch.optim.SGD(net.parameters(), lr, local.momentum, weight_decay=local.weight_decay)
+    drawn = draw_batches([job], local.batch, local.steps, local.epochs)
+    for index, count in zip(drawn.index[:, 0], drawn.count[:, 0], strict=True):
+        rows = torch.as_tensor(index[:count])
+        optimiser.zero_grad()
+        cross_entropy(net(x[rows]), y[rows]).backward()
+        optimiser.step()
