@@ -17,11 +17,11 @@ from typing import Any
 import jinja2
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell
 
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
+from fedlib.pages import layout
 from fedlib.runs.results import covered, record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -92,10 +92,14 @@ class Page:
         return page if page.notebook and there - here else None
 
     @cached_property
-    def verdicts(self) -> Counter[str]:
+    def claims(self) -> list[dict[str, Any]]:
+        """The verdicts on its claims (rows of `claims.verdicts`)."""
         path = self.folder / "verdicts.json"
-        rows = json.loads(path.read_text()) if path.exists() else []
-        return Counter(row["verdict"] for row in rows)
+        return json.loads(path.read_text()) if path.exists() else []
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        return Counter(row["verdict"] for row in self.claims)
 
     @property
     def badges(self) -> str:
@@ -118,18 +122,6 @@ def heading(notebook: NotebookNode) -> str:
         line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines()
     )
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "Untitled")
-
-
-def folded(cells: list[NotebookNode]) -> list[NotebookNode]:
-    """Cells as a reader wants them: code that shows nothing stands with the code after it, one fold an output."""
-    out: list[NotebookNode] = []
-    for cell in cells:
-        before = out[-1] if out else None
-        if cell.cell_type == "code" and before and before.cell_type == "code" and not before.outputs:
-            cell.source = f"{before.source}\n\n{cell.source}"
-            out.pop()
-        out.append(cell)
-    return out
 
 
 class Site:
@@ -246,13 +238,14 @@ class Site:
             return
         for name in [*page.downloads, *([page.thumbnail] if page.thumbnail else [])]:
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
-        tools = self._filled("tools.md", page=page)
+        tools, about = self._filled("tools.md", page=page), self._filled("about.md", page=page)
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
             own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
             page.notebook.metadata.update(own)
-        self._notebook(page.place, page.notebook, page.title, tools)
+        cells = layout.arranged(page.notebook.cells, tools, layout.result(page.claims), about)
+        self._notebook(page.place, page.notebook, cells, page.title)
 
     def _log(self, name: str) -> None:
         path = self.root / "data" / "results" / self.scale / f"{name}.ipynb"
@@ -263,16 +256,14 @@ class Site:
             return
         notebook = nbformat.read(path, as_version=4)
         notebook.cells[0].source = f"# {about['title']}: `{name}`\n"
-        self._notebook(f"logs/{name}", notebook, about["title"], tools)
+        self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells, tools), about["title"])
 
-    def _notebook(self, place: str, notebook: NotebookNode, title: str, tools: str) -> None:
-        cells = folded(notebook.cells)
-        for cell in cells:
+    def _notebook(self, place: str, notebook: NotebookNode, cells: list[NotebookNode], title: str) -> None:
+        for k, cell in enumerate(cells):
+            cell.id = f"cell-{k}"
             if cell.cell_type == "code":
-                cell.metadata["tags"] = ["hide-input"]
                 cell.metadata["mystnb"] = {"image": {"alt": title}}
-        tools_cell = new_markdown_cell(tools, id="tools")
-        notebook.cells = [cells[0], tools_cell, *cells[1:]]
+        notebook.cells = cells
         self._text(f"{place}.ipynb", nbformat.writes(notebook))
 
     def _filled(self, template: str, **values: Any) -> str:

@@ -1,0 +1,124 @@
+"""How a page of the site is laid out, whatever the order of its notebook.
+
+A reader who comes for a figure sees, in this order: the title, the result in a few lines, the figure or table, what it
+shows, the verdicts, the rest of the notebook; and, folded at the end, the settings and provenance, the code and the
+downloads.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
+
+FEW = 4  # claims that the result names one by one; of more it gives the counts
+
+
+def arranged(cells: list[NotebookNode], tools: str, result: str = "", about: str = "") -> list[NotebookNode]:
+    """The cells of an executed notebook in the page's order.
+
+    tools: Markdown that goes under the title (a notice, if any). result: the result in a few lines; a page without one
+    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it).
+    """
+    heading, _, text = cells[0].source.partition("\n")
+    shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
+    opening = [cell for cell in shown if is_opening(cell)]
+    rest = [cell for cell in shown if cell not in opening]
+    intro, verdicts = [text_cell(text)], []
+    first: list[NotebookNode] = []
+    if result:
+        first, rest = figure_first(rest)
+        verdicts, rest = apart(rest, judged)
+        verdicts = [text_cell("## Verdicts"), *verdicts] if verdicts else []
+    for cell in shown:
+        if cell.cell_type == "code":
+            cell.metadata["tags"] = ["remove-input"]
+    parts = [text_cell(f"{heading}\n\n{tools}\n\n{result}"), *first, *intro, *verdicts, *rest]
+    return [*(cell for cell in parts if not blank(cell)), text_cell(folded(cells, opening, about))]
+
+
+def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[NotebookNode]]:
+    """The first picture or table of a page, with the text that led to it below it, and all other cells."""
+    k = next((k for k, c in enumerate(cells) if c.cell_type == "code" and not judged(c)), None)
+    if k is None:
+        return [], cells
+    led = [text_cell(without_heading(cell.source)) for cell in cells[:k]]
+    return [cells[k], *led], cells[k + 1 :]
+
+
+def apart(cells: list[NotebookNode], wanted) -> tuple[list[NotebookNode], list[NotebookNode]]:
+    """The cells that are wanted, and the others, without the heading "Claims" that stood above the verdicts."""
+    rest = [cell for cell in cells if not wanted(cell)]
+    for cell in rest:
+        if cell.cell_type == "markdown":
+            cell.source = cell.source.replace("## Claims", "").strip()
+    return [cell for cell in cells if wanted(cell)], rest
+
+
+def visible(cell: NotebookNode) -> bool:
+    return cell.cell_type == "code" and bool(cell.outputs)
+
+
+def blank(cell: NotebookNode) -> bool:
+    return cell.cell_type == "markdown" and not cell.source.strip()
+
+
+def is_opening(cell: NotebookNode) -> bool:
+    """Whether a cell only says what the page is made from (`Artifact.open`)."""
+    return cell.cell_type == "code" and all("text/markdown" in kinds(output) for output in cell.outputs)
+
+
+def judged(cell: NotebookNode) -> bool:
+    """Whether a cell shows the verdicts on the page's own claims (`Artifact.judge`)."""
+    return cell.cell_type == "code" and any(
+        "dataframe verdicts" in "".join(output["data"].get("text/html", ""))
+        for output in cell.outputs
+        if "data" in output
+    )
+
+
+def kinds(output: NotebookNode) -> Iterable[str]:
+    return output.get("data", {})
+
+
+def without_heading(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip()
+
+
+def text_cell(text: str) -> NotebookNode:
+    return new_markdown_cell(text.strip(), id="text")
+
+
+def folded(cells: list[NotebookNode], opening: list[NotebookNode], about: str) -> str:
+    """The end of a page, as Markdown: settings and provenance, code, downloads, each folded."""
+    made = "\n".join("".join(output["data"]["text/markdown"]) for cell in opening for output in cell.outputs)
+    code = "\n\n".join(cell.source.strip() for cell in cells if cell.cell_type == "code" and cell.source.strip())
+    parts = [dropdown("Settings and provenance", made), dropdown("Code", f"```python\n{code}\n```" if code else "")]
+    return "\n\n".join(filter(None, [*parts, about]))
+
+
+def dropdown(title: str, text: str) -> str:
+    return f":::::{{dropdown}} {title}\n{text}\n:::::" if text.strip() else ""
+
+
+def result(rows: list[Mapping[str, Any]]) -> str:
+    """What became of a page's claims, as Markdown: each in a line where they are few."""
+    if not rows:
+        return ""
+    if len(rows) > FEW:
+        return ""
+    lines = [f"- {mark(row)} {escaped(row.get('claim', ''))}" for row in rows]
+    return "\n".join(lines)
+
+
+def mark(row: Mapping[str, Any]) -> str:
+    verdict = str(row["verdict"])
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{html.escape(verdict)}</span>'
+
+
+def escaped(text: str) -> str:
+    """Text of settings or results as Markdown that shows it as it is."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$|~" else c for c in text)
