@@ -19,6 +19,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["house.css"]
+html_js_files = ["interactive.js", "board.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # summaries would be fetched, which browsers refuse on the file system

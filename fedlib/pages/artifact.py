@@ -31,6 +31,7 @@ from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
+from fedlib.pages import interactive
 from fedlib.runs.results import lacking, open_results
 from fedlib.settings import params
 from fedlib.settings.params import Experiments, Labelled
@@ -163,8 +164,10 @@ class Artifact:
         small = io.BytesIO()
         figure.savefig(small, format="png", dpi=THUMBNAIL_WIDTH / figure.get_size_inches()[0])
         write_whole(self.folder / f"{name}.png", small.getvalue())
+        if (panels := interactive.panels(figure)) is not None:
+            write_whole(self.folder / f"{name}.json", json.dumps(panels, separators=(",", ":")).encode())
         self._write_csv(drawn_lines(figure) if data is None else data, name)
-        display(SVG(picture))
+        display(SVG(picture), metadata={"picture": name})  # by which the site finds its data
 
     def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
         """Display a table and keep it as `<name>.csv`."""
@@ -255,11 +258,17 @@ def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
             name = f'<a href="{row["artifact"]}.html">{name}</a>'
         about = f"<small>{name} {row['detail']}</small>"
         replicated = "<br>".join(filter(None, [row["replicated"], row["interval"]]))
-        cells = [f"{row['claim']}<br>{about}", row["printed"], replicated, verdict]
-        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+        cells = {
+            "claim": f"{row['claim']}<br>{about}",
+            "printed": row["printed"],
+            "replicated": replicated,
+            "verdict": verdict,
+        }
+        rows.append("".join(f'<td data-label="{name}">{cell}</td>' for name, cell in cells.items()))
     head = "".join(f"<th>{name}</th>" for name in ("claim", "printed", "replicated", "verdict"))
     body = "".join(f"<tr>{row}</tr>\n" for row in rows)
-    return f'<table class="dataframe verdicts"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
+    kind = "dataframe verdicts board" if links else "dataframe verdicts"
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
 
 
 def svg(figure: Figure, salt: str) -> bytes:

@@ -8,7 +8,8 @@ downloads.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbformat import NotebookNode
@@ -17,11 +18,18 @@ from nbformat.v4 import new_markdown_cell
 FEW = 4  # claims that the result names one by one; of more it gives the counts
 
 
-def arranged(cells: list[NotebookNode], tools: str, result: str = "", about: str = "") -> list[NotebookNode]:
+def arranged(
+    cells: list[NotebookNode],
+    tools: str,
+    result: str = "",
+    about: str = "",
+    curves: Mapping[str, str] | None = None,
+) -> list[NotebookNode]:
     """The cells of an executed notebook in the page's order.
 
     tools: Markdown that goes under the title (a notice, if any). result: the result in a few lines; a page without one
-    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it).
+    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it). curves: name of a
+    picture (`Artifact.show`) -> name of the data with which the site's script draws it anew.
     """
     heading, _, text = cells[0].source.partition("\n")
     shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
@@ -37,7 +45,29 @@ def arranged(cells: list[NotebookNode], tools: str, result: str = "", about: str
         if cell.cell_type == "code":
             cell.metadata["tags"] = ["remove-input"]
     parts = [text_cell(f"{heading}\n\n{tools}\n\n{result}"), *first, *intro, *verdicts, *rest]
-    return [*(cell for cell in parts if not blank(cell)), text_cell(folded(cells, opening, about))]
+    parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
+    return [*parts, text_cell(folded(cells, opening, about))]
+
+
+def with_curves(cell: NotebookNode, curves: Mapping[str, str]) -> list[NotebookNode]:
+    """A cell, split behind each picture whose curves the site can draw, with the element in which it does."""
+    if cell.cell_type != "code" or not curves:
+        return [cell]
+    out: list[NotebookNode] = []
+    waiting: list[NotebookNode] = []
+    for output in cell.outputs:
+        waiting.append(output)
+        if name := curves.get(output.get("metadata", {}).get("picture")):
+            out += [
+                copy_with(cell, waiting),
+                text_cell(f'<div class="interactive" data-figure="{name}"></div>'),
+            ]
+            waiting = []
+    return [*out, *([copy_with(cell, waiting)] if waiting else [])]
+
+
+def copy_with(cell: NotebookNode, outputs: list[NotebookNode]) -> NotebookNode:
+    return NotebookNode(cell | {"outputs": outputs, "metadata": NotebookNode(cell.metadata)})
 
 
 def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[NotebookNode]]:
@@ -49,7 +79,9 @@ def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[No
     return [cells[k], *led], cells[k + 1 :]
 
 
-def apart(cells: list[NotebookNode], wanted) -> tuple[list[NotebookNode], list[NotebookNode]]:
+def apart(
+    cells: list[NotebookNode], wanted: Callable[[NotebookNode], bool]
+) -> tuple[list[NotebookNode], list[NotebookNode]]:
     """The cells that are wanted, and the others, without the heading "Claims" that stood above the verdicts."""
     rest = [cell for cell in cells if not wanted(cell)]
     for cell in rest:
@@ -74,13 +106,13 @@ def is_opening(cell: NotebookNode) -> bool:
 def judged(cell: NotebookNode) -> bool:
     """Whether a cell shows the verdicts on the page's own claims (`Artifact.judge`)."""
     return cell.cell_type == "code" and any(
-        "dataframe verdicts" in "".join(output["data"].get("text/html", ""))
+        'class="dataframe verdicts"' in "".join(output["data"].get("text/html", ""))
         for output in cell.outputs
         if "data" in output
     )
 
 
-def kinds(output: NotebookNode) -> Iterable[str]:
+def kinds(output: NotebookNode) -> Mapping[str, Any]:
     return output.get("data", {})
 
 
@@ -95,8 +127,13 @@ def text_cell(text: str) -> NotebookNode:
 def folded(cells: list[NotebookNode], opening: list[NotebookNode], about: str) -> str:
     """The end of a page, as Markdown: settings and provenance, code, downloads, each folded."""
     made = "\n".join("".join(output["data"]["text/markdown"]) for cell in opening for output in cell.outputs)
-    code = "\n\n".join(cell.source.strip() for cell in cells if cell.cell_type == "code" and cell.source.strip())
-    parts = [dropdown("Settings and provenance", made), dropdown("Code", f"```python\n{code}\n```" if code else "")]
+    code = "\n\n".join(
+        cell.source.strip() for cell in cells if cell.cell_type == "code" and cell.source.strip()
+    )
+    parts = [
+        dropdown("Settings and provenance", made),
+        dropdown("Code", f"```python\n{code}\n```" if code else ""),
+    ]
     return "\n\n".join(filter(None, [*parts, about]))
 
 
@@ -105,17 +142,16 @@ def dropdown(title: str, text: str) -> str:
 
 
 def result(rows: list[Mapping[str, Any]]) -> str:
-    """What became of a page's claims, as Markdown: each in a line where they are few."""
+    """What became of a page's claims, as Markdown: each in a line where they are few, else their counts."""
     if not rows:
         return ""
-    if len(rows) > FEW:
-        return ""
-    lines = [f"- {mark(row)} {escaped(row.get('claim', ''))}" for row in rows]
-    return "\n".join(lines)
+    if len(rows) <= FEW:
+        return "\n".join(f"- {mark(row['verdict'])} {escaped(row.get('claim', ''))}" for row in rows)
+    counts = Counter(row["verdict"] for row in rows)
+    return " · ".join(f"{mark(verdict)} {n} of {len(rows)} claims" for verdict, n in counts.most_common())
 
 
-def mark(row: Mapping[str, Any]) -> str:
-    verdict = str(row["verdict"])
+def mark(verdict: str) -> str:
     return f'<span class="verdict {verdict.replace(" ", "-")}">{html.escape(verdict)}</span>'
 
 

@@ -61,7 +61,8 @@ def draw_curves(
         mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
         at = mean.index if x == "round" else healthy.groupby("round")[x].mean().reindex(mean.index) * across
         look = {k: v for k, v in styles[method].items() if k != "marker"}
-        ax.plot(at, mean, label=method, lw=1.6, **look)
+        (line,) = ax.plot(at, mean, label=method, lw=1.6, **look)
+        line.seeds = [table[seed] * unit for seed in table] if len(runs) > 1 else []  # for `interactive.py`
         if band and len(runs) > 1:
             ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
         for run, gone in diverged.items():

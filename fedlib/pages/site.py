@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -244,8 +245,23 @@ class Site:
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
             own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
             page.notebook.metadata.update(own)
-        cells = layout.arranged(page.notebook.cells, tools, layout.result(page.claims), about)
+        cells = layout.arranged(
+            page.notebook.cells, tools, layout.result(page.claims), about, self._curves(page)
+        )
         self._notebook(page.place, page.notebook, cells, page.title)
+
+    def _curves(self, page: Page) -> dict[str, str]:
+        """Picture -> name of the data with which the site's script draws its curves; writes the data."""
+        found = {}
+        for picture in page.folder.glob("*.svg"):
+            if (data := picture.with_suffix(".json")).exists():
+                name = f"{page.place}/{picture.stem}"
+                self._text(f"static/figures/{name}.js", f'figureData("{name}", {data.read_text()});\n')
+                found[picture.stem] = name
+        if found:
+            script = files("plotly") / "package_data" / "plotly.min.js"
+            self._file("static/plotly.min.js", script.read_bytes())
+        return found
 
     def _log(self, name: str) -> None:
         path = self.root / "data" / "results" / self.scale / f"{name}.ipynb"

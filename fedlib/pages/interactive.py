@@ -1,0 +1,82 @@
+"""Curves that a reader can question: the points behind a figure of curves, as data for the site's script.
+
+The picture stays as it is, for print and where no script runs. `site/static/interactive.js` draws the same panels with
+Plotly: values under the pointer, methods switched on and off, seeds in place of bands, a logarithmic axis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+LEAST = 8  # points of a line that is a curve
+
+
+def panels(figure: Figure) -> dict[str, Any] | None:
+    """The panels of a figure of curves as plain data; None if it shows anything else.
+
+    A panel has its title, axes (label, range, scale), lines (name, colour, dash, width, x, y, and each seed's y where
+    they are known) and bands (name, colour, and the x and y of their outline).
+    """
+    shown = [ax for ax in figure.axes if ax.axison]
+    if not shown or not all(is_curves(ax) for ax in shown):
+        return None
+    rows = len({round(ax.get_position().y0, 3) for ax in shown})
+    return {"columns": math.ceil(len(shown) / rows), "panels": [panel(ax) for ax in shown]}
+
+
+def is_curves(ax: Axes) -> bool:
+    curves = any(len(line.get_xdata()) >= LEAST for line in ax.lines)
+    bands = all(isinstance(one, PolyCollection) for one in ax.collections)
+    return curves and bands and not ax.patches and not ax.images
+
+
+def panel(ax: Axes) -> dict[str, Any]:
+    colours = {to_hex(line.get_color()): name_of(line) for line in reversed(ax.lines)}
+    bands = []
+    for band in ax.collections:
+        colour = to_hex(band.get_facecolor()[0])
+        for path in band.get_paths():
+            x, y = path.vertices.T
+            bands.append({"name": colours.get(colour, ""), "color": colour, "x": short(x), "y": short(y)})
+    return {
+        "title": ax.get_title(),
+        "x": {"title": ax.get_xlabel(), "range": short(ax.get_xlim()), "type": ax.get_xscale()},
+        "y": {"title": ax.get_ylabel(), "range": short(ax.get_ylim()), "type": ax.get_yscale()},
+        "lines": [line_of(line) for line in ax.lines],
+        "bands": bands,
+    }
+
+
+def name_of(line: Line2D) -> str:
+    label = str(line.get_label())
+    return "" if label.startswith("_child") else label.removeprefix("_")
+
+
+def line_of(line: Line2D) -> dict[str, Any]:
+    x, y = line.get_data()
+    listed = not str(line.get_label()).startswith("_")
+    return {
+        "name": name_of(line),
+        "listed": listed,
+        "color": to_hex(line.get_color()),
+        "dash": DASHES.get(str(line.get_linestyle()), "dash"),
+        "width": round(float(line.get_linewidth()), 2),
+        "across": line.get_transform()
+        != line.axes.transData,  # a level: its x runs from 0 to 1, side to side
+        "x": short(x),
+        "y": short(y),
+        "seeds": [short(values) for values in getattr(line, "seeds", [])],
+    }
+
+
+def short(values: Any) -> list[float | None]:
+    """Numbers with five digits: what a reader can see; None where there is none."""
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in map(float, values)]

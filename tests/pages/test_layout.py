@@ -1,0 +1,63 @@
+"""The order of a page: title, result, figure, what it shows, verdicts, the rest; code and provenance at the end."""
+
+from __future__ import annotations
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from fedlib.pages import layout
+
+
+def output(**data: str):
+    return new_output("display_data", data={name.replace("_", "/"): value for name, value in data.items()})
+
+
+PICTURE = new_output("display_data", data={"image/svg+xml": "<svg/>"}, metadata={"picture": "figure"})
+VERDICTS = output(text_html='<table class="dataframe verdicts"></table>')
+CELLS = [
+    new_markdown_cell("# Table 1\n\nWhat it shows."),
+    new_code_cell("opened()", outputs=[output(text_markdown="- made of")]),
+    new_code_cell("prepared()"),
+    new_markdown_cell("## The figure\n\nHow it is drawn."),
+    new_code_cell("shown()", outputs=[PICTURE]),
+    new_markdown_cell("## More"),
+    new_code_cell("more()", outputs=[output(text_html="<table></table>")]),
+    new_markdown_cell("## Claims"),
+    new_code_cell("judged()", outputs=[VERDICTS]),
+]
+CLAIMS = [{"verdict": "held", "claim": "A <b>bold</b> claim_"}, {"verdict": "not held", "claim": "Another"}]
+
+
+def arranged(**options):
+    cells = [type(cell)(cell | {"metadata": type(cell)(cell.metadata)}) for cell in CELLS]
+    return layout.arranged(cells, "", **options)
+
+
+def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_rest():
+    cells = arranged(result=layout.result(CLAIMS), about="downloads")
+    sources = [cell.source for cell in cells]
+    assert sources[0].startswith("# Table 1")
+    assert "not held" in sources[0]
+    order = ["shown()", "How it is drawn.", "What it shows.", "## Verdicts", "judged()", "## More", "more()"]
+    assert sources[1:-1] == order
+    for part in ("opened()", "prepared()", "judged()", "- made of", "downloads"):
+        assert part in sources[-1]
+    assert all("remove-input" in cell.metadata["tags"] for cell in cells if cell.cell_type == "code")
+
+
+def test_a_page_without_claims_keeps_its_order():
+    sources = [cell.source for cell in arranged()]
+    assert sources[1:4] == ["What it shows.", "## The figure\n\nHow it is drawn.", "shown()"]
+
+
+def test_behind_a_picture_of_curves_stands_what_draws_them():
+    cells = arranged(result=layout.result(CLAIMS), curves={"figure": "fedcor/table_1/figure"})
+    assert 'data-figure="fedcor/table_1/figure"' in cells[2].source
+
+
+@pytest.mark.parametrize("n", [0, 2, 9])
+def test_the_result_names_few_claims_and_counts_many(n: int):
+    said = layout.result(CLAIMS[:1] * n)
+    assert bool(said) == bool(n)
+    assert ("9 of 9 claims" in said) == (n == 9)
+    assert "<b>" not in said.replace("\\<b\\>", "")
