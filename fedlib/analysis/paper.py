@@ -11,11 +11,12 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper's folder says about it: its short title, its year and how to cite it."""
+    """What a paper's folder says about it: its short title, its year, how to cite it, and the id of its main claim."""
 
     title: str
     year: int
     citation: str
+    headline: str = ""
 
 
 @cache

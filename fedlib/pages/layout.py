@@ -146,13 +146,14 @@ def result(rows: list[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     if len(rows) <= FEW:
-        return "\n".join(f"- {mark(row['verdict'])} {escaped(row.get('claim', ''))}" for row in rows)
-    counts = Counter(row["verdict"] for row in rows)
-    return " · ".join(f"{mark(verdict)} {n} of {len(rows)} claims" for verdict, n in counts.most_common())
+        return "\n".join(f"- {mark(row)} {escaped(row['claim'])}" for row in rows)
+    counts = Counter(mark(row) for row in rows)
+    return " · ".join(f"{said} {n} of {len(rows)} claims" for said, n in counts.most_common())
 
 
-def mark(verdict: str) -> str:
-    return f'<span class="verdict {verdict.replace(" ", "-")}">{html.escape(verdict)}</span>'
+def mark(row: Mapping[str, Any]) -> str:
+    """The headline of a verdict (a row of `judging.verdicts`) in its colour."""
+    return f'<span class="verdict {row["verdict"].replace(" ", "-")}">{html.escape(row["headline"])}</span>'
 
 
 def escaped(text: str) -> str:

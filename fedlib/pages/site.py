@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
-from fedlib.pages import layout
+from fedlib.pages import front, layout
 from fedlib.runs.results import covered, record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -215,20 +215,43 @@ class Site:
         }
 
     def _index(self) -> str:
-        counts = {
-            section: sum((page.verdicts for page in self.of(section)), Counter()) for section in self.sections
+        claims = {
+            section: [row for page in self.of(section) for row in page.claims] for section in self.sections
         }
-        made = self.provenance(self.scale)
+        found = [
+            {
+                "section": section,
+                "title": paper.title,
+                "finding": front.finding(paper, claims[section]),
+                "bar": front.bar(claims[section]),
+            }
+            for section, paper in papers().items()
+            if claims.get(section)
+        ]
+        best = front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena")
         return self._filled(
             "index.md",
             scale=self.scale,
             meaning=SCALES[self.scale],
-            sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s), counts[s]) for s in self.sections],
+            sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
-            statuses=STATUSES,
+            found=found,
+            samplers=best.map(lambda v: f"{v:.2f}" if isinstance(v, float) else v).to_dict("records"),
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
-            made=made,
+            made=self.provenance(self.scale),
         )
+
+    def coverage(self) -> str:
+        """How many of the planned runs there are at the site's scale, each counted once, in words."""
+        settings = [one.run for name in self.settings.names for one in self.settings.runs(name, self.scale)]
+        planned = {run.model_dump_json() for run in settings}
+        there = {
+            json.dumps(run["run"], sort_keys=True)
+            for name in self.settings.names
+            for run in self._info(name, self.scale).get("runs", [])
+            if "run" in run
+        }
+        return f"{len(there):,} of {len(planned):,} planned runs"
 
     def _page(self, page: Page) -> None:
         """An artifact: its notebook with code folded, and around it what leads on; its page at another scale, too."""
@@ -329,7 +352,7 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
     arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]
-    arguments += ["-D", f"html_theme_options.announcement={meaning(scale)}"]
+    arguments += ["-D", f"html_theme_options.announcement={meaning(scale)[:-1]}; {site.coverage()}."]
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
     new = reports.with_name(f".{reports.name}.new")

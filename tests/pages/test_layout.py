@@ -25,7 +25,10 @@ CELLS = [
     new_markdown_cell("## Claims"),
     new_code_cell("judged()", outputs=[VERDICTS]),
 ]
-CLAIMS = [{"verdict": "held", "claim": "A <b>bold</b> claim_"}, {"verdict": "not held", "claim": "Another"}]
+CLAIMS = [
+    {"verdict": "held", "headline": "held as written", "claim": "A <b>bold</b> claim_"},
+    {"verdict": "not held", "headline": "held under neither", "claim": "Another"},
+]
 
 
 def arranged(**options):
@@ -37,7 +40,7 @@ def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_res
     cells = arranged(result=layout.result(CLAIMS), about="downloads")
     sources = [cell.source for cell in cells]
     assert sources[0].startswith("# Table 1")
-    assert "not held" in sources[0]
+    assert "held under neither" in sources[0]
     order = ["shown()", "How it is drawn.", "What it shows.", "## Verdicts", "judged()", "## More", "more()"]
     assert sources[1:-1] == order
     for part in ("opened()", "prepared()", "judged()", "- made of", "downloads"):

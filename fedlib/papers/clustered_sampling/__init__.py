@@ -9,4 +9,5 @@ PAPER = Paper(
         "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
         "Representativity for Clients Selection in Federated Learning. ICML 2021."
     ),
+    headline="cs.F1.d",
 )

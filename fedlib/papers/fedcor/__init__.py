@@ -9,4 +9,5 @@ PAPER = Paper(
         "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection"
         " Strategy for Heterogeneous Federated Learning. CVPR 2022."
     ),
+    headline="fedcor.T1.b",
 )

@@ -9,4 +9,5 @@ PAPER = Paper(
         "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with "
         "Hybrid Client Selection. UAI 2023."
     ),
+    headline="hcsfed.T1.c",
 )

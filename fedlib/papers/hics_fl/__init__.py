@@ -9,4 +9,5 @@ PAPER = Paper(
         "Chen, Vikalo: Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client "
         "Sampling. NeurIPS 2024."
     ),
+    headline="hics.T1.b",
 )
