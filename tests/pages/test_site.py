@@ -29,8 +29,18 @@ from fedlib.settings.schema import ROOT, ConfigError
 PARAMS = """\
 scale: demo
 experiments:
-  tiny: {title: A very small experiment, paper: fedcor}
-  untouched: {title: Never run, paper: fedcor}
+  tiny: &run
+    title: A very small experiment
+    paper: fedcor
+    dataset: digits
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 3
+    local: {lr: 0.1, batch: 10, epochs: 1}
+    methods: {Random: {sampler: uniform}}
+  untouched: {<<: *run, title: Never run}
 studies: {}
 artifacts:
   fedcor-table_1: {experiments: [tiny]}
