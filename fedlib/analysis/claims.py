@@ -212,7 +212,8 @@ class Claim:
         notes = filter(None, [verdict.detail, one_seed(given), diverged(given)])
         verdict = replace(verdict, detail=" ".join(notes))
         if self.informative:
-            return replace(verdict, status="informative", value=f"{fraction(verdict.parts)} parts")
+            told = f": {verdict.value}" if verdict.value else ""
+            return replace(verdict, status="informative", value=f"{fraction(verdict.parts)} parts{told}")
         return replace(verdict, strength=self._strength(verdict, runs))
 
     def _strength(self, verdict: Verdict, runs: Runs) -> Literal["settled", "indicated", ""]:

@@ -47,9 +47,16 @@ class Panel:
         return runs.end(self.experiment)
 
     def within(self, runs: Runs, methods: list[str]) -> pd.DataFrame:
-        """Rows of the methods in the rounds that the figures show."""
+        """Rows of the methods in the rounds that the figures show, of the seeds that all of them have."""
         table = runs.pick(self.experiment, self.setting, methods)
-        return table[table["round"] <= self.until(runs)]
+        seeds = self._shared({m: set(rows) for m, rows in table.groupby("method")["seed"]})
+        return table[(table["round"] <= self.until(runs)) & table["seed"].isin(seeds)]
+
+    def _shared(self, seeds: Mapping[str, set[int]]) -> set[int]:
+        found = set.intersection(*seeds.values())
+        if not found:
+            raise Missing(f"no seed of {self.experiment} {self.setting} has all of {', '.join(seeds)}")
+        return found
 
     def read(self, runs: Runs, methods: list[str], statistic: Statistic, **options: object) -> pd.Series:
         """A statistic of the shown test accuracy by (method, seed)."""
@@ -65,10 +72,14 @@ class Panel:
         return self.read(runs, methods, jitter)
 
     def rounds(self, runs: Runs, methods: list[str]) -> pd.Series:
-        """First round at the target by (method, seed); inf where it is never reached."""
+        """First round at the target by (method, seed), of the seeds that all have; inf where it is never reached."""
         runs.pick(self.experiment, self.setting, methods)
         found = self._arrivals(runs)[0]
-        return found[found.index.get_level_values("method").isin(methods)]
+        found = found[found.index.get_level_values("method").isin(methods)]
+        seeds = self._shared(
+            {m: set(one.index.get_level_values("seed")) for m, one in found.groupby("method")}
+        )
+        return found[found.index.get_level_values("seed").isin(seeds)]
 
     def cap(self, runs: Runs) -> int:
         """Last round of which it is known who has arrived (`measure.followed`)."""

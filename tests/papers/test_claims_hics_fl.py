@@ -132,6 +132,19 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
     assert rows.loc["DivFL"].tolist() == ["not run", "-", 0, 478, 0.3]
 
 
+def test_methods_are_compared_on_the_seeds_that_all_of_them_have():
+    slow, fast = (table("hics_fmnist", fastest({"(2)": 0.1}, others=rate)) for rate in (0.03, 0.09))
+    alone = slow["method"].isin([OURS, "CS"])
+    both = pd.concat([slow[alone & (slow["seed"] == 0)], fast[~alone | (slow["seed"] > 0)]])
+    both = both[(both["method"] != OURS) | (both["seed"] == 0)]
+    rbar = TABLE["FMNIST"].rbar(Runs({"hics_fmnist": both}), [OURS, "CS"])
+    of_seed_0 = TABLE["FMNIST"].rbar(Runs({"hics_fmnist": both[both["seed"] == 0]}), [OURS, "CS"])
+    assert rbar.tolist() == of_seed_0.tolist()
+    unpaired = both.assign(seed=both["seed"] + 10 * (both["method"] == OURS))
+    with pytest.raises(LookupError, match="no seed of hics_fmnist"):
+        TABLE["FMNIST"].rbar(Runs({"hics_fmnist": unpaired}), [OURS, "CS"])
+
+
 def test_runs_too_short_for_the_table_decide_nothing():
     slow = {"(2)": {m: (lambda t: t / 100) for m in [*METHODS, "FedCor"]}}
     results = {"hics_fmnist": table("hics_fmnist", slow, T=60)}
@@ -275,9 +288,12 @@ def entropy_study(exact: bool) -> dict[str, pd.DataFrame]:
 
 def test_estimates_from_exact_updates_tell_the_clients_apart_and_noise_does_not():
     good, bad = entropy_study(True), entropy_study(False)
-    for id in ("F9.a", "F9.b", "F11.a", "F12.a"):
-        assert judge(f"hics.{id}", good).status == "held", id
-        assert judge(f"hics.{id}", bad).status == "not held", id
+    for id in ("F9.a", "F11.a", "F12.a"):  # no verdict: their bounds are not the paper's
+        all_of, none_of = (judge(f"hics.{id}", study).value.split(" parts")[0] for study in (good, bad))
+        assert all_of in ("2 of 2", "4 of 4"), id
+        assert none_of.startswith("0 of "), id
+    assert judge("hics.F9.b", good).status == "held"
+    assert judge("hics.F9.b", bad).status == "not held"
     assert judge("hics.F10.a", good).status == "not held"  # Adam as good as SGD is not "less accurate"
     rows = compared(good["hics_entropy"], ["FMNIST (b)"])
     own = rows[rows["T_s"] == 0.0015]

@@ -71,7 +71,7 @@ def _(runs: Runs) -> Verdict:
     return count({data: partial(data_set, data) for data in EXPERIMENTS})
 
 
-@claim("fedcor.T1.c", "table_1", MAIN, printed="24 entries")
+@claim("fedcor.T1.c", "table_1", MAIN, printed="24 entries", informative=True)
 def _(runs: Runs) -> Verdict:
     """Each printed mean of Table 1 is reproduced; a run of ours that never arrives reproduces nothing but an N/A."""
 
@@ -89,9 +89,7 @@ def _(runs: Runs) -> Verdict:
         for name, row in PRINTED.items()
         for method, printed in row.items()
     }
-    verdict = combine(parts)
-    reproduced = verdict.detail.split(" parts held")[0]
-    return Verdict(verdict.status, f"{reproduced} entries", "", verdict.detail)
+    return combine(parts)
 
 
 @claim(
@@ -99,9 +97,10 @@ def _(runs: Runs) -> Verdict:
     "table_1",
     MAIN,
     printed="derived: p < 0.05 in 4 of 6 cells, 0.21 FMNIST 2SPC, 0.15 FMNIST Dir",
+    informative=True,
 )
 def _(runs: Runs) -> Verdict:
-    """The lead over Pow-d is significant at 5 % in 4 of 6 cells (one-sided Welch test on the rounds to the target)."""
+    """The lead over Pow-d in a cell is significant at 5 % (one-sided Welch test on the rounds to the target)."""
 
     def cell(panel: Panel) -> Verdict:
         rounds = panel.arrived(runs, ["Pow-d", "FedCor"]).clip(upper=panel.cap(runs) + 1)
@@ -113,7 +112,7 @@ def _(runs: Runs) -> Verdict:
             p = stats.ttest_ind(ours, theirs, equal_var=False, alternative="less").pvalue
         return decide(p < 0.05, f"p = {p:.2g}")
 
-    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, need=4, partial=1)
+    return count({name: partial(cell, panel) for name, panel in PANELS.items()})
 
 
 def lead(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

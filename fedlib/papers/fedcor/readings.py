@@ -2,6 +2,78 @@
 
 from __future__ import annotations
 
-from fedlib.analysis.readings import AS_WRITTEN, Reading
+from collections.abc import Mapping
 
-READINGS = [Reading(AS_WRITTEN, "the paper's text")]
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
+from fedlib.papers.fedcor.printed import EXPERIMENTS
+
+SCHEDULE, CANDIDATES, RUN = (
+    "how the Gaussian process is trained",
+    "how many candidates Pow-d asks",
+    "along which run the loss changes are measured",
+)
+_TEXT = "in every round of the warm-up, from its first"
+_CORRECTED = (
+    "the paper's text; the authors' correction of 2022-11-16 (commit 30adb2f) of the code of 2022, whose `gpr_begin` "
+    "it puts from 10 to 0; the newest two samples, gamma 0.8 and 0.97, from that code, where the text is silent"
+)
+
+
+def _instead(methods: Mapping[str, str], settings: Mapping[str, str] | None = None) -> tuple[Swap, ...]:
+    """Methods of the experiments of variants for those of Figure 4 and Table 1, on both data sets."""
+    return tuple(
+        Swap(name, settings or {}, methods, source=f"{name}_variants") for name in EXPERIMENTS.values()
+    )
+
+
+READINGS = [
+    Reading(
+        AS_WRITTEN,
+        "the paper's text; where it is silent, the code of 2022 as its authors corrected it",
+        {SCHEDULE: _TEXT, CANDIDATES: "twice C: 10, and 20 in 1SPC", RUN: "uniformly random selection"},
+        {SCHEDULE: _CORRECTED, CANDIDATES: "the text defines Pow-d with d > C", RUN: "not stated"},
+    ),
+    Reading(
+        AS_RUN,
+        "the authors' program of 2022 with their correction: in 1SPC its Pow-d asks as many as it selects",
+        {SCHEDULE: _TEXT, CANDIDATES: "10, in 1SPC too"},
+        {SCHEDULE: _CORRECTED, CANDIDATES: "every command of the README"},
+        _instead({"Pow-d": "Pow-d, d = 10"}, {"1SPC": "1SPC"}),
+    ),
+    Reading(
+        "gpr_begin = 10",
+        "the program of 2022 before the authors' correction: nothing is learned from the first ten rounds",
+        {SCHEDULE: "from the eleventh round of the warm-up on"},
+        {SCHEDULE: "the code of 2022, its default"},
+        _instead({"FedCor": "FedCor, gpr_begin = 10"}),
+    ),
+    Reading(
+        "README of 2023",
+        "the schedule of the authors' README of 2023",
+        {
+            SCHEDULE: "once at the end of the warm-up, on a window of 100 (CIFAR-10: 500) rounds, with a trained mean"
+        },
+        {SCHEDULE: "the README of 2023"},
+        _instead({"FedCor": "FedCor, README of 2023"}),
+    ),
+    Reading(
+        "Pow-d, d = 30",
+        "Pow-d asks 30 candidates everywhere",
+        {CANDIDATES: "30"},
+        {CANDIDATES: "the program's default where a command names none"},
+        _instead({"Pow-d": "Pow-d, d = 30"}),
+    ),
+    Reading(
+        "along FedCor's own run",
+        "the loss changes of Figures 2 and 3 are measured along FedCor's run",
+        {RUN: "FedCor's own"},
+        {RUN: "not stated"},
+        (Swap("fedcor_loss_changes", methods={"Random": "FedCor"}),),
+    ),
+]
+
+LEFT_OPEN = [
+    ("AFL's alphas", "the code: 0.75, 0.01, 0.1", "the code's"),
+    ("a fifth of each client's data held out", "the code only", "held out"),
+    ("standard deviation over seeds", "of the sample or not: not stated", "of the sample (n - 1)"),
+]

@@ -167,7 +167,7 @@ def at_alpha(runs: Runs, alpha: str) -> Runs:
     return Runs({TABLE_1: table.assign(setting=table["setting"].map(names))})
 
 
-def table_1(id: str, printed: str) -> Callable[[Rule], Rule]:
+def table_1(id: str, printed: str, informative: bool = False) -> Callable[[Rule], Rule]:
     """Decorator of the rule of a claim on Table 1, of which the paper prints no alpha.
 
     It is decided at 0.01, one of the alphas that the paper prints elsewhere; what becomes of it at 0.1 stands in the
@@ -185,6 +185,6 @@ def table_1(id: str, printed: str) -> Callable[[Rule], Rule]:
             parts = other.detail.split(" held.")[0]
             return replace(verdict, detail=f"{verdict.detail} At alpha = 0.1 {other.status}: {parts}.")
 
-        return book.claim(id, "table_1", [TABLE_1], printed)(both)
+        return book.claim(id, "table_1", [TABLE_1], printed, informative=informative)(both)
 
     return add

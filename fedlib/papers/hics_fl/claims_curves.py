@@ -66,7 +66,7 @@ def _(runs: Runs) -> Verdict:
     return count({name: partial(data_set, name) for name in TABLE})
 
 
-@claim("hics.T1.c", "table_1", EXPERIMENTS, printed="23 entries")
+@claim("hics.T1.c", "table_1", EXPERIMENTS, printed="23 entries", informative=True)
 def _(runs: Runs) -> Verdict:
     """Each printed number of rounds is reproduced within a factor 2; a run that never arrives reproduces none."""
 
@@ -79,8 +79,7 @@ def _(runs: Runs) -> Verdict:
         for name, row in PRINTED.items()
         for method, value in row.items()
     }
-    verdict = combine(entries)
-    return Verdict(verdict.status, f"{verdict.detail.split(' parts held')[0]} entries", "", verdict.detail)
+    return combine(entries)
 
 
 @claim("hics.T1.d", "table_1", EXPERIMENTS, printed="order of the methods")

@@ -204,20 +204,26 @@ def temperatures(table: pd.DataFrame) -> list[float]:
     return sorted({*TEMPERATURES, float(table["T_s"].iloc[0])})
 
 
-def separates(runs: Runs, cases: list[str], least: float) -> Verdict:
-    """Whether the estimates of every case tell clients apart (AUC of `least`), and keep their order (tau of 0.6)."""
+def separates(runs: Runs, cases: list[str]) -> Verdict:
+    """Whether the estimates of each case tell clients apart (AUC of 0.9), and keep their order (tau of 0.6).
 
-    def judge(which: int, bound: float) -> Verdict:
-        values = [separations(estimates(runs, case))[which] for case in cases]
-        return decide(min(values) >= bound, " and ".join(f"{value:.2f}" for value in values))
+    The bounds are ours: the paper prints no number.
+    """
 
-    return combine({"apart, AUC": partial(judge, 0, least), "in order, tau": partial(judge, 1, 0.6)})
+    def judge(case: str, which: int, bound: float) -> Verdict:
+        value = separations(estimates(runs, case))[which]
+        return decide(value >= bound, f"{value:.2f}")
+
+    rules = {"apart, AUC": (0, 0.9), "in order, tau": (1, 0.6)}
+    return combine(
+        {f"{case} {name}": partial(judge, case, *rule) for case in cases for name, rule in rules.items()}
+    )
 
 
-@claim("hics.F9.a", "figure_9", ["hics_entropy"], printed="order preserved")
+@claim("hics.F9.a", "figure_9", ["hics_entropy"], printed="order preserved", informative=True)
 def _(runs: Runs) -> Verdict:
     """With SGD the estimated entropy tells balanced from skewed clients and preserves their order."""
-    return separates(runs, ["FMNIST (b)"], 0.95)
+    return separates(runs, ["FMNIST (a)", "FMNIST (b)"])
 
 
 @claim("hics.F9.b", "figure_9", ["hics_entropy"], printed="close to the truth")
@@ -246,10 +252,10 @@ def _(runs: Runs) -> Verdict:
 
 for id_, artifact, name in (("hics.F11.a", "figure_11", "(1)"), ("hics.F12.a", "figure_12", "(2)")):
 
-    @claim(id_, artifact, ["hics_entropy"], printed="both optimisers")
+    @claim(id_, artifact, ["hics_entropy"], printed="both optimisers", informative=True)
     def _(runs: Runs, name: str = name) -> Verdict:
         """Balanced and extremely skewed clients of CIFAR-10 can be told apart and keep their order, SGD or Adam."""
-        return separates(runs, [f"CIFAR-10 {name}, {optimizer}" for optimizer in ("SGD", "Adam")], 0.9)
+        return separates(runs, [f"CIFAR-10 {name}, {optimizer}" for optimizer in ("SGD", "Adam")])
 
 
 # -- The partitions
