@@ -52,6 +52,7 @@ COUNTED = (
     "kills survived",
     "bad inputs refused",
     "results identical",
+    "mutations of settings refused or understood",
 )  # names that tests give to `record_property`
 
 

@@ -105,8 +105,11 @@ def units_of(name: str, experiments: Experiments, scale: Scale) -> list[Unit]:
     Raises:
         ConfigError: no such study, or settings that cannot be used.
     """
-    settings = experiments.study(name, scale)
-    return list(module_of(name).units(settings, experiments, scale))
+    from fedlib.settings.sections import Study, valid
+
+    settings, module = experiments.study(name, scale), module_of(name)
+    valid(getattr(module, "Keys", Study), settings, f"{experiments.source}: studies.{name}")
+    return list(module.units(settings, experiments, scale))
 
 
 def words(unit: Unit) -> str:
@@ -245,7 +248,20 @@ def runs_of(
 
     settings: `experiments` {label of the data set: experiment}, and optionally `settings` and `methods` to keep, and
     `seeds`, how many of each experiment's seeds to take.
+
+    Raises:
+        ConfigError: there is no such experiment, setting or method.
     """
+    from fedlib.settings.errors import ConfigError, meant
+
+    planned = [one for name in settings["experiments"].values() for one in experiments.runs(name, scale)]
+    for kind in ("method", "setting"):
+        there = {getattr(one, kind) for one in planned}
+        for name in settings.get(f"{kind}s") or []:
+            if name not in there:
+                raise ConfigError(
+                    f"studies: there is no {kind} {name!r} to follow; {meant(name, sorted(there))}"
+                )
     for label, experiment in settings["experiments"].items():
         found = experiments.runs(experiment, scale)
         seeds = list(dict.fromkeys(one.run.seed for one in found))[: settings.get("seeds", 1)]

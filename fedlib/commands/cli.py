@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -32,6 +33,8 @@ data_commands = typer.Typer(no_args_is_help=True, help="Datasets: what is here, 
 notebook_commands = typer.Typer(no_args_is_help=True, help="Run or normalise notebooks as the pipeline does.")
 commands.add_typer(data_commands, name="data")
 commands.add_typer(notebook_commands, name="notebook")
+
+SEEDS = 10_000  # of a range
 
 ScaleOption = Annotated[
     ScaleName | None, typer.Option("--scale", help="demo, cpu or paper; default: what params.yaml says.")
@@ -339,11 +342,15 @@ def _named(given: list[str], known: set[str]) -> list[str]:
 
 def _numbers(text: str) -> list[int]:
     """ "0,3" or "0-4" -> the numbers."""
-    try:
-        parts = [[int(end) for end in part.split("-")] for part in text.split(",")]
-        return [number for part in parts for number in range(part[0], part[-1] + 1)]
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of seeds; write 0,3 or 0-4") from None
+    numbers: list[int] = []
+    for part in text.split(","):
+        if not (ends := re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)):
+            raise typer.BadParameter(f"{text[:80]!r} is no list of seeds; write 0,3 or 0-4")
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        if not first <= last < first + SEEDS:
+            raise typer.BadParameter(f"{text[:80]!r}: a range goes up, by {SEEDS:,} seeds at most")
+        numbers += range(first, last + 1)
+    return numbers
 
 
 def _tell(line: str) -> None:

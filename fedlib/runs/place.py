@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,10 +36,10 @@ class Place:
     def from_environment(cls) -> Place:
         """As the variables FEDLIB_RUNS, _DATASETS, _WORKERS, _DEVICE, _SCHEDULER and _CHECKPOINT_SECONDS say."""
         return cls(
-            runs=Path(os.environ.get("FEDLIB_RUNS", RUNS)),
-            datasets=Path(os.environ.get("FEDLIB_DATASETS", datasets.DATASETS)),
+            runs=_folder("FEDLIB_RUNS", RUNS),
+            datasets=_folder("FEDLIB_DATASETS", datasets.DATASETS),
             workers=_number("FEDLIB_WORKERS", 0),
-            device=os.environ.get("FEDLIB_DEVICE", "cpu"),
+            device=_device(),
             scheduler=os.environ.get("FEDLIB_SCHEDULER") or None,
             checkpoint_seconds=_number("FEDLIB_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS),
         )
@@ -50,11 +51,25 @@ class Place:
         return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else cores()
 
 
+def _folder(variable: str, default: Path) -> Path:
+    given = os.environ.get(variable, str(default))
+    if not given.strip():
+        raise ConfigError(f"{variable} is empty; name a folder, or unset it.")
+    return Path(given)
+
+
 def _number(variable: str, default: float) -> int:
     given = os.environ.get(variable, str(int(default)))
-    if not given.isdecimal():
+    if not given.isdecimal() or len(given) > 9:
         raise ConfigError(f"{variable} is {given!r}; it must be a whole number.")
     return int(given)
+
+
+def _device() -> str:
+    given = os.environ.get("FEDLIB_DEVICE", "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", given):
+        raise ConfigError(f"FEDLIB_DEVICE is {given!r}; it must be cpu or cuda.")
+    return given
 
 
 def cores() -> int:

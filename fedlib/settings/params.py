@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from fedlib.settings.errors import ConfigError, meant
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
+from fedlib.settings.sections import SEEDS, Study, check, mapping, one_sentence, shortened
 
 PARAMS = ROOT / "params.yaml"
 
@@ -46,7 +47,8 @@ class Experiments:
         self.raw, self.source = raw, source
         unknown = set(raw) - {"scale", "experiments", "studies", "artifacts"}
         if unknown:
-            raise ConfigError(f"{source}: unknown key {sorted(unknown)[0]!r} at the top level.")
+            raise ConfigError(f"{source}: unknown key {sorted(map(str, unknown))[0]!r} at the top level.")
+        check(raw, source)
 
     @property
     def scale(self) -> Scale:
@@ -71,9 +73,8 @@ class Experiments:
         where = f"{self.source}: experiments.{experiment}"
         base = dict(mapping(self.raw["experiments"][experiment], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
-        for name in scales:
-            if name not in SCALES:
-                raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
+        known = {*Run.model_fields, *RESERVED} - {"scales"}
+        self._check_scales(where, scales, known)
         scale = scale or self.scale
         place = f"{where}.scales.{scale}"
         return merge(base, mapping(scales.get(scale), place), place)
@@ -86,8 +87,21 @@ class Experiments:
         """A study's raw settings at a scale (`fedlib/analysis/studies.py`)."""
         if name not in self.studies:
             raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
-        base = dict(self.raw["studies"][name])
-        return merge(base, base.pop("scales", {}).get(scale or self.scale, {}))
+        where = f"{self.source}: studies.{name}"
+        base = dict(mapping(self.raw["studies"][name], where))
+        scales = mapping(base.pop("scales", None), f"{where}.scales")
+        self._check_scales(where, scales, {*base, *Study.model_fields})
+        place = f"{where}.scales.{scale or self.scale}"
+        return merge(base, mapping(scales.get(scale or self.scale), place), place)
+
+    def _check_scales(self, where: str, scales: dict[str, Any], known: set[str]) -> None:
+        """Whether what is different at the scales, also at those that nobody asks for now, may be."""
+        for name, changes in scales.items():
+            if name not in SCALES:
+                raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
+            for key in mapping(changes, f"{where}.scales.{name}"):
+                if key not in known:
+                    raise ConfigError(f"{where}.scales.{name}: no key {key!r}; {meant(key, sorted(known))}")
 
     def archived(self, name: str) -> tuple[str, ...]:
         """Which of the `OPTIONAL` columns the archive keeps of an experiment; of a study none has to be named."""
@@ -163,22 +177,16 @@ def choose(
     return chosen
 
 
-def mapping(value: Any, place: str) -> dict[str, Any]:
-    """`value` if it is a mapping with text as keys; None, which YAML makes of nothing, is an empty one."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(f"{place} must hold a mapping of settings (given: {value!r}).")
-    return value
-
-
 def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
     """`seeds: 5` is 0 to 4; a list is taken as it is."""
     seeds = spec.get("seeds", 5)
-    listed = list(range(seeds)) if type(seeds) is int else seeds
+    listed = list(range(min(seeds, SEEDS + 1))) if type(seeds) is int else seeds
     whole = isinstance(listed, list) and all(type(seed) is int for seed in listed)
-    if not whole or not listed or len(set(listed)) < len(listed):
-        raise ConfigError(f"{where}.seeds must be a number of seeds or a list, each once (given: {seeds!r}).")
+    if not whole or not 0 < len(listed) <= SEEDS or len(set(listed)) < len(listed):
+        raise ConfigError(
+            f"{where}.seeds must be a number of seeds or a list, each once, {SEEDS:,} at most "
+            f"(given: {shortened(seeds)})."
+        )
     return listed
 
 
@@ -200,12 +208,7 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
     try:
         return Run(**{**raw, "seed": seed})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        given = "" if isinstance(first.get("input"), dict) else f" (given: {first['input']!r})"
-        end = "" if message.endswith("?") else f"{given}."
-        raise ConfigError(f"{place}{'.' + key if key else ''}: {message}{end}") from None
+        raise one_sentence(error, place) from None
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedlib.commands import cli, pipeline
+from fedlib.runs import place
 from fedlib.settings import params, schema
 
 COMMANDS = [
@@ -176,3 +177,28 @@ def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
     path.write_text("experiments: {}\n")
     with pytest.raises(schema.ConfigError, match="has no line `scale"):
         pipeline.set_scale("paper", path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("text", ["0-99999999999", "0-999999999", "4-0", "-1", "0-", "1e3", "", "0,,1"])
+def test_ranges_of_seeds_are_bounded(fedlib, text: str) -> None:
+    status, shown = fedlib("run", "cs_mnist", f"--seeds={text}")
+    assert status == 2
+    assert "seeds" in shown
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("FEDLIB_RUNS", "", "FEDLIB_RUNS is empty; name a folder, or unset it."),
+        ("FEDLIB_DATASETS", " ", "FEDLIB_DATASETS is empty"),
+        ("FEDLIB_WORKERS", "many", "FEDLIB_WORKERS is 'many'; it must be a whole number."),
+        ("FEDLIB_WORKERS", "9" * 30, "it must be a whole number"),
+        ("FEDLIB_DEVICE", "tpu", "FEDLIB_DEVICE is 'tpu'; it must be cpu or cuda."),
+    ],
+)
+def test_the_environment_is_checked(monkeypatch, variable: str, value: str, message: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(schema.ConfigError, match=message):
+        place.Place.from_environment()

@@ -72,7 +72,11 @@ def test_good_settings_become_runs():
         ),
         ("methods.Algorithm 2.measure", "l3", r"sampler 'clustered_similarity': measure: .*'arccos'"),
         ("methods.MD", "md", r"experiments\.e\.MD must hold a mapping"),
-        ("seeds", "five", r"seeds must be a number of seeds or a list, each once \(given: 'five'\)"),
+        (
+            "seeds",
+            "five",
+            r"seeds must be a number of seeds or a list, each once, 10,000 at most \(given: 'five'\)",
+        ),
         ("seeds", 0, "seeds must be"),
         ("seeds", [3, 3], "each once"),
         ("seed", 3, r"experiments\.e\.MD\.seed: .*move it to `seeds`"),

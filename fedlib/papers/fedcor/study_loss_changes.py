@@ -22,14 +22,24 @@ from fedlib.analysis.followed import everyone, follow
 from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit, runs_of
 from fedlib.runs.place import Place
+from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
+from fedlib.settings.sections import Study
 from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.live import Live
 from fedlib.streams import stream
 
 COMPONENTS = 3
 MODELS_AT_ONCE = 25
+
+
+class Keys(Study):
+    """subsets: drawn at a probe. first, every: {label of the data set: probed round, rounds between}."""
+
+    subsets: Count
+    first: dict[str, Count]
+    every: dict[str, Count]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

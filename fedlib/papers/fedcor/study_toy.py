@@ -18,10 +18,27 @@ import pandas as pd
 from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit
 from fedlib.runs.place import Place
+from fedlib.samplers.base import Count, Positive
 from fedlib.samplers.fedcor import choose
+from fedlib.settings.kinds import Settings
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
+from fedlib.settings.sections import Study
 from fedlib.streams import stream
+
+
+class Case(Settings):
+    gap: Positive
+    lr: Positive
+
+
+class Keys(Study):
+    """draws: of the toy. n: points a label. cases: name -> gap between the means, and learning rate."""
+
+    draws: Count
+    n: Count
+    pairs: Count
+    cases: dict[str, Case]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

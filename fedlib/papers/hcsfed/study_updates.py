@@ -9,21 +9,32 @@ principal components stands beside them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
 from fedlib.analysis.followed import everyone, start
 from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit, runs_of
 from fedlib.runs.place import Place
+from fedlib.samplers.base import Count, Whole
 from fedlib.samplers.hcsfed import compress, deviations, kmeans
 from fedlib.samplers.importance import norms
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
+from fedlib.settings.sections import Study
 from fedlib.streams import stream
+
+
+class Keys(Study):
+    """after: how many rounds to look. H: clusters. R: compression rate."""
+
+    after: list[Whole]
+    H: Count
+    R: Annotated[float, Field(gt=0, le=1)]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import Field
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
@@ -25,12 +26,24 @@ from fedlib.analysis.studies import Unit, runs_of
 from fedlib.data import datasets
 from fedlib.data.partition import Partition, by_label, collect
 from fedlib.runs.place import Place
+from fedlib.samplers.base import Count, Positive
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
+from fedlib.settings.sections import Study
 from fedlib.streams import stream
 from fedlib.training.chain import Chain
 from fedlib.training.contract import Job
 from fedlib.training.layout import Layout
+
+
+class Keys(Study):
+    """n: samples a client. alphas: [lowest, highest]."""
+
+    clients: Count
+    n: Count
+    alphas: Annotated[list[Positive], Field(min_length=2, max_length=2)]
+    rounds: Count
+    every: Count
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

@@ -20,10 +20,24 @@ from fedlib.analysis.followed import everyone, start
 from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit, runs_of
 from fedlib.runs.place import Place
-from fedlib.settings.params import Experiments, merge
+from fedlib.settings.kinds import Settings
+from fedlib.settings.params import Experiments, build, merge
 from fedlib.settings.schema import ConfigError, Scale
+from fedlib.settings.sections import Study
 from fedlib.simulation.live import Live
 from fedlib.streams import stream
+
+
+class Case(Settings, extra="allow"):
+    """An experiment and a setting of it; all else is changed in its runs."""
+
+    experiment: str
+    setting: str
+
+
+class Keys(Study):
+    method: str
+    cases: dict[str, Case]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
@@ -39,6 +53,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
             )
         for labels, run in found:
             run = merge(run, changes)
+            build({key: run[key] for key in run if key != "seed"}, run["seed"], f"studies: case {case!r}")
             yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
 
 

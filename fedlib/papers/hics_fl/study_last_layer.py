@@ -19,9 +19,17 @@ from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit, runs_of
 from fedlib.data import datasets
 from fedlib.runs.place import Place
+from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
+from fedlib.settings.sections import Study
 from fedlib.training.models import build
+
+
+class Keys(Study):
+    """rounds: of the run that is followed."""
+
+    rounds: Count
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

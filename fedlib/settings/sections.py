@@ -1,0 +1,116 @@
+"""What the sections of `params.yaml` may hold beside the settings of runs: names, artifacts, studies.
+
+Names of experiments, studies and artifacts become names of files and arguments of commands: letters, digits, `_`, `-`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from fedlib.settings.errors import ConfigError, meant
+from fedlib.settings.kinds import Settings
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,79}")
+Model = TypeVar("Model", bound=BaseModel)
+SECTIONS = ("experiments", "studies", "artifacts")
+SEEDS = 10_000  # at most, of one experiment
+
+Seeds = Annotated[int, Field(ge=1, le=SEEDS)]
+
+
+class Artifact(Settings):
+    """A page: the experiments and studies that it opens."""
+
+    experiments: list[str] = []
+
+
+class Study(Settings):
+    """What all studies may say; a study that needs more has a subclass `Keys` in its module.
+
+    experiments: {label of the data set: experiment}. settings, methods: those that are followed, None for all.
+    seeds: how many of each experiment's.
+    """
+
+    title: str = ""
+    paper: str = ""
+    experiments: dict[str, str] = {}
+    settings: list[str] | None = None
+    methods: list[str] | None = None
+    seeds: Seeds = 1
+
+
+class Headings(BaseModel, strict=True, extra="ignore"):
+    """What an experiment says about itself."""
+
+    title: str = ""
+    paper: str = ""
+
+
+def check(raw: Mapping[str, Any], source: str) -> None:
+    """Are all names of the safe alphabet, all headings text, all artifacts made of what is there?
+
+    Raises:
+        ConfigError: something is not.
+    """
+    sections = {name: mapping(raw.get(name), f"{source}: {name}") for name in SECTIONS}
+    for section, entries in sections.items():
+        for name in entries:
+            if not NAME.fullmatch(name):
+                raise ConfigError(
+                    f"{source}: {section}: {name[:80]!r} cannot be a name; use letters, digits, _ and -."
+                )
+    for section in ("experiments", "studies"):
+        for name, entry in sections[section].items():
+            place = f"{source}: {section}.{name}"
+            headings = valid(Headings, mapping(entry, place), place)
+            if headings.paper and not NAME.fullmatch(headings.paper):
+                raise ConfigError(
+                    f"{place}.paper: {headings.paper!r} cannot be a name; use letters, digits, _."
+                )
+    known = [*sections["experiments"], *sections["studies"]]
+    for name, entry in sections["artifacts"].items():
+        place = f"{source}: artifacts.{name}"
+        for opened in valid(Artifact, mapping(entry, place), place).experiments:
+            if opened not in known:
+                raise ConfigError(f"{place}.experiments: there is no {opened!r}; {meant(opened, known)}")
+
+
+def valid(model: type[Model], given: Mapping[str, Any], place: str) -> Model:
+    """The settings as a model.
+
+    Raises:
+        ConfigError: they are not; one sentence that names the place and the key.
+    """
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        raise one_sentence(error, place) from None
+
+
+def one_sentence(error: ValidationError, place: str) -> ConfigError:
+    """The first of the errors that pydantic found."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    given = "" if isinstance(first.get("input"), dict) else f" (given: {shortened(first['input'])})"
+    end = "" if message.endswith("?") else f"{given}."
+    return ConfigError(f"{place}{'.' + key if key else ''}: {message}{end}")
+
+
+def shortened(value: Any) -> str:
+    """A value as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]} ..."
+
+
+def mapping(value: Any, place: str) -> dict[str, Any]:
+    """`value` if it is a mapping with text as keys; None, which YAML makes of nothing, is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{place} must hold a mapping of settings (given: {shortened(value)}).")
+    return value
