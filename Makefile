@@ -4,7 +4,7 @@ UV     := uv==0.13.8
 BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help repro report test lab bench lint clean
+.PHONY: help repro report test flower lab bench lint clean
 
 help:                           ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,9 @@ report: $(BIN)/.ready           ## make every page and the site from what is fin
 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile
+
+flower: .venv-flower/.ready     ## run the tests of fedlib.flower, in an environment of their own
+	.venv-flower/bin/python -m pytest tests/flower
 
 lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, stop, write a sampler
 	jupyter lab notebooks/explore.ipynb
@@ -39,4 +42,10 @@ $(BIN)/.ready: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check $(UV)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	touch $@
+
+.venv-flower/.ready: $(BIN)/.ready tests/flower/requirements.lock
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-flower
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r tests/flower/requirements.lock
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps -e .
 	touch $@

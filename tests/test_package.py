@@ -17,8 +17,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"ipykernel": "ipykernel", "myst-nb": "myst_nb", "pydata-sphinx-theme": "pydata_sphinx_theme"}
 WITHOUT = """
 import sys
-for name in {names}:
-    sys.modules[name] = None  # importing it fails
+
+class Missing:
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] in {names}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Missing)
 """
 
 

@@ -21,7 +21,7 @@ them in one batch, and charges each run for what its questions cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -180,11 +180,13 @@ class Report:
 
     clients: (n,); updates: (n, d) float32; losses: (n,) mean training loss over the last local epoch (or over all
     steps where the work is counted in steps).
+    missing: clients that were selected and from which nothing came: never in the engine, in a real system now and then.
     """
 
     clients: np.ndarray
     updates: np.ndarray
     losses: np.ndarray
+    missing: Sequence[int] = ()
 
 
 Asking = Generator[Question, np.ndarray, Any]
@@ -197,6 +199,9 @@ class Sampler:
     aggregation: ClassVar[Aggregation] = "mean"  # the rule of its paper; an experiment may name another
     draws: ClassVar[Literal["distinct", "repeated", "random"]] = "distinct"
     # "repeated": a client may be drawn more than once; "random": their number varies and may be zero
+    needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = (
+        frozenset()
+    )  # what not every federation can tell
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         """Called once before round 1. Extend it to prepare state; call super first."""

@@ -47,6 +47,8 @@ class Target(Sampler):
         ValueError: m is not the number of labels that some client mostly holds.
     """
 
+    needs = frozenset({"labels"})
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         found = len(np.unique(self.labels))

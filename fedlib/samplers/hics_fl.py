@@ -62,6 +62,8 @@ class HiCSFL(Sampler):
         ValueError: an unknown variant or estimate.
     """
 
+    needs = frozenset({"output layer"})
+
     variant: Literal["P", "C0", "C"] = "P"
     T_s: Positive = 0.0025
     lam: NotNegative = 10.0

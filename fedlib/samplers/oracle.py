@@ -40,6 +40,8 @@ class Oracle(Sampler):
     lam, gamma, horizon: as in `hics_fl` (gamma 2 on Mini-ImageNet).
     """
 
+    needs = frozenset({"labels", "output layer"})
+
     lam: NotNegative = 10.0
     M: Count = 5
     gamma: NotNegative = 4.0

@@ -1,0 +1,21 @@
+"""The samplers in a Flower federation: `SamplerStrategy` on the server, `Answers` on the clients.
+
+A client needs neither torch nor a sampler: each of the two is loaded when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import Any
+
+try:
+    import flwr  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("fedlib.flower needs Flower: pip install 'fedlib[flower]'.") from None
+
+_HOME = {"Answers": "answers", "Metrics": "questions", "SamplerStrategy": "strategy"}
+__all__ = ["Answers", "Metrics", "SamplerStrategy"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,87 @@
+"""What a client adds to its `ClientApp`, so that it can answer a sampler's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+
+from fedlib.flower.records import flatten, only_arrays
+
+Call = Callable[[Message, Context], Message]
+ASK = "fedlib-ask"  # key of a message's config: about, train, encoded or gradient; without it the message is not ours
+KEPT = "fedlib-kept"  # key of a client's state: what it trained when it was asked, until it is selected
+
+
+def partition_id(context: Context) -> int:
+    """The client's number, as simulations and `flower-supernode --node-config "partition-id=3"` give it."""
+    return int(context.node_config["partition-id"])
+
+
+@dataclass
+class Answers:
+    """A Flower mod around a client's own train and evaluate functions: `ClientApp(mods=[Answers(size=...)])`.
+
+    The functions are Flower's: `train` replies with the trained arrays and its mean loss, `evaluate` with the loss of
+    the arrays that it was sent. The mod needs neither torch nor the server's model.
+
+    size: how many training samples the client has. client: its number, 0 to N - 1.
+    gradient: for samplers that ask for `Gradients`: as `train`, but it replies with the mean gradient of one
+        mini-batch, under the names of the arrays.
+    encode: what the client makes of its update before a selection, if the sampler asks for that, e.g.
+        `HCSFed(R=0.1).encode` or `importance.norms`: (1, d) -> (1, ...). None: it sends its whole update, which the
+        server then encodes, and which is charged as a whole.
+    """
+
+    size: Callable[[Context], int]
+    client: Callable[[Context], int] = partition_id
+    gradient: Call | None = None
+    encode: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def __call__(self, message: Message, context: Context, call_next: Call) -> Message:
+        config = message.content.config_records.get("config", {})
+        known = {"about": self.about, "train": self.train, "encoded": self.encoded, "gradient": self.one_step}
+        if config.get(ASK) not in known:
+            return call_next(message, context)
+        return known[config[ASK]](message, context, call_next)
+
+    def about(self, message: Message, context: Context, call_next: Call) -> Message:
+        about = {"client": self.client(context), "size": self.size(context)}
+        return Message(RecordDict({"metrics": MetricRecord(about)}), reply_to=message)
+
+    def train(self, message: Message, context: Context, call_next: Call) -> Message:
+        """The training of a selected client, or what it kept of it when it was asked in this round."""
+        kept = context.state.pop(KEPT, None)
+        if kept is None or kept["of"] != work_of(message):
+            return call_next(message, context)
+        records = {name: context.state.pop(f"{KEPT}.{name}") for name in kept["names"]}
+        return Message(RecordDict(records), reply_to=message)
+
+    def encoded(self, message: Message, context: Context, call_next: Call) -> Message:
+        """Trains, keeps the result and sends what `encode` makes of the update; without it, the whole result."""
+        reply = call_next(message, context)
+        if self.encode is None or reply.has_error():
+            return reply
+        for name, record in reply.content.items():
+            context.state[f"{KEPT}.{name}"] = record
+        context.state[KEPT] = ConfigRecord({"of": work_of(message), "names": list(reply.content)})
+        names = message.content["config"]["names"]
+        update = flatten(only_arrays(reply.content), names) - flatten(only_arrays(message.content), names)
+        encoded = Array(np.asarray(self.encode(update[None]))[0])
+        content = {name: record for name, record in reply.content.items() if isinstance(record, MetricRecord)}
+        return Message(
+            RecordDict({"encoded": ArrayRecord({"encoded": encoded}), **content}), reply_to=message
+        )
+
+    def one_step(self, message: Message, context: Context, call_next: Call) -> Message:
+        if self.gradient is None:
+            raise ValueError("the sampler asks for gradients; give Answers a `gradient` function.")
+        return self.gradient(message, context)
+
+
+def work_of(message: Message) -> str:
+    """Which training a message asks for: the same text for the same work."""
+    config = message.content["config"]
+    return f"{config['run']}, round {config['server-round']}, draw {config['draw']}"

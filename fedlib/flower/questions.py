@@ -1,0 +1,226 @@
+"""A sampler's questions as messages to clients: their answers, and what they cost, counted as the engine counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, RecordDict
+
+from fedlib.flower.answers import ASK
+from fedlib.flower.records import FlatModel, number, only_arrays
+from fedlib.flower.wire import Request, Wire
+from fedlib.samplers import Gradients, Losses, TrialLosses, Updates
+from fedlib.simulation.live import Costs, SamplerError
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What the user's own functions call their metrics. steps: of a training, where they say it."""
+
+    train_loss: str = "train_loss"
+    eval_loss: str = "eval_loss"
+    examples: str = "num-examples"
+    steps: str = "steps"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one client's training gave: its whole model (d,), its loss, its steps."""
+
+    flat: np.ndarray
+    loss: float
+    steps: int
+
+
+@dataclass
+class Asker:
+    """One round's questions, about one global model `arrays` after another.
+
+    config: what every message of the round says besides. costs: what the round has cost so far.
+    """
+
+    wire: Wire
+    model: FlatModel
+    metrics: Metrics
+    arrays: ArrayRecord
+    config: dict[str, Any]
+    costs: Costs = field(default_factory=Costs)
+
+    def __post_init__(self) -> None:
+        self.about(self.arrays)
+
+    def about(self, arrays: ArrayRecord) -> None:
+        """From now on questions are about this global model, which no client has yet."""
+        self.arrays, self.start = arrays, self.model.flat(arrays)
+        self.holds: set[int] = set()  # clients that were sent it
+        self.trained: dict[int, Trained] = {}  # clients whose whole training has arrived
+        self.kept: set[int] = set()  # clients that have trained and sent what they make of it alone
+
+    def converse(self, method: Callable, *arguments: Any) -> Any:
+        """Call a sampler's method; where it yields questions, answer them."""
+        started, asked = time.perf_counter(), 0.0
+        result = method(*arguments)
+        if inspect.isgenerator(result):
+            try:
+                question = next(result)
+                while True:
+                    before = time.perf_counter()
+                    answer = self.answer(question)
+                    asked += time.perf_counter() - before
+                    question = result.send(answer)
+            except StopIteration as stop:
+                result = stop.value
+        self.costs.server_seconds += time.perf_counter() - started - asked
+        return result
+
+    def answer(self, question: Any) -> np.ndarray:
+        """(n, ...) one row a client that was asked; one that failed is given the mean of the others.
+
+        Raises:
+            SamplerError: it is no question, or nobody answered.
+        """
+        known = {
+            Updates: self.updates,
+            Gradients: self.gradients,
+            Losses: lambda asked: self.losses(asked.clients, self.arrays),
+            TrialLosses: self.trial_losses,
+        }
+        if type(question) not in known:
+            raise SamplerError(f"the sampler yielded a {type(question).__name__}, which is no question.")
+        rows = known[type(question)](question)
+        came = [row for row in rows if row is not None]
+        if not came:
+            why = f" ({self.wire.why})" if self.wire.why else ""
+            raise SamplerError(f"nobody answered the sampler's {type(question).__name__}{why}.")
+        otherwise = np.mean(came, axis=0)
+        return np.stack([otherwise if row is None else row for row in rows])
+
+    # -- one kind of question each -----------------------------------------------------------------------------
+
+    def updates(self, question: Updates) -> list[np.ndarray | None]:
+        plain = question.encode is Updates.__dataclass_fields__["encode"].default
+        config = {ASK: "train" if plain else "encoded", "purpose": "local"}
+        clients = [int(k) for k in question.clients]
+        new = [k for k in clients if k not in self.trained]
+        self.send_model(new)
+        encoded: dict[int, np.ndarray] = {}
+        for k, content in zip(
+            new, self.wire.ask([self.request(k, "train", config) for k in new]), strict=True
+        ):
+            if content is None:
+                continue
+            if "encoded" not in content.array_records:
+                self.arrived(k, content)
+                continue
+            encoded[k] = content["encoded"]["encoded"].numpy()
+            self.kept.add(k)
+            self.costs.client_steps += self.steps(content)
+            self.costs.parameters_up += question.parameters or 0
+            self.costs.scalars_up += question.scalars
+        for k in set(clients) & set(self.trained):
+            update = self.trained[k].flat - self.start
+            encoded[k] = question.encode(update[None, : self.model.n_trained])[0]
+        return [encoded.get(k) for k in clients]
+
+    def gradients(self, question: Gradients) -> list[np.ndarray | None]:
+        self.send_model(question.clients)
+        requests = [
+            self.request(k, "train", {ASK: "gradient", "purpose": "question"}) for k in question.clients
+        ]
+        rows = []
+        for content in self.wire.ask(requests):
+            gradient = None
+            if content is not None:
+                gradient = self.model.flat(only_arrays(content))[: self.model.n_trained]
+                self.costs.parameters_up += self.model.d
+                self.costs.client_steps += 1
+            rows.append(gradient)
+        return rows
+
+    def losses(self, clients: Iterable[int], arrays: ArrayRecord) -> list[float | None]:
+        """The clients' losses of a model, by their own evaluate functions."""
+        if arrays is self.arrays:
+            self.send_model(clients)
+        rows = []
+        for content in self.wire.ask([self.request(k, "evaluate", {}, arrays) for k in clients]):
+            loss = None
+            if content is not None:
+                loss = number(content, self.metrics.eval_loss)
+                self.costs.scalars_up += 1
+                self.costs.samples_evaluated += int(number(content, self.metrics.examples))
+            rows.append(loss)
+        return rows
+
+    def trial_losses(self, question: TrialLosses) -> list[float | None]:
+        self.send_model(question.train)
+        requests = [self.request(k, "train", {ASK: "train", "purpose": "probe"}) for k in question.train]
+        trained = [self.read(content) for content in self.wire.ask(requests) if content is not None]
+        if not trained:
+            return [None] * len(question.clients)
+        self.costs.parameters_up += len(trained) * self.model.d
+        self.costs.client_steps += sum(each.steps for each in trained)
+        mean = np.mean([each.flat - self.start for each in trained], axis=0)
+        trial = self.model.record(self.start + mean, self.arrays)
+        self.costs.parameters_down += len(question.clients) * self.model.d
+        return self.losses(question.clients, trial)
+
+    # -- training of the selected ------------------------------------------------------------------------------
+
+    def selected(self, draws: Sequence[tuple[int, int]]) -> list[Request]:
+        """Messages to (client, draw) pairs whose training has not arrived with the answer to a question."""
+        self.send_model(k for k, _ in draws)
+        return [
+            self.request(k, "train", {ASK: "train", "purpose": "local", "draw": draw})
+            for k, draw in draws
+            if draw or k not in self.trained
+        ]
+
+    def arrived(self, client: int, content: RecordDict, draw: int = 0) -> Trained:
+        """Count and read a training that came as a whole; a first one is remembered."""
+        trained = self.read(content)
+        self.costs.parameters_up += self.model.d
+        self.costs.client_steps += 0 if client in self.kept and not draw else trained.steps
+        if not draw:
+            self.trained[client] = trained
+        return trained
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def request(
+        self, client: int, kind: str, config: dict[str, Any], arrays: ArrayRecord | None = None
+    ) -> Request:
+        names = {"names": list(self.model.trained)} if config.get(ASK) == "encoded" else {}
+        config = self.config | {"draw": 0} | names | config
+        return Request(int(client), kind, self.arrays if arrays is None else arrays, config)
+
+    def send_model(self, clients: Iterable[int]) -> None:
+        """Count the model for those who do not have it."""
+        new = set(map(int, clients)) - self.holds
+        self.costs.parameters_down += len(new) * self.model.d
+        self.holds |= new
+
+    def read(self, content: RecordDict) -> Trained:
+        return Trained(
+            self.model.flat(only_arrays(content)),
+            number(content, self.metrics.train_loss),
+            self.steps(content),
+        )
+
+    def steps(self, content: RecordDict) -> int:
+        return int(number(content, self.metrics.steps, otherwise=0))
+
+
+def without(selection: Any, came: Sequence[bool]) -> Any:
+    """A selection of those draws alone that came back."""
+    kept = {
+        name: None if value is None else np.asarray(value)[np.asarray(came, dtype=bool)]
+        for name in ("clients", "weights", "expected")
+        for value in [getattr(selection, name)]
+    }
+    return dataclasses.replace(selection, **kept)

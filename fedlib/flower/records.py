@@ -1,0 +1,121 @@
+"""A model as Flower sends it, arrays by name, and as samplers see it, one flat vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+
+STATISTICS = ("running_mean", "running_var")  # of normalisation: averaged, but nothing that samplers see
+
+
+def flatten(record: ArrayRecord, names: Sequence[str]) -> np.ndarray:
+    """The named arrays in one (d,) float32."""
+    return np.concatenate([record[name].numpy().ravel().astype(np.float32) for name in names])
+
+
+def only_arrays(content: RecordDict) -> ArrayRecord:
+    """The one record of arrays of a reply.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise ValueError(
+            f"a reply to a train message must hold one ArrayRecord; this one holds {len(records)}."
+        )
+    return records[0]
+
+
+def number(content: RecordDict, key: str, otherwise: float | None = None) -> float:
+    """A metric of a reply.
+
+    Raises:
+        ValueError: it is not there, and there is no other value for it.
+    """
+    found = {name: value for record in content.metric_records.values() for name, value in record.items()}
+    if key in found:
+        return float(found[key])
+    if otherwise is None:
+        raise ValueError(f"a reply has no metric {key!r}, only {sorted(found)}; name it in the strategy.")
+    return otherwise
+
+
+@dataclass(frozen=True)
+class FlatModel:
+    """Where each array of a model lies in its flat (d,) vector.
+
+    Trained arrays come first, the output layer's (K, L) weight and (K,) bias as the last of them, then normalisation's
+    statistics. Integer arrays have no place: they stay as the server has them.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    trained: tuple[str, ...]
+    output: tuple[str, str] | None
+
+    @classmethod
+    def of(cls, record: ArrayRecord, output: tuple[str, str] | None = None) -> FlatModel:
+        """output: names of the output layer's weight and bias; None: the last two trained arrays, if they look so.
+
+        Raises:
+            ValueError: the model has no array of a name in `output`.
+        """
+        arrays = {name: array.numpy() for name, array in record.items()}
+        floating = [name for name, a in arrays.items() if np.issubdtype(a.dtype, np.floating)]
+        statistics = [name for name in floating if name.endswith(STATISTICS)]
+        trained = [name for name in floating if name not in statistics]
+        if output is None and len(trained) > 1:
+            weight, bias = (arrays[name].shape for name in trained[-2:])
+            if len(weight) == 2 and bias == weight[:1]:
+                output = (trained[-2], trained[-1])
+        for name in output or ():
+            if name not in trained:
+                raise ValueError(
+                    f"output: the model has no trained array {name!r}; it has {', '.join(trained)}."
+                )
+        trained = [name for name in trained if name not in (output or ())] + list(output or ())
+        names = (*trained, *statistics)
+        return cls(names, tuple(arrays[name].shape for name in names), tuple(trained), output)
+
+    @property
+    def d(self) -> int:
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def n_trained(self) -> int:
+        return sum(map(math.prod, self.shapes[: len(self.trained)]))
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """(K, L) of the output layer's weight, (0, 0) where it is not known."""
+        return self.shapes[self.names.index(self.output[0])] if self.output else (0, 0)
+
+    @property
+    def output_weight(self) -> slice:
+        K, L = self.output_shape
+        return slice(self.n_trained - K - K * L, self.n_trained - K)
+
+    @property
+    def output_bias(self) -> slice:
+        return slice(self.n_trained - self.output_shape[0], self.n_trained)
+
+    def flat(self, record: ArrayRecord) -> np.ndarray:
+        """(d,) float32."""
+        return flatten(record, self.names)
+
+    def record(self, flat: np.ndarray, like: ArrayRecord) -> ArrayRecord:
+        """The arrays that `flat` (d,) holds, in the order and with the types of `like`."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        parts = dict(zip(self.names, np.split(flat, ends), strict=True))
+        shapes = dict(zip(self.names, self.shapes, strict=True))
+        return ArrayRecord(
+            {
+                name: Array(parts[name].reshape(shapes[name]).astype(array.dtype)) if name in parts else array
+                for name, array in like.items()
+            }
+        )

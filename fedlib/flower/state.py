@@ -1,0 +1,45 @@
+"""What a strategy keeps on disk between rounds, so that a server that was stopped goes on."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedlib.files import StoreError, write_whole
+from fedlib.runs.store import pack, unpack
+from fedlib.simulation.live import plain
+
+
+def of_settings(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, default=plain)
+
+
+def save(folder: Path, settings: dict[str, Any], state: dict[str, Any]) -> None:
+    """Raises StoreError: the sampler's state is not plain data, or the folder cannot be written."""
+    buffer = io.BytesIO()
+    torch.save(pack({"settings": of_settings(settings), **state}), buffer)
+    write_whole(folder / "state.pt", buffer.getvalue())
+
+
+def load(folder: Path | None, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The last state that was kept there; None if there is none.
+
+    Raises:
+        StoreError: it cannot be read, or is of other settings.
+    """
+    path = folder / "state.pt" if folder else None
+    if path is None or not path.exists():
+        return None
+    try:
+        state = unpack(torch.load(path, weights_only=True))
+    except Exception as error:
+        raise StoreError(
+            f"{path}: cannot be read ({type(error).__name__}); delete it to start anew."
+        ) from None
+    if state["settings"] != of_settings(settings):
+        raise StoreError(f"{path}: is of other settings or another model; delete it, or name another store.")
+    return state

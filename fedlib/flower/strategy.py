@@ -1,0 +1,280 @@
+"""A Flower strategy that lets a sampler choose who trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedlib.flower import state
+from fedlib.flower.questions import Asker, Metrics, Trained, without
+from fedlib.flower.records import FlatModel
+from fedlib.flower.wire import Request, Wire
+from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
+from fedlib.simulation.algorithms import FedAvg, aggregation_weights
+from fedlib.simulation.live import Costs, SamplerError, check
+from fedlib.streams import Purpose, stream
+
+log = logging.getLogger("flwr")  # whose messages Flower shows
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class SamplerStrategy(Strategy):
+    """FedAvg with the clients that a sampler of `fedlib` selects; what it asks goes to the clients as messages.
+
+    Clients are numbered 0 to N - 1 by themselves (`Answers`). One that fails or vanishes is asked again `retries`
+    times, then left out of its round: whoever is left is averaged by the same rule, the sampler's report names it as
+    missing, and in the answer to a question the mean of the others stands for it. The round goes on without anybody.
+
+    sampler: one of `fedlib.samplers`, of your own, or a name. N: clients of the federation, which all have to be there
+    at the beginning. m: clients a round. seed: of all that the sampler draws. aggregation: None for the sampler's own.
+    output: names of the output layer's weight and bias, for samplers that look at it; None: the last two arrays.
+    metrics: what your functions call their losses and numbers. evaluate_every: so often all clients evaluate (0:
+    never). store: a folder in which the state is kept, so that a server that was stopped goes on with the next round.
+
+    `rows` has one row a round: the clients that came back and those that are `missing`, the costs and losses in the
+    columns of the engine's results, what the server (`by_server`) and the clients (`by_clients`) measured.
+
+    Raises:
+        SamplerError: nobody answers, or the sampler needs what a real federation cannot tell.
+        StoreError: the store holds the state of another strategy.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler | str,
+        *,
+        N: int,
+        m: int,
+        seed: int = 0,
+        aggregation: Aggregation | None = None,
+        output: tuple[str, str] | None = None,
+        metrics: Metrics | None = None,
+        evaluate_every: int = 0,
+        retries: int = 1,
+        store: Path | str | None = None,
+    ) -> None:
+        self.sampler = SAMPLERS[sampler]() if isinstance(sampler, str) else sampler
+        self.N, self.m, self.seed, self.output = N, m, seed, output
+        self.rule = aggregation or self.sampler.aggregation
+        self.metrics = metrics or Metrics()
+        self.evaluate_every, self.retries = evaluate_every, retries
+        self.store = Path(store) if store else None
+        self.name = type(self.sampler).__name__
+        self.rows: list[dict[str, Any]] = []
+
+    def summary(self) -> None:
+        log.info(
+            "%s chooses %d of %d clients a round, %s, seed %d",
+            self.name,
+            self.m,
+            self.N,
+            self.rule,
+            self.seed,
+        )
+
+    # -- the whole ---------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """As Flower's own; what is in the store counts among the `num_rounds`."""
+        self.run = uuid.uuid4().hex  # of this start: what a client keeps is of no other
+        self.wire = Wire(grid, timeout, self.retries)
+        self.model = FlatModel.of(initial_arrays, self.output)
+        self.arrays, self.rows, self.done = initial_arrays, [], 0
+        saved = state.load(self.store, self.settings())
+        self.wire.sizes = dict(enumerate(saved["sizes"])) if saved else {}
+        self.wire.wait_for(self.N)
+        self.fed = self.federation(num_rounds)
+        self.sampler.setup(self.fed, stream(self.seed, "setup"))
+        if saved:
+            self.done, self.rows = saved["t"], saved["rows"]
+            self.arrays = self.model.record(saved["model"], initial_arrays)
+            self.sampler.load_state_dict(saved["sampler"])
+
+        def end_of_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            measured = None
+            if server_round or not self.done:
+                self.rows += [] if server_round else [{"round": 0}]
+                measured = evaluate_fn(self.rows[-1]["round"], arrays) if evaluate_fn else None
+                self.rows[-1]["by_server"] = dict(measured or {})
+                self.save()
+            return measured
+
+        left = max(0, num_rounds - self.done)
+        super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, end_of_round)
+        return self.result()
+
+    def federation(self, T: int) -> Federation:
+        """What the sampler is told. No server knows its clients' labels: they count as 0."""
+        told = {"output layer"} if self.model.output else set()
+        lacking = sorted(self.sampler.needs - told)
+        if lacking:
+            how = (
+                "name it by output=(weight, bias)"
+                if lacking[0] == "output layer"
+                else "it is a reference only"
+            )
+            raise SamplerError(f"{self.name} needs the {lacking[0]} of the model or clients; {how}.")
+        return Federation(
+            sizes=np.array([self.wire.sizes[k] for k in range(self.N)]),
+            label_counts=np.zeros((self.N, self.model.output_shape[0]), int),
+            m=self.m,
+            T=T,
+            d=self.model.n_trained,
+            output_weight=self.model.output_weight,
+            output_bias=self.model.output_bias,
+        )
+
+    def result(self) -> Result:
+        """Flower's result of all rounds, those of before a stop included."""
+        out, costs = Result(arrays=self.arrays), {*vars(Costs()), "local_loss", "local_loss_std"}
+        for row in self.rows:
+            said = {"train": {key: row[key] for key in costs & set(row)}} | row
+            for into, key in (
+                (out.train_metrics_clientapp, "train"),
+                (out.evaluate_metrics_clientapp, "by_clients"),
+                (out.evaluate_metrics_serverapp, "by_server"),
+            ):
+                if said.get(key):
+                    into[row["round"]] = MetricRecord(said[key])
+        return out
+
+    # -- a round -----------------------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Ask the sampler, and through it the clients; then the messages to the selected."""
+        self.t, self.arrays = self.done + server_round, arrays
+        self.wire.lost = set()
+        self.wire.look()
+        common = {"server-round": self.t, "run": self.run, "seed": self.seed, **config}
+        self.asker = Asker(self.wire, self.model, self.metrics, arrays, common)
+        selection = self.asker.converse(self.sampler.select, self.round("select"))
+        self.selection = check(self, selection)
+        seen: Counter[int] = Counter()
+        self.draws: list[tuple[int, int]] = []  # (client, draw)
+        for k in map(int, self.selection.clients):
+            self.draws.append((k, seen[k]))
+            seen[k] += 1
+        self.requests = self.asker.selected(self.draws)
+        return self.wire.messages(self.requests, range(len(self.requests)))
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The next global model of whatever came back; then the sampler sees it too."""
+        trained = self.collect(replies)
+        came = [draw in trained for draw in self.draws]
+        missing = [k for (k, _), there in zip(self.draws, came, strict=True) if not there]
+        each = [trained[draw] for draw in self.draws if draw in trained]
+        selection = without(self.selection, came)
+        updates = np.stack([t.flat - self.asker.start for t in each]) if each else np.zeros((0, self.model.d))
+        if each:
+            self.arrays = self.model.record(self.aggregated(selection, updates, each), self.arrays)
+        self.asker.about(self.arrays)
+        losses = np.array([t.loss for t in each])
+        report = Report(selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing)
+        self.asker.converse(self.sampler.observe, self.round("observe"), report)
+        told = dict(vars(self.asker.costs))
+        if each:
+            told |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
+        about = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
+        self.rows.append(about | {"notes": self.selection.notes} | told)
+        return self.arrays, MetricRecord(told)
+
+    def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], Trained]:
+        """(client, draw) -> what its training gave, of all that came back, whenever it did."""
+        out = {(k, 0): trained for k, trained in self.asker.trained.items() if (k, 0) in self.draws}
+        for request, content in zip(self.requests, self.wire.ask(self.requests, replies), strict=True):
+            if content is not None:
+                draw = request.config["draw"]
+                out[request.client, draw] = self.asker.arrived(request.client, content, draw)
+        return out
+
+    def aggregated(self, selection, updates: np.ndarray, each: list[Trained]) -> np.ndarray:
+        """The next global model (d,), the updates summed in sorted client order, as the engine sums them."""
+        order = np.argsort(selection.clients, kind="stable")
+        new = FedAvg().aggregate(
+            torch.from_numpy(self.asker.start)[None],
+            selection.clients[order],
+            np.zeros(len(order), int),
+            aggregation_weights(self.rule, selection, self.fed.sizes)[order],
+            torch.from_numpy(updates[order]),
+            np.array([t.steps for t in each])[order],
+            lr=0.0,  # which plain averaging does not need
+        )
+        return new[0].numpy()
+
+    def round(self, purpose: Purpose) -> Round:
+        return Round(self.t, stream(self.seed, purpose, self.t))
+
+    # -- evaluation by the clients -----------------------------------------------------------------------------
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        if not self.evaluate_every or self.t % self.evaluate_every:
+            return []
+        requests = [
+            Request(k, "evaluate", arrays, {"server-round": self.t, **config})
+            for k in sorted(self.wire.nodes)
+        ]
+        return self.wire.messages(requests, range(len(requests)))
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Every metric that all who replied have, weighted by their numbers of samples."""
+        key = self.metrics.examples
+        said = [
+            dict(next(iter(reply.content.metric_records.values())))
+            for reply in replies
+            if not reply.has_error() and reply.content.metric_records
+        ]
+        if not said or not all(key in one for one in said):
+            return None
+        names = set.intersection(*map(set, said)) - {key}
+        weights = [one[key] for one in said]
+        means = {
+            name: float(np.average([one[name] for one in said], weights=weights)) for name in sorted(names)
+        }
+        self.rows[-1]["by_clients"] = means
+        return MetricRecord(means)
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a state to be gone on with."""
+        fields = {f.name: getattr(self.sampler, f.name) for f in dataclasses.fields(self.sampler)}
+        shapes = dict(zip(self.model.names, self.model.shapes, strict=True))
+        own = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}
+        return own | {"rule": self.rule, "model": shapes}
+
+    def save(self) -> None:
+        if self.store:
+            now = {
+                "t": self.rows[-1]["round"],
+                "model": self.model.flat(self.arrays),
+                "sizes": self.fed.sizes,
+                "sampler": self.sampler.state_dict(),
+                "rows": self.rows,
+            }
+            state.save(self.store, self.settings(), now)

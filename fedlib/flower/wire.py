@@ -1,0 +1,130 @@
+"""Messages to clients by their numbers: who is where, who answers, who is asked again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedlib.flower.answers import ASK
+from fedlib.flower.records import number
+from fedlib.simulation.live import SamplerError
+
+log = logging.getLogger("flwr")  # whose messages Flower shows
+SECONDS = 1.0  # between two looks for nodes that have joined
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one client is asked. kind: "train" or "evaluate"; arrays: the model that it is about."""
+
+    client: int
+    kind: str
+    arrays: ArrayRecord
+    config: dict[str, Any]
+
+    def message(self, node: int, group: str) -> Message:
+        content = RecordDict({"arrays": self.arrays, "config": ConfigRecord(self.config)})
+        return Message(content, dst_node_id=node, message_type=self.kind, group_id=group)
+
+
+@dataclass
+class Wire:
+    """The grid, and what is known of its nodes.
+
+    timeout: seconds to wait for replies. retries: how often a client that has not answered is asked again.
+    sizes: client -> training samples. lost: clients that were given up in this round.
+    """
+
+    grid: Grid
+    timeout: float
+    retries: int
+    nodes: dict[int, int] = field(default_factory=dict)  # client -> node
+    sizes: dict[int, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    why: str = ""  # what the last client that failed gave as its reason
+
+    def look(self) -> None:
+        """See who is there; whoever is new is asked for its number and its size.
+
+        A client that comes back under another node's name takes the place of the old one.
+
+        Raises:
+            SamplerError: two nodes that joined together say that they are the same client.
+        """
+        there = set(self.grid.get_node_ids())
+        self.nodes = {client: node for client, node in self.nodes.items() if node in there}
+        new = there - set(self.nodes.values())
+        config = ConfigRecord({ASK: "about"})
+        messages = [Message(RecordDict({"config": config}), node, "train") for node in sorted(new)]
+        joined: set[int] = set()
+        for reply in self.receive(messages):
+            client = int(number(reply.content, "client"))
+            if client in joined:
+                raise SamplerError(
+                    f"two nodes say that they are client {client}; give each a number of its own."
+                )
+            joined.add(client)
+            self.nodes[client] = reply.metadata.src_node_id
+            self.sizes[client] = int(number(reply.content, "size"))
+
+    def wait_for(self, N: int) -> None:
+        """Until the sizes of clients 0 to N - 1 are known.
+
+        Raises:
+            SamplerError: they have not joined, or have not answered, within the timeout.
+        """
+        end = time.monotonic() + self.timeout
+        while missing := set(range(N)) - set(self.sizes):
+            self.look()
+            if time.monotonic() > end:
+                why = f" ({self.why})" if self.why else ""
+                raise SamplerError(f"{len(missing)} of {N} clients have not said who they are{why}.")
+            if set(range(N)) - set(self.sizes):
+                time.sleep(SECONDS)
+
+    def receive(self, messages: Sequence[Message]) -> list[Message]:
+        """The replies that came in time and are no errors."""
+        replies = list(self.grid.send_and_receive(messages, timeout=self.timeout)) if messages else []
+        for reply in replies:
+            if reply.has_error():
+                self.why = (reply.error.reason or f"error {reply.error.code}").strip().splitlines()[-1]
+                log.warning("node %s failed: %s", reply.metadata.src_node_id, self.why)
+        return [reply for reply in replies if not reply.has_error()]
+
+    def messages(self, requests: Sequence[Request], which: Iterable[int]) -> list[Message]:
+        """Those of the requests `which` (places) whose client is there and was not given up."""
+        return [
+            requests[i].message(self.nodes[requests[i].client], str(i))
+            for i in which
+            if requests[i].client in self.nodes and requests[i].client not in self.lost
+        ]
+
+    def ask(
+        self, requests: Sequence[Request], replies: Iterable[Message] | None = None
+    ) -> list[RecordDict | None]:
+        """What came back of each request, None of clients that failed or vanished: they are lost for this round.
+
+        replies: those of the first attempt, where the messages have been sent already.
+        """
+        out: list[RecordDict | None] = [None] * len(requests)
+        for attempt in range(self.retries + 1):
+            missing = [i for i, content in enumerate(out) if content is None]
+            if attempt:
+                self.look()
+            if attempt or replies is None:
+                replies = self.receive(self.messages(requests, missing))
+            for reply in replies:
+                if not reply.has_error():
+                    out[int(reply.metadata.group_id)] = reply.content
+            if all(content is not None for content in out):
+                break
+        self.lost |= {
+            request.client for request, content in zip(requests, out, strict=True) if content is None
+        }
+        return out
