@@ -1,6 +1,6 @@
 """The lab: choose a setting, see which client holds which labels, watch methods train, stop, go on, add your own.
 
-    lab = Lab()
+    lab = Lab("arena_common")             # begins with that experiment of params.yaml
     lab                                   # in a notebook: the panel
     lab.enter("Mine", sampler="mine")     # trains it in the same setting, into the same plot and table
 
@@ -38,8 +38,6 @@ from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.live import SamplerError
 from fedlib.training.executors import make_executor
 
-EXPERIMENT = "arena_common"  # gives the methods and the setting that the widgets start from
-FIRST = ("Random", "Algorithm 2", "Pow-d", "HiCS-FL")  # methods that are chosen at the beginning
 MOMENT = 0.3  # seconds of training between two looks
 SCHEMES = {
     "one label a client": "one_class",
@@ -161,17 +159,20 @@ def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
 class Lab:
     """The panel. Its widgets are attributes, so that a program can do what a person does (`lab.train.click()`).
 
+    experiment: of params.yaml, whose methods and setting at scale demo the widgets start from. first: methods that are
+    chosen at the beginning.
     training: what is being trained, or None. task: the task that trains it; await it to have all done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, experiment: str, first: Iterable[str] = ()) -> None:
         self.loop = running_loop()
-        start = params.load().describe(EXPERIMENT, "demo")
+        start = params.load().describe(experiment, "demo")
         self.methods: dict[str, dict[str, Any]] = dict(start["methods"])
         self.training: Training | None = None
         self.task: asyncio.Task[None] | None = None
         self.going = False
-        self._setting_widgets(start)
+        chosen = [name for name in first if name in self.methods] or list(self.methods)[:2]
+        self._setting_widgets(start, chosen)
         self.train = widgets.Button(description="Train", button_style="primary", icon="play")
         self.stop = widgets.Button(description="Stop", icon="pause", disabled=True)
         self.go_on = widgets.Button(description="Continue", icon="forward", disabled=True)
@@ -189,8 +190,8 @@ class Lab:
         self.target.observe(lambda _: self._do(self.draw), "value")
         self.show_partition()
 
-    def _setting_widgets(self, start: Mapping[str, Any]) -> None:
-        """The widgets of a setting, at first as `start` (a raw experiment) says."""
+    def _setting_widgets(self, start: Mapping[str, Any], chosen: list[str]) -> None:
+        """The widgets of a setting, at first as `start` (a raw experiment) says, and its methods."""
         wide = {"style": {"description_width": "11em"}, "layout": widgets.Layout(width="28em")}
 
         def whole(words: str, value: int, low: int, high: int) -> widgets.IntSlider:
@@ -225,7 +226,7 @@ class Lab:
         self.seeds = whole("seeds", 2, 1, 5)
         self.target = whole("target accuracy (%)", 80, 1, 100)
         self.choose = widgets.SelectMultiple(
-            options=list(self.methods), value=FIRST, rows=16, description="methods", layout={"width": "20em"}
+            options=list(self.methods), value=chosen, rows=16, description="methods", layout={"width": "20em"}
         )
 
     @property

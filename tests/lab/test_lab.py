@@ -46,7 +46,7 @@ def sampler() -> Iterator[Callable[..., None]]:
 
 
 def small_lab(T: int = 5) -> Lab:
-    lab = Lab()
+    lab = Lab("arena_common", ["Random", "Algorithm 2", "Pow-d", "HiCS-FL"])
     for name, value in {"model": "logistic", "N": 10, "m": 2, "T": T, "steps": 1, "seeds": 1}.items():
         getattr(lab, name).value = value
     lab.choose.value = ["Random"]
@@ -217,7 +217,7 @@ def test_mistakes_are_told_in_the_panel(sampler) -> None:
 
 
 def test_the_panel_shows_the_partition_that_is_chosen() -> None:
-    lab = Lab()
+    lab = Lab("arena_common", ["Random", "Algorithm 2", "Pow-d", "HiCS-FL"])
     first = bytes(lab.clients.value)
     assert first.startswith(PNG)
     lab.scheme.value = "iid"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedlib.analysis import claims
+from fedlib.analysis.paper import papers
 from fedlib.settings import params
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,3 +70,10 @@ def test_every_claim_is_shown_on_a_page_that_opens_what_it_needs(paper):
 def test_every_experiment_and_study_is_opened_by_a_page():
     opened = {e for entry in SETTINGS.artifacts.values() for e in (entry or {}).get("experiments", [])}
     assert {*SETTINGS.names, *SETTINGS.studies} <= opened
+
+
+def test_sections_stand_in_the_order_of_the_papers():
+    order = [*papers(), "arena"]
+    for section in ("experiments", "studies"):
+        of = [order.index(entry["paper"]) for entry in SETTINGS.raw[section].values()]
+        assert of == sorted(of), section
