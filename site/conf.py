@@ -18,6 +18,7 @@ nb_code_prompt_hide = "Hide the code"
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["static"]
+html_extra_path = ["extra"]
 html_css_files = ["house.css"]
 html_js_files = ["interactive.js", "board.js"]
 html_copy_source = False

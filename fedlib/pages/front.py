@@ -1,17 +1,21 @@
-"""What the site's first page says: what was found, in words and bars, and which sampler to use."""
+"""What the site's first page and the printed report say: what was found, and which sampler to use."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from fedlib.analysis.paper import Paper
+from fedlib.analysis.paper import Paper, papers
 
 BARS = ("settled", "indicated", "held as run only", "not held", "not run")
+SUMMARY = "Every figure, table and claim of four papers on client selection, checked with one simulator."
+MEANINGS = (
+    "Settled: held as written, with three seeds or more and an interval off the threshold; indicated: held as written "
+    "with less. Held as run only: held in runs that follow the authors' program instead of the text."
+)
 BASE = "Random"  # the sampler that the arena's ratios compare with
 
 
@@ -27,28 +31,20 @@ def bar_of(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def bar(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A paper's claims as one bar (HTML): a part for each outcome, as wide as it has claims."""
-    found = [part for part in map(bar_of, rows) if part]
-    counts = {part: found.count(part) for part in BARS if part in found}
-    parts = (
-        f'<span class="{part.replace(" ", "-")}" style="flex:{n}" title="{n} {part}">{n}</span>'
-        for part, n in counts.items()
-    )
-    words = ", ".join(f"{n} {part}" for part, n in counts.items())
-    return f'<div class="bar" role="img" aria-label="{words}">{"".join(parts)}</div><small>{words}</small>'
+def counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many of a paper's claims are in each part of its bar, in the bar's order."""
+    found = [bar_of(row) for row in rows]
+    return {part: found.count(part) for part in BARS if part in found}
 
 
 def finding(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What became of a paper's main claim, as a sentence (HTML) with the printed number and ours."""
+    """What became of a paper's main claim, as a sentence with the printed number and ours; "" if it has none."""
     row = next((row for row in rows if row["id"] == paper.headline), None)
     if row is None:
         return ""
-    said = {key: html.escape(str(row[key])) for key in ("claim", "headline", "printed", "replicated")}
-    ours = f"; here: {said['replicated']}" if said["replicated"] else ""
-    printed = f" Printed: {said['printed']}{ours}." if said["printed"] else ""
-    claim = said["claim"].rstrip(".")
-    return f"“{claim}.” This is <strong>{said['headline']}</strong>.{printed}"
+    ours = f"; here: {row['replicated']}" if row["replicated"] else ""
+    printed = f" Printed: {row['printed']}{ours}." if row["printed"] else ""
+    return f"“{row['claim'].rstrip('.')}.” This claim is {row['headline']}.{printed}"
 
 
 def which_sampler(arena: Path) -> pd.DataFrame:
@@ -72,3 +68,24 @@ def which_sampler(arena: Path) -> pd.DataFrame:
     columns = ["asked of the clients", "sampler", "mean rank", "times fewer rounds", "times fewer bytes"]
     table = pd.DataFrame(rows, columns=columns)
     return table.groupby("asked of the clients", sort=False).head(3).sort_values(columns[0], ascending=False)
+
+
+def story(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Paper by paper, its main finding, its bar and up to three settled claims; rows: paper -> its verdicts."""
+    return [
+        {
+            "section": section,
+            "title": paper.title,
+            "citation": paper.citation,
+            "finding": finding(paper, rows[section]),
+            "bar": [{"name": name, "n": n} for name, n in counted(rows[section]).items()],
+            "claims": [row["claim"].rstrip(".") for row in rows[section] if bar_of(row) == "settled"][:3],
+        }
+        for section, paper in papers().items()
+        if rows.get(section)
+    ]
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """`which_sampler` with its numbers as text."""
+    return table.map(lambda value: f"{value:.2f}" if isinstance(value, float) else value)

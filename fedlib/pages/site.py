@@ -17,12 +17,13 @@ from typing import Any
 
 import jinja2
 import nbformat
+import pandas as pd
 from nbformat import NotebookNode
 
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
-from fedlib.pages import front, layout
+from fedlib.pages import front, layout, published
 from fedlib.runs.results import covered, record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -157,6 +158,9 @@ class Site:
         )
         self._text("samplers.md", self._filled("samplers.md", samplers=samplers()))
         self._text("index.md", self._index())
+        rows = [row for of in self.claims.values() for row in of]
+        self._text("extra/verdicts.json", published.verdicts(rows, self.scale, self.coverage()))
+        self._text("extra/verdicts.schema.json", published.schema())
         for path in (self.root / "docs").glob("*.md"):
             self._file(f"docs/{path.name}", path.read_bytes())
         for path in (self.root / "site").rglob("*"):
@@ -214,32 +218,42 @@ class Site:
             "used": [page for page in self.pages if name in page.experiments],
         }
 
-    def _index(self) -> str:
-        claims = {
+    @property
+    def claims(self) -> dict[str, list[dict[str, Any]]]:
+        """Section -> the verdicts on its pages' claims."""
+        return {
             section: [row for page in self.of(section) for row in page.claims] for section in self.sections
         }
-        found = [
-            {
-                "section": section,
-                "title": paper.title,
-                "finding": front.finding(paper, claims[section]),
-                "bar": front.bar(claims[section]),
-            }
-            for section, paper in papers().items()
-            if claims.get(section)
-        ]
-        best = front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena")
+
+    @property
+    def samplers(self) -> pd.DataFrame:
+        return front.shown(front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena"))
+
+    def _index(self) -> str:
         return self._filled(
             "index.md",
             scale=self.scale,
             meaning=SCALES[self.scale],
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
-            found=found,
-            samplers=best.map(lambda v: f"{v:.2f}" if isinstance(v, float) else v).to_dict("records"),
+            found=front.story(self.claims),
+            summary=front.SUMMARY,
+            meanings=front.MEANINGS,
+            samplers=self.samplers.to_dict("records"),
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
             made=self.provenance(self.scale),
         )
+
+    def report(self) -> dict[str, Any]:
+        """What the printed report says (`site/report.typ`)."""
+        return {
+            "title": published.NAME,
+            "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
+            "papers": front.story(self.claims),
+            "columns": list(self.samplers.columns),
+            "samplers": self.samplers.to_numpy().tolist(),
+            "footer": " · ".join([f"Scale {self.scale}", *self.provenance(self.scale)["date"][-1:]]),
+        }
 
     def coverage(self) -> str:
         """How many of the planned runs there are at the site's scale, each counted once, in words."""
@@ -362,6 +376,8 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
         new,
         ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv", "webpack-macros.html"),
     )
+    published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
+    published.describe(new, meaning(scale), site.provenance(scale))
     shutil.rmtree(reports, ignore_errors=True)
     new.rename(reports)
     return reports / "index.html"
