@@ -52,7 +52,8 @@ def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> 
         "their highest",
     ]
     columns += ["balanced clients' mean", "one-label clients above it"]
-    return pd.DataFrame(rows, columns=columns).round(3)
+    numbers = pd.DataFrame(rows, columns=columns).astype(float).round(dict.fromkeys(columns[3:7], 3))
+    return numbers.astype({columns[1]: int, columns[2]: int, columns[7]: int})
 
 
 def balanced_draws(
