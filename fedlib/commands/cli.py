@@ -121,6 +121,35 @@ def run(
     typer.echo(f"{_short(path)}: written.")
 
 
+@commands.command("next")
+def next_(
+    within: Annotated[str, typer.Option(help="How long it may take: 90s, 150m, 8h.", metavar="TIME")],
+    scale: ScaleOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+) -> None:
+    """Train what decides most claims an hour first, for so long, and archive what is finished at once.
+
+    Times are estimated from this machine's measured speed. What is not finished in the time is kept at its last
+    checkpoint; repeat the command to go on.
+
+    Example: fedlib next --within 8h --scale paper
+    """
+    import time
+
+    from fedlib.analysis import planning
+    from fedlib.commands import next as next_runs
+    from fedlib.settings import params
+
+    began, seconds = time.monotonic(), next_runs.seconds_of(within)
+    settings = params.load()
+    at = scale.value if scale else settings.scale
+    chosen = planning.fitting(next_runs.plan(settings, at, _tell), seconds)
+    for line in next_runs.lines(chosen) or ["Nothing that could decide a claim fits into this time."]:
+        typer.echo(line)
+    if not dry_run:
+        next_runs.train(chosen, at, began + seconds, _tell)
+
+
 @commands.command()
 def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
     """Show the current scale, or change it: rewrites that one line of params.yaml."""

@@ -1,0 +1,67 @@
+"""`fedlib next`: a plan in words, trained in order and archived, stopped where the time ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from fedlib.analysis import collect, planning
+from fedlib.analysis.planning import Unit
+from fedlib.commands import next as next_runs
+from fedlib.settings.schema import ConfigError
+
+UNITS = [Unit("tiny", "a", 0, (), 10.0, ("x",), 2.0), Unit("tiny", "", 1, (), 500.0, ("x", "y"), 1.0, False)]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("150m", 9000), ("2.5 h", 9000)])
+def test_times_are_read(text: str, seconds: float) -> None:
+    assert next_runs.seconds_of(text) == seconds
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("text", ["", "150", "m", "-5m", "0h", "1.2.3h", "two hours"])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="write a time as"):
+        next_runs.seconds_of(text)
+
+
+def test_the_plan_says_what_why_and_how_long() -> None:
+    first, second = next_runs.lines(UNITS)
+    assert first == "1. tiny a seed 0: 0 runs, about 10 s; 2 claims an hour (x)"
+    assert "begun and kept at its last checkpoint" in second
+
+
+def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(next_runs, "_run", lambda arguments, seconds: done.append(arguments) or True)
+    monkeypatch.setattr(collect, "pack", lambda name, scale, tell: done.append(f"archived {name}"))
+    next_runs.train(UNITS, "demo", time.monotonic() + 1000, lambda line: None)
+    shared = ["run", "tiny", "--scale", "demo"]
+    assert done == [
+        [*shared, "--setting", "a", "--seeds", "0"],
+        "archived tiny",
+        [*shared, "--seeds", "1"],
+        "archived tiny",
+    ]
+    done.clear()
+    said: list[str] = []
+    next_runs.train(UNITS, "demo", time.monotonic() + planning.MARGIN - 100, said.append)
+    assert done == [[*shared, "--setting", "a", "--seeds", "0"], "archived tiny"]
+    assert said[-1].startswith("No time is left for tiny  seed 1")
+
+
+def test_a_command_that_fails_is_named() -> None:
+    assert next_runs._run(["list", "--help"], 60.0)
+    with pytest.raises(ConfigError, match="failed"):
+        next_runs._run(["run", "no_such_experiment"], 60.0)
+
+
+def test_a_command_is_stopped_when_its_time_is_over(monkeypatch) -> None:
+    waits = "import sys, time; time.sleep(600)"
+    popen = next_runs.subprocess.Popen
+    monkeypatch.setattr(
+        next_runs.subprocess, "Popen", lambda _, **how: popen([sys.executable, "-c", waits], **how)
+    )
+    assert not next_runs._run(["run"], 0.0)
