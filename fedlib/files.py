@@ -1,10 +1,22 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and come back as they were written or not at all.
+
+A record carries a digest of itself (`sealed`), and digests of what belongs to it; `unsealed` checks it when it is read.
+A record without one was written before there were any. It is taken as it is: its reader checks that its address is
+that of its settings, as it was checked then. `fedlib verify --renew` seals the archives of before.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
-from contextlib import suppress
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 
 class StoreError(RuntimeError):
@@ -20,6 +32,64 @@ def cannot_write(path: Path, error: OSError) -> StoreError:
         f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
         "then repeat the command: what was finished is kept."
     )
+
+
+def say(sentence: object) -> None:
+    """Tell whoever waits, beside what the program prints."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def sealed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with the digest of all that it says."""
+    own = {key: value for key, value in record.items() if key != "sha256"}
+    return {**own, "sha256": _digest(own)}
+
+
+def unsealed(record: Any) -> dict[str, Any]:
+    """A record as it was sealed, without its digest; one of before, which has none, as it is.
+
+    Raises:
+        ValueError: it is no record, or says something else than when it was written.
+    """
+    if not isinstance(record, dict):
+        raise ValueError("it holds no record")
+    own = {key: value for key, value in record.items() if key != "sha256"}
+    if "sha256" in record and record["sha256"] != _digest(own):
+        raise ValueError("its record was changed after it was written")
+    return own
+
+
+def _digest(record: dict[str, Any]) -> str:
+    as_read = json.loads(json.dumps(record))
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[int]:
+    """Hold a folder for what must not run twice at a time; yields the lock's descriptor, for a child to hold it too.
+
+    Raises:
+        StoreError: another process holds it; the message names that process and its command.
+    """
+    path = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+")  # noqa: SIM115 (its descriptor is the lock)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise StoreError(
+                f"{folder} is in use by {file.read() or 'another process'}; wait for it to end, or stop it, and "
+                "repeat the command."
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})")
+        file.flush()
+        yield file.fileno()
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import io
-import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -61,9 +59,8 @@ def run_study(
     from fedlib.data import datasets
     from fedlib.files import Unfinished
     from fedlib.runs import archive as archives
-    from fedlib.runs import store
     from fedlib.runs.place import Place
-    from fedlib.runs.results import RESULTS
+    from fedlib.runs.results import RESULTS, write_table
     from fedlib.settings import params
 
     experiments, place = experiments or params.load(), place or Place.from_environment()
@@ -93,9 +90,7 @@ def run_study(
     record = {"study": name, "scale": scale, "planned": len(units), "runs": records, "missing": missing}
     table = pd.concat(tables, ignore_index=True)
     table = table.assign(**{k: v for k, v in LABELS.items() if k not in table}, diverged=False)
-    path.unlink(missing_ok=True)  # as `results.write_results` does
-    store.write_whole(path.with_suffix(".json"), json.dumps(record, indent=1, sort_keys=True).encode())
-    store.write_whole(path, store.to_parquet(table))
+    write_table(path, table, record)
     return path
 
 
@@ -122,8 +117,9 @@ def measure_missing(
 ) -> None:
     """Measure the units that are not there and whose dataset is, and say how far it is."""
     from fedlib.analysis.halfway import Halfway
-    from fedlib.runs import store
+    from fedlib.files import write_whole
     from fedlib.runs.progress import duration
+    from fedlib.runs.sealed import to_kept
 
     todo = [unit for unit in units if not known.has(unit) and known.kept(unit)]
     began = time.monotonic()
@@ -135,7 +131,7 @@ def measure_missing(
         )
         kept = known.kept(unit)
         halfway = Halfway(kept.stem, known.place, tell, f"{name} [{scale}]: {words(unit)}")
-        store.write_whole(kept, store.to_parquet(module_of(name).measure(unit, known.place, halfway)))
+        write_whole(kept, to_kept(module_of(name).measure(unit, known.place, halfway), kept.stem))
         halfway.over()
 
 
@@ -157,9 +153,8 @@ class Measured:
 
     def address(self, unit: Unit) -> str | None:
         """The address under which a measured unit is known."""
-        kept = self.kept(unit)
-        if kept and kept.exists():
-            return kept.stem
+        if self._measured(unit) is not None:
+            return self.kept(unit).stem
         found = self._packed(unit)
         return found[1] if found else None
 
@@ -177,7 +172,7 @@ class Measured:
         from fedlib.simulation.engine import NUMERICS
 
         kept = self.kept(unit)
-        if kept and kept.exists():
+        if (table := self._measured(unit)) is not None:
             record = {
                 "data": self._source(unit),
                 "numerics": NUMERICS,
@@ -185,11 +180,25 @@ class Measured:
                 "address": kept.stem,
                 "code": code_of(unit),
             }
-            return pd.read_parquet(io.BytesIO(kept.read_bytes())), record
+            return table, record
         if found := self._packed(unit):
             packed, at = found
             return packed.rows(at).drop(columns="diverged"), packed.records[at]
         return None
+
+    def _measured(self, unit: Unit) -> pd.DataFrame | None:
+        """Its table as it was measured here; one that is damaged is named, and measured again."""
+        from fedlib.files import StoreError, say
+        from fedlib.runs.sealed import from_kept
+
+        kept = self.kept(unit)
+        if kept is None or not kept.exists():
+            return None
+        try:
+            return from_kept(kept, kept.stem, "delete it to measure it again")
+        except StoreError as error:
+            say(error)
+            return None
 
     def _source(self, unit: Unit) -> dict[str, str] | None:
         """Name, provenance and digest of its dataset; of a unit that makes its own data, just that."""

@@ -10,12 +10,8 @@ it keeps those that the experiment names under `archive` in `params.yaml`.
 
 from __future__ import annotations
 
-import base64
-import io
-import json
-import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -24,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from fedlib.files import StoreError, write_whole
+from fedlib.files import StoreError, say, write_whole
+from fedlib.runs.sealed import check, info_of, named, parts, rows_of, seals, to_parquet
 from fedlib.settings.code import Code
 from fedlib.settings.params import OPTIONAL
 from fedlib.settings.schema import ROOT, address_as_written, address_of, address_of_run
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
     from fedlib.settings.schema import Scale
 
 ARCHIVE = ROOT / "data" / "archive"
-KEY = b"fedlib"
 RUN = ("setting", "method", "seed")
 EXACT = ("test_accuracy",)  # compared with round targets, as 0.69: a share of 10,000 packs well as it is
 TIMES = ("seconds", "server_seconds")
@@ -136,15 +131,17 @@ def labels_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_results(name: str, scale: Scale, results: Path) -> Packed:
-    """What `data/results` holds, for as far as it says what made it; nothing if there is nothing."""
+    """What `data/results` holds; nothing if there is nothing, or what is there is damaged, which is said."""
     path = results / scale / f"{name}.parquet"
-    try:
-        info = json.loads(path.with_suffix(".json").read_text())
-        table = pd.read_parquet(path)
-    except (FileNotFoundError, ValueError):
+    if not path.exists():
         return Packed()
-    runs = [{**record, "address": _address(name, record)} for record in info["runs"] if "address" in record]
-    return Packed(tuple(runs), lambda: table) if _complete(table, runs) else Packed()
+    try:
+        packed = _opened(path, name, scale, path.read_bytes())
+        _ = packed.table
+    except StoreError as error:
+        say(error)
+        return Packed()
+    return packed
 
 
 def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
@@ -159,13 +156,19 @@ def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
 
 @lru_cache(maxsize=64)
 def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
-    with _named(path):
-        schema = pq.read_schema(pa.BufferReader(content))
-        info = _unpacked((schema.metadata or {})[KEY])
+    with named(path, mend(path)):
+        info, columns = info_of(content)
         if (info["name"], info["scale"]) != (name, scale):
             raise ValueError(f"it holds {info['name']} at scale {info['scale']}")
-        runs = tuple(_current(name, record) for record in info["runs"])
-        return Packed(runs, partial(_rows, path, content, info["runs"]), tuple(schema.names))
+        runs = [_current(name, record) for record in info["runs"]]
+        return Packed(tuple(runs), partial(_rows, path, content, runs, info.get("seals")), columns)
+
+
+def mend(path: Path) -> str:
+    """What to do about a file of this kind that is damaged."""
+    if path.parents[1].name == ARCHIVE.name:
+        return f"get it back with `git checkout -- {path}`, or delete it"
+    return f"delete it, then run: fedlib results {path.stem} --scale {path.parent.name}"
 
 
 def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -180,28 +183,18 @@ def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "address": address}
 
 
-def _rows(path: Path, content: bytes, runs: list[dict[str, Any]]) -> pd.DataFrame:
-    with _named(path):
-        packed = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
-        table = packed.to_pandas(ignore_metadata=True)
-        if not _complete(table, runs):
-            raise ValueError("its rows are not those of its runs")
+def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list[Any] | None) -> pd.DataFrame:
+    with named(path, mend(path)):
+        table = rows_of(content, ignore_metadata=True)
+        labels = [labels_of(record) for record in runs]
+        if expected is None:
+            parts(table, labels)
+        else:
+            check(table, labels, expected)
     wide = {
         c: kind.name.replace("32", "64") for c, kind in table.dtypes.items() if kind in (np.float32, np.int32)
     }
     return table.astype(wide)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Whatever is wrong with an archive, in a sentence that names it."""
-    try:
-        yield
-    except (OSError, ValueError, TypeError, KeyError, zlib.error, pa.ArrowException) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise StoreError(
-            f"{path}: this archive cannot be used ({reason}); get it back with `git checkout -- {path}`, or delete it."
-        ) from None
 
 
 def write(
@@ -218,23 +211,24 @@ def write(
     """
     study = any("unit" in record for record in runs)
     packed = pa.Table.from_pandas(_lean(table, kept, study), preserve_index=False)
-    decimals = [field.name for field in packed.schema if pa.types.is_float32(field.type)]
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(
-        buffer,
-        packed.schema.remove_metadata(),
+    info = {"name": name, "scale": scale, "runs": runs}
+    info["seals"] = seals(packed.to_pandas(ignore_metadata=True), [labels_of(record) for record in runs])
+    path = path_of(name, scale, root)
+    write_whole(path, _compressed(packed, info))
+    return path
+
+
+def _compressed(table: pa.Table, info: dict[str, Any]) -> bytes:
+    decimals = [field.name for field in table.schema if pa.types.is_float32(field.type)]
+    return to_parquet(
+        table.replace_schema_metadata(None),
+        info,
         compression="zstd",
         compression_level=19,
-        use_dictionary=[name for name in packed.schema.names if name not in decimals],
+        use_dictionary=[name for name in table.schema.names if name not in decimals],
         column_encoding=dict.fromkeys(decimals, "BYTE_STREAM_SPLIT"),
-        write_page_checksum=True,
         store_schema=False,
-    ) as writer:
-        writer.write_table(packed.replace_schema_metadata(None))
-        writer.add_key_value_metadata({KEY: _packed({"name": name, "scale": scale, "runs": runs})})
-    path = path_of(name, scale, root)
-    write_whole(path, buffer.getvalue())
-    return path
+    )
 
 
 def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFrame:
@@ -271,17 +265,6 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
     return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent).astype(np.float32)
 
 
-def _complete(table: pd.DataFrame, records: list[dict[str, Any]]) -> bool:
-    """Whether every record has its rows in the table, and every row its record."""
-    if not records:
-        return table.empty
-    by = list(labels_of(records[0]))
-    if not set(by) <= set(table.columns):
-        return False
-    there = set(map(tuple, table[by].drop_duplicates().itertuples(index=False)))
-    return there == {tuple(labels_of(record).values()) for record in records}
-
-
 def _address(name: str, record: dict[str, Any]) -> str:
     """The address that a record's settings, data and numerics give."""
     made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
@@ -305,11 +288,3 @@ def address_of_unit(
     numbers = {key: value for key, value in unit.items() if key != "labels"}
     made_of = [f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest]
     return address_of([*made_of, code] if code else made_of)
-
-
-def _packed(info: dict[str, Any]) -> bytes:
-    return base64.b64encode(zlib.compress(json.dumps(info, sort_keys=True).encode(), 9))
-
-
-def _unpacked(text: bytes) -> dict[str, Any]:
-    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))

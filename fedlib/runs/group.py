@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ import pandas as pd
 from fedlib.files import write_whole
 from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
+from fedlib.runs.sealed import is_state
 from fedlib.runs.store import TIMING, Store
 from fedlib.runs.supply import Prepared, Supply
 from fedlib.settings.code import code_of
@@ -87,7 +89,7 @@ def train_group(
             list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor
         )
         for a, live in zip(mine, lockstep.live, strict=True):
-            if (state := store.load_checkpoint(a)) is not None:
+            if (state := store.load_checkpoint(a, partial(is_state, T=live.run.T))) is not None:
                 live.load_state_dict(state)
         done: list[str] = []
         saved = beat = time.monotonic()

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 
-from fedlib.files import Unfinished, write_whole
+from fedlib.files import StoreError, Unfinished, sealed, unsealed, write_whole
 from fedlib.runs import archive as archives
-from fedlib.runs.store import Store, to_parquet
+from fedlib.runs.sealed import check, info_of, named, rows_of, seals, to_parquet
+from fedlib.runs.store import Store
 from fedlib.settings import params
 from fedlib.settings.params import Labelled
 from fedlib.settings.schema import ROOT, Run, Scale
@@ -198,12 +200,21 @@ def gather(
 
 
 def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
-    """Write a table, what made it, and its curves; the table last, and the old one goes first, so that wherever this
-    is stopped, no rows stand beside a record that did not make them."""
-    path.unlink(missing_ok=True)
-    write_whole(path.with_suffix(".json"), json.dumps(info, indent=1, sort_keys=True).encode())
+    """Write a table, what made it, and its curves."""
     write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
-    write_whole(path, to_parquet(table))
+    write_table(path, table, info)
+
+
+def write_table(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
+    """Write a table with what made it inside, and what made it as JSON beside it.
+
+    Whoever opens the table meanwhile sees the old one with its record, or the new one with its own.
+    """
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    labels = [archives.labels_of(record) for record in info["runs"]]
+    inside = {"name": path.stem, "scale": path.parent.name, "seals": seals(arrow.to_pandas(), labels)}
+    write_whole(path.with_suffix(".json"), json.dumps(sealed(info), indent=1, sort_keys=True).encode())
+    write_whole(path, to_parquet(arrow, info | inside, compression="zstd"))
 
 
 def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
@@ -255,15 +266,27 @@ def _counted(names: list[str], what: str, few: int = 6) -> str:
 
 def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], results: Path = RESULTS) -> bool:
     """Whether the table of an experiment was made of just the planned runs of these addresses (None: unfinished)."""
-    info = record(experiment, scale, results)
-    there = {run["address"] for run in info.get("runs", [])}
-    return bool(info) and info["planned"] == len(addresses) and there == set(addresses) - {None}
+    path = path_of(experiment, scale, results)
+    try:
+        with named(path, archives.mend(path)):
+            info, _ = info_of(path.read_bytes())
+    except (FileNotFoundError, StoreError):
+        return False
+    there = {run["address"] for run in info["runs"]}
+    return info["planned"] == len(addresses) and there == set(addresses) - {None}
 
 
 def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:
-    """What made the table of an experiment or study; empty if it has not been run at this scale."""
+    """What made the table of an experiment or study; empty if it has not been run at this scale.
+
+    Raises:
+        StoreError: the record is damaged.
+    """
     path = path_of(experiment, scale, results).with_suffix(".json")
-    return json.loads(path.read_text()) if path.exists() else {}
+    if not path.exists():
+        return {}
+    with named(path, archives.mend(path)):
+        return unsealed(json.loads(path.read_bytes()))
 
 
 def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> set[tuple[str, str, str]]:
@@ -279,11 +302,23 @@ def open_results(
 
     Raises:
         FileNotFoundError: the experiment has not been run at this scale.
+        StoreError: the table is damaged, or not the one that was written.
     """
-    path = path_of(experiment, scale, results)
-    return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+    return read_table(path_of(experiment, scale, results))
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A table as `write_table` wrote it, and what made it; raises as `open_results` does."""
+    with named(path, archives.mend(path)):
+        content = path.read_bytes()
+        info, _ = info_of(content)
+        if (info.pop("name"), info["scale"]) != (path.stem, path.parent.name):
+            raise ValueError("it is another's")
+        table = rows_of(content)
+        check(table, [archives.labels_of(record) for record in info["runs"]], info.pop("seals"))
+        return table, info
 
 
 def open_all(scale: Scale, results: Path = RESULTS) -> dict[str, pd.DataFrame]:
     """The tables of all experiments and studies that have results at a scale, by name."""
-    return {path.stem: pd.read_parquet(path) for path in sorted((results / scale).glob("*.parquet"))}
+    return {path.stem: read_table(path)[0] for path in sorted((results / scale).glob("*.parquet"))}

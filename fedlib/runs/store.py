@@ -1,8 +1,9 @@
 """Finished runs and checkpoints on disk, addressed by what produced them.
 
 `<root>/<aa>/<address>/` holds, once the run is finished, `rounds.parquet` (what must be identical every time),
-`timing.parquet` (what cannot be), and `run.json` (settings, provenance, and the digest of the rounds), written last:
-a run without it is not finished. Until then there may be a `checkpoint.pt`. Every file appears whole or not at all.
+`timing.parquet` (what cannot be), and `run.json` (settings, provenance, address, the digests of both tables and its
+own), written last: a run without it is not finished. Until then there may be a `checkpoint.pt`. Every file appears
+whole or not at all; one that does not come back as it was written is named, and its run trained again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ import filelock
 import numpy as np
 import pandas as pd
 
-from fedlib.files import StoreError, cannot_write, write_whole
+from fedlib.files import StoreError, cannot_write, say, sealed, unsealed, write_whole
+from fedlib.runs.sealed import from_checkpoint, named, to_checkpoint
 from fedlib.settings.schema import ROOT
 
 RUNS = ROOT / "data" / "runs"
@@ -43,7 +45,37 @@ class Store:
         return self.root / address[:2] / address
 
     def finished(self, address: str) -> bool:
-        return (self.folder(address) / "run.json").exists()
+        """Whether a run is there, and whole; one that is not is named, and can be trained again."""
+        if not (self.folder(address) / "run.json").exists():
+            return False
+        try:
+            self._whole(address)
+        except StoreError as error:
+            say(error)
+            return False
+        return True
+
+    def _whole(self, address: str) -> tuple[bytes, bytes, dict[str, Any]]:
+        """The files of a finished run: rounds, timing, record.
+
+        Raises:
+            StoreError: they are damaged, do not belong together, or are another run's.
+        """
+        folder = self.folder(address)
+        with named(folder / "run.json", f"delete the folder {folder} to train the run again"):
+            record = unsealed(json.loads((folder / "run.json").read_bytes()))
+            if record["address"] != address:
+                raise ValueError(f"it is that of run {record['address']}")
+            contents = []
+            for name in ("rounds", "timing"):
+                path = folder / f"{name}.parquet"
+                if not path.exists():
+                    raise ValueError(f"{path.name} is missing beside it")
+                contents.append(path.read_bytes())
+                digest = hashlib.sha256(contents[-1]).hexdigest()
+                if digest != record.get(f"{name}_sha256", digest):  # of timing, records of before hold none
+                    raise ValueError(f"{path.name} does not match the digest that it holds")
+            return *contents, record
 
     def finish(
         self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]
@@ -56,21 +88,18 @@ class Store:
         folder = self.folder(address)
         write_whole(folder / "timing.parquet", timing)
         write_whole(folder / "rounds.parquet", rounds)
-        record = {**record, "address": address, "rounds_sha256": hashlib.sha256(rounds).hexdigest()}
+        digests = {
+            f"{name}_sha256": hashlib.sha256(content).hexdigest()
+            for name, content in (("rounds", rounds), ("timing", timing))
+        }
+        record = sealed({**record, "address": address, **digests})
         write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
         for left in [folder / "checkpoint.pt", *folder.glob(".*.part")]:
             left.unlink(missing_ok=True)
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
         """A finished run as `adopt` takes it."""
-        folder = self.folder(address)
-        record = json.loads((folder / "run.json").read_text())
-        return (
-            address,
-            (folder / "rounds.parquet").read_bytes(),
-            (folder / "timing.parquet").read_bytes(),
-            record,
-        )
+        return address, *self._whole(address)
 
     def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         """The rounds (with timing columns) and the record of a finished run.
@@ -78,44 +107,52 @@ class Store:
         Raises:
             StoreError: the run's files disagree with each other or cannot be read.
         """
+        rounds, timing, record = self._whole(address)
         folder = self.folder(address)
-        try:
-            record = json.loads((folder / "run.json").read_text())
-            content = (folder / "rounds.parquet").read_bytes()
-            if hashlib.sha256(content).hexdigest() != record["rounds_sha256"]:
-                raise ValueError("contents do not match the digest in run.json")
-            rounds = pd.read_parquet(io.BytesIO(content))
-            timing = pd.read_parquet(folder / "timing.parquet")
-        except (OSError, ValueError, KeyError) as error:
-            raise StoreError(
-                f"{folder}: this finished run cannot be read ({error}); delete the folder to train it again."
-            ) from None
-        return pd.concat([rounds, timing], axis=1), record
+        with named(folder / "rounds.parquet", f"delete the folder {folder} to train the run again"):
+            tables = [pd.read_parquet(io.BytesIO(content)) for content in (rounds, timing)]
+            if any(len(table) != len(tables[0]) for table in tables) or not _in_order(tables[0]):
+                raise ValueError("it lacks rounds")
+        return pd.concat(tables, axis=1), record
 
     def save_checkpoint(self, address: str, state: dict[str, Any]) -> None:
         import torch  # here, so that opening results imports no torch
 
         buffer = io.BytesIO()
         torch.save(pack(state), buffer)
-        write_whole(self.folder(address) / "checkpoint.pt", buffer.getvalue())
+        write_whole(self.folder(address) / "checkpoint.pt", to_checkpoint(buffer.getvalue(), address))
 
-    def load_checkpoint(self, address: str) -> dict[str, Any] | None:
-        """The last checkpoint of an unfinished run, None if there is none.
+    def load_checkpoint(
+        self, address: str, usable: Callable[[Any], bool] = lambda state: isinstance(state, dict)
+    ) -> dict[str, Any] | None:
+        """The last checkpoint of an unfinished run; None if there is none, or none that can be used, which is said.
 
-        Raises:
-            StoreError: the file is damaged or holds anything but numbers, text and arrays.
+        usable: whether what it holds may be this run's.
         """
-        import torch
-
         path = self.folder(address) / "checkpoint.pt"
         if not path.exists():
             return None
         try:
-            return unpack(torch.load(path, weights_only=True))
-        except Exception as error:
-            raise StoreError(
-                f"{path}: this checkpoint cannot be read ({type(error).__name__}); delete it to start the run anew."
-            ) from None
+            state = self.checkpoint(address)
+            if not usable(state):
+                raise StoreError(f"{path}: this checkpoint does not hold a state of its run; it begins anew.")
+            return state
+        except StoreError as error:
+            say(error)
+            return None
+
+    def checkpoint(self, address: str) -> Any:
+        """What a checkpoint holds.
+
+        Raises:
+            StoreError: it is damaged, another run's, or holds anything but numbers, text and arrays.
+        """
+        import torch
+
+        path = self.folder(address) / "checkpoint.pt"
+        with named(path, "its run begins anew"):
+            content = from_checkpoint(path.read_bytes(), address)
+            return unpack(torch.load(io.BytesIO(content), weights_only=True))
 
     @contextmanager
     def claim(self, address: str) -> Iterator[bool]:
@@ -141,6 +178,10 @@ class Store:
 
     def forget(self, address: str) -> None:
         shutil.rmtree(self.folder(address), ignore_errors=True)
+
+
+def _in_order(rounds: pd.DataFrame) -> bool:
+    return rounds["round"].tolist() == list(range(len(rounds)))
 
 
 def pack(value: Any) -> Any:

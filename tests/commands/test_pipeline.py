@@ -310,7 +310,7 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     made = {path: path.stat().st_mtime_ns for path in (page, log)}
     project.fedlib("report", "--scale", "demo")
     assert {path: path.stat().st_mtime_ns for path in made} == made
-    for module in ("artifact", "results"):  # the page uses one of them, its log the other
+    for module in ("pages/artifact", "runs/results"):  # the page uses one of them, its log the other
         with open(project.folder / "fedlib" / f"{module}.py", "a") as code:
             code.write("# A comment.\n")
     left = page.with_name("no_longer_made.csv")

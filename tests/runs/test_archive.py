@@ -17,7 +17,7 @@ from fedlib.analysis import partitions
 from fedlib.analysis.studies import run_study
 from fedlib.data import datasets
 from fedlib.files import StoreError, Unfinished
-from fedlib.runs import archive, results, train
+from fedlib.runs import archive, results, sealed, train
 from fedlib.runs.place import Place
 from fedlib.settings import params, schema
 from fedlib.settings.params import Experiments
@@ -204,7 +204,7 @@ def test_one_changed_setting_trains_just_that(folder: Folder) -> None:
     assert len(info["runs"]) == 12
 
 
-def test_a_table_that_could_not_be_written_leaves_no_older_one_under_its_record(
+def test_a_table_that_could_not_be_written_leaves_the_older_one_with_its_own_record(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = results.path_of("e", "demo", folder.results)
@@ -220,8 +220,10 @@ def test_a_table_that_could_not_be_written_leaves_no_older_one_under_its_record(
 
     monkeypatch.setattr(results, "write_whole", full_disk)
     with pytest.raises(OSError, match="No space"):
-        results.write_results(path, pd.read_parquet(path), new)
-    assert not archive.read_results("e", "demo", folder.results).runs
+        results.write_results(path, pd.read_parquet(path).head(15), new | {"runs": new["runs"][:3]})
+    table, info = results.open_results("e", "demo", folder.results)
+    assert len(info["runs"]) == 12
+    assert len(table) == len(archive.read_results("e", "demo", folder.results).table)
 
 
 def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
@@ -327,7 +329,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
     def changed(runs: list[dict], table: pa.Table = packed, **others) -> bytes:
         info = {"name": "e", "scale": "demo", "runs": runs} | others
         other = tmp_path / "other.parquet"
-        pq.write_table(table.replace_schema_metadata({archive.KEY: archive._packed(info)}), other)
+        pq.write_table(table.replace_schema_metadata({sealed.KEY: sealed.packed(info)}), other)
         return other.read_bytes()
 
     refused(b"")
@@ -347,7 +349,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
             rows, pq.read_table(pa.BufferReader(whole)).to_pandas(), check_dtype=False
         )
     refused(_bytes(packed.replace_schema_metadata({}), tmp_path))
-    refused(_bytes(packed.replace_schema_metadata({archive.KEY: pickle.dumps(info)}), tmp_path))
+    refused(_bytes(packed.replace_schema_metadata({sealed.KEY: pickle.dumps(info)}), tmp_path))
     assert "holds e at scale paper" in refused(changed(info["runs"], scale="paper"))
     assert "holds f at scale demo" in refused(changed(info["runs"], name="f"))
     assert "rows are not those of its runs" in refused(changed(info["runs"][1:]))

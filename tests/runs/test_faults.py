@@ -210,14 +210,29 @@ def test_a_run_that_another_process_holds_is_left_alone(runs, tmp_path):
 
 
 @pytest.mark.bad_input
-def test_a_damaged_checkpoint_is_named_and_nothing_is_lost(runs, tmp_path):
+def test_a_damaged_checkpoint_is_named_and_its_run_begins_anew(
+    runs, straight, tmp_path, capsys, record_property
+):
+    record_property("results identical", 1)
     where = place(tmp_path)
     folder = Store(where.runs).folder(address(runs[0], where))
     folder.mkdir(parents=True)
     (folder / "checkpoint.pt").write_bytes(b"not a checkpoint")
-    with pytest.raises(StoreError, match=r"checkpoint\.pt: this checkpoint cannot be read"):
-        train(runs[:1], where, quiet)
-    assert (folder / "checkpoint.pt").read_bytes() == b"not a checkpoint"
+    train(runs[:1], where, quiet)
+    assert "checkpoint.pt: this file cannot be used" in capsys.readouterr().err
+    assert finished(runs[:1], where).items() <= straight.items()
+
+
+@pytest.mark.bad_input
+def test_a_damaged_finished_run_is_named_and_trained_again(runs, straight, tmp_path, capsys, record_property):
+    record_property("results identical", 1)
+    where = place(tmp_path)
+    train(runs[:1], where, quiet)
+    path = Store(where.runs).folder(address(runs[0], where)) / "rounds.parquet"
+    path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
+    train(runs[:1], where, quiet)
+    assert "rounds.parquet does not match the digest" in capsys.readouterr().err
+    assert finished(runs[:1], where).items() <= straight.items()
 
 
 def mount(*arguments: str) -> None:

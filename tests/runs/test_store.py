@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
+import shutil
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import torch
 
 from fedlib.files import StoreError, write_whole
+from fedlib.runs import sealed
 from fedlib.runs.store import Store
 
 ADDRESS = "ab" * 10
@@ -47,7 +50,7 @@ def test_damage_to_a_finished_run_is_named(tmp_path):
     finished(store)
     path = store.folder(ADDRESS) / "rounds.parquet"
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(StoreError, match="digest.*delete the folder"):
+    with pytest.raises(StoreError, match="digest that it holds.*delete the folder"):
         store.read(ADDRESS)
 
 
@@ -100,14 +103,24 @@ def test_what_cannot_be_kept_is_refused(value, message, tmp_path):
         Store(tmp_path).save_checkpoint(ADDRESS, {"sampler": {"own": value}})
 
 
-def test_checkpoints_of_before_are_read(tmp_path):
-    """Arrays as they are now; numbers of numpy were plain ones."""
-    path = Store(tmp_path).folder(ADDRESS) / "checkpoint.pt"
-    path.parent.mkdir(parents=True)
-    torch.save({"G": {"__numpy__": torch.eye(2)}, "beta": 0.5}, path)
-    back = Store(tmp_path).load_checkpoint(ADDRESS)
-    np.testing.assert_array_equal(back["G"], np.eye(2))
-    assert back["beta"] == 0.5
+@pytest.mark.bad_input
+def test_a_checkpoint_that_is_not_as_it_was_written_is_said_and_not_taken(tmp_path, capsys):
+    """Changed, of another run, or of before there were digests; its run begins anew."""
+    store, another = Store(tmp_path), "cd" * 10
+    path = store.folder(ADDRESS) / "checkpoint.pt"
+    store.save_checkpoint(ADDRESS, {"t": 1})
+    store.save_checkpoint(another, {"t": 2})
+    whole = path.read_bytes()
+    torch.save({"t": 1}, path.with_name("plain.pt"))
+    plain = path.with_name("plain.pt").read_bytes()
+    other = (store.folder(another) / "checkpoint.pt").read_bytes()
+    for content in (other, whole[:-1], whole + b"x", whole.replace(b"fedlib", b"fedlab", 1), b"", plain):
+        path.write_bytes(content)
+        assert store.load_checkpoint(ADDRESS) is None
+        said = capsys.readouterr().err
+        assert re.fullmatch(
+            r".*checkpoint\.pt: this file cannot be used \(.*\); its run begins anew\.\n", said
+        )
 
 
 @pytest.mark.bad_input
@@ -120,12 +133,45 @@ def test_a_checkpoint_that_would_run_code_is_refused_unread(tmp_path):
     path = store.folder(ADDRESS) / "checkpoint.pt"
     path.parent.mkdir(parents=True)
     torch.save(Harm(), path)
-    with pytest.raises(StoreError, match="cannot be read"):
-        store.load_checkpoint(ADDRESS)
-    path.write_bytes(pickle.dumps(Harm()))
-    with pytest.raises(StoreError, match="cannot be read"):
-        store.load_checkpoint(ADDRESS)
+    for content in (path.read_bytes(), pickle.dumps(Harm())):
+        path.write_bytes(sealed.to_checkpoint(content, ADDRESS))
+        with pytest.raises(StoreError, match="cannot be used"):
+            store.checkpoint(ADDRESS)
     assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        [],
+        {"t": 10**9},
+        {"t": -1},
+        {"t": True},
+        {"t": 2.0},
+        {"rows": []},
+        {"rows": [{"round": 1}]},
+        {"rows": None},
+    ],
+)
+def test_a_state_that_cannot_be_a_runs_is_none(wrong):
+    rows = [{"round": t} for t in range(3)]
+    state = {"t": 2, "models": 0, "algorithm": {}, "sampler": {}, "rows": rows, "diverged": False}
+    assert sealed.is_state(state, 5)
+    assert sealed.is_state(state | {"t": 0, "rows": []}, 5)
+    assert not sealed.is_state(state | wrong if wrong else wrong, 5)
+    assert not sealed.is_state(state, 1)
+
+
+@pytest.mark.bad_input
+def test_a_folder_with_another_runs_files_is_no_finished_run(tmp_path, capsys):
+    store, another = Store(tmp_path), "cd" * 10
+    finished(store)
+    shutil.copytree(store.folder(ADDRESS), store.folder(another))
+    assert not store.finished(another)
+    assert f"it is that of run {ADDRESS}" in capsys.readouterr().err
+    assert store.finished(ADDRESS)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

@@ -1,0 +1,191 @@
+"""The one rule for what is read back from a table or a checkpoint: it is what was written there, whole, or is refused.
+
+A parquet file carries, as metadata of its schema, a record of what it is (`files.sealed`), and in that the number and
+the digest of each run's rows, in their order: rows that are changed, doubled, shuffled or those of another run are
+found. A checkpoint carries its run's address and its digest in a first line.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedlib.files import StoreError, sealed, unsealed
+
+KEY = b"fedlib"
+MARK = b"fedlib checkpoint"
+Labels = Sequence[dict[str, Any]]  # of each run, the columns and values that its rows have
+
+
+@contextmanager
+def named(path: Path, mend: str) -> Iterator[None]:
+    """Whatever is wrong with what a file holds, in a sentence that names it; `mend` says what to do."""
+    try:
+        yield
+    except (StoreError, FileNotFoundError):
+        raise
+    except Exception as error:  # a damaged file raises almost anything
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise StoreError(f"{path}: this file cannot be used ({reason}); {mend}.") from None
+
+
+def rows_digest(rows: pd.DataFrame) -> str:
+    """SHA-256 of a table's values, in their order; whole numbers and decimals of whatever width are the same."""
+    total = hashlib.sha256()
+    for name in sorted(rows.columns):
+        values = rows[name]
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
+            numbers = values.to_numpy(np.float64)
+            content = np.where(np.isnan(numbers), np.nan, numbers).tobytes()
+        else:
+            content = json.dumps([_plain(value) for value in values], default=_plain).encode()
+        total.update(f"{name} {len(values)} {len(content)}\n".encode() + content)
+    return total.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON; what stands for none as None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return None if value is pd.NA or (isinstance(value, float) and np.isnan(value)) else value
+
+
+def parts(table: pd.DataFrame, labels: Labels) -> list[pd.DataFrame]:
+    """Each run's rows, in the table's order.
+
+    Raises:
+        ValueError: there are rows of no run, runs without rows, or a run's rows stand apart.
+    """
+    by = list(labels[0]) if labels else []
+    known = set(by) <= set(table.columns)
+    keys = list(zip(*(table[column] for column in by), strict=True)) if known else []
+    counted = [(key, sum(1 for _ in same)) for key, same in groupby(keys)]
+    found, expected = [key for key, _ in counted], {tuple(one.values()) for one in labels}
+    if set(found) != expected or len(found) != len(expected) or len(keys) != len(table):
+        raise ValueError("its rows are not those of its runs")
+    ends = list(accumulate(n for _, n in counted))
+    return [table.iloc[end - n : end] for end, (_, n) in zip(ends, counted, strict=True)]
+
+
+def seals(table: pd.DataFrame, labels: Labels) -> list[list[Any]]:
+    """Number and digest of each run's rows, in the table's order; raises as `parts` does."""
+    return [[len(rows), rows_digest(rows)] for rows in parts(table, labels)]
+
+
+def check(table: pd.DataFrame, labels: Labels, expected: list[list[Any]]) -> None:
+    """Is this table the one that was sealed?
+
+    Raises:
+        ValueError: it is not.
+    """
+    found = seals(table, labels)
+    if found != [list(one) for one in expected]:
+        raise ValueError("its rows are not those that were written")
+
+
+def to_parquet(table: pa.Table, info: dict[str, Any], **options: Any) -> bytes:
+    """A table with a sealed record of what it is."""
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, table.schema, write_page_checksum=True, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({KEY: packed(sealed(info))})
+    return buffer.getvalue()
+
+
+def info_of(content: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The record that a parquet file carries, checked, and the names of its columns; its rows are not read.
+
+    Raises:
+        ValueError, OSError: it carries none, or is damaged.
+    """
+    found = _metadata(content)
+    if KEY not in (found.metadata or {}):
+        raise ValueError("it has no record of what made it")
+    return unsealed(unpacked(found.metadata[KEY])), tuple(found.schema.to_arrow_schema().names)
+
+
+def _metadata(content: bytes) -> pq.FileMetaData:
+    return pq.read_metadata(pa.BufferReader(content))
+
+
+def rows_of(content: bytes, ignore_metadata: bool = False) -> pd.DataFrame:
+    """The rows of a parquet file, its pages checked."""
+    table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+    return table.to_pandas(ignore_metadata=ignore_metadata)
+
+
+def packed(info: dict[str, Any]) -> bytes:
+    return base64.b64encode(zlib.compress(json.dumps(info, sort_keys=True).encode(), 9))
+
+
+def unpacked(text: bytes) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+
+
+def to_kept(table: pd.DataFrame, address: str) -> bytes:
+    """A table under its address, as parquet."""
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    seal = [len(table), rows_digest(arrow.to_pandas())]
+    return to_parquet(arrow, {"address": address, "seals": [seal]}, compression="zstd")
+
+
+def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
+    """The table that was kept under an address; one of before, which carries no record, as it is.
+
+    Raises:
+        StoreError: it is damaged, or that of another address. FileNotFoundError: there is none.
+    """
+    with named(path, mend):
+        content = path.read_bytes()
+        table = rows_of(content)
+        if KEY in (_metadata(content).metadata or {}):
+            info, _ = info_of(content)
+            if info["address"] != address:
+                raise ValueError(f"it is that of {info['address']}")
+            if info["seals"] != [[len(table), rows_digest(table)]]:
+                raise ValueError("its rows are not those that were written")
+        return table
+
+
+def to_checkpoint(content: bytes, address: str) -> bytes:
+    digest = hashlib.sha256(content).hexdigest()
+    return b" ".join([MARK, address.encode(), digest.encode()]) + b"\n" + content
+
+
+def from_checkpoint(content: bytes, address: str) -> bytes:
+    """What `to_checkpoint` was given.
+
+    Raises:
+        ValueError: it is damaged, of another run, or of a time when checkpoints carried no digest.
+    """
+    head, _, inner = content.partition(b"\n")
+    if not head.startswith(MARK + b" "):
+        raise ValueError("it does not begin with its run's address")
+    if head != to_checkpoint(inner, address).partition(b"\n")[0]:
+        raise ValueError("it is damaged, or that of another run")
+    return inner
+
+
+def is_state(state: Any, T: int) -> bool:
+    """Whether a checkpoint's content may be a run's: t rounds of T, with the rows of rounds 0 to t."""
+    keys = {"t", "models", "algorithm", "sampler", "rows", "diverged"}
+    if not isinstance(state, dict) or set(state) != keys:
+        return False
+    t, rows = state["t"], state["rows"]
+    if type(t) is not int or not 0 <= t <= T or not isinstance(rows, list):
+        return False
+    rounds = [row.get("round") if isinstance(row, dict) else None for row in rows]
+    return rounds == list(range(t + 1)) or (t == 0 and not rows)
