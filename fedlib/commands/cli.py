@@ -205,6 +205,48 @@ def _each(names: list[str] | None, scale: ScaleName | None, make: Callable[..., 
 
 
 @commands.command()
+def verify(
+    retrain: Annotated[
+        int,
+        typer.Option(
+            min=0, max=10_000, help="Train so many archived runs again, drawn at random.", metavar="N"
+        ),
+    ] = 0,
+    rounds: Annotated[int, typer.Option(min=1, max=100_000, help="Of each run, its first so many.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which runs are drawn.")] = 0,
+    scale: ScaleOption = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Give archives of before their digests and present addresses.")
+    ] = False,
+) -> None:
+    """Check that all that is stored is what was written; with --retrain N, that archived runs come out the same.
+
+    The exit status is 0 only if it is. Example: fedlib verify --retrain 3 --scale paper
+    """
+    from rich.console import Console
+
+    from fedlib.commands import verify as verifying
+    from fedlib.files import alone
+    from fedlib.settings import params
+    from fedlib.settings.schema import ROOT
+
+    if renew:
+        with alone(ROOT / "data"):
+            for line in verifying.renewed():
+                typer.echo(line)
+    if retrain:
+        at = scale.value if scale else params.load().scale
+        found, good = verifying.trained_again(at, retrain, rounds, seed, _tell)
+        Console().print(found)
+        raise typer.Exit(0 if good else 1)
+    found, wrong = verifying.checked()
+    Console().print(found)
+    for sentence in wrong:
+        _tell(sentence)
+    raise typer.Exit(1 if wrong else 0)
+
+
+@commands.command()
 def report(
     scale: ScaleOption = None,
     as_is: Annotated[bool, typer.Option("--as-is", help="Only the pages that are made; make none.")] = False,

@@ -1,11 +1,92 @@
 """How the loops are compiled that neither NumPy nor torch has: by Numba, for the processor at hand, once.
 
-The machine code is kept beside its source; it runs without the interpreter's lock.
+The machine code runs without the interpreter's lock. It is kept beside its source, or where that cannot be written in
+the user's cache, or in a folder of temporary files. Each file carries its digest: one that is damaged, or empty, counts
+as none, and its loop is compiled again.
 """
 
 from __future__ import annotations
 
-from numba import njit
+import hashlib
+import os
+import pickle
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-exact = njit(cache=True, nogil=True, error_model="numpy")  # sums in the order that is written
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
+import numba
+from numba import njit
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+DIGEST = 32  # bytes at the beginning of each file
+
+
+class CheckedFiles(IndexDataCacheFile):
+    """Numba's index of a function and the machine code that it names, as files with a digest."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            stamp, overloads = self._load_data(self._index_name)
+        except OSError:
+            return {}
+        return overloads if stamp == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._save_data(self._index_name, ((self._version, self._source_stamp), overloads))
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        if hashlib.sha256(content[DIGEST:]).digest() != content[:DIGEST]:
+            raise OSError("damaged")  # to Numba, as if there were no such file
+        return pickle.loads(content[DIGEST:])
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+
+
+class Cache(FunctionCache):
+    """Numba's cache of a function over `CheckedFiles`; where it cannot be written, nothing is kept."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = CheckedFiles(
+            self._cache_path, f"checked-{self._impl.filename_base}", locator.get_source_stamp()
+        )
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def _cache_of(function: Callable[..., Any]) -> Cache | None:
+    try:
+        return Cache(function)
+    except RuntimeError:  # neither the source's folder nor the user's cache can be written
+        with suppress(OSError, RuntimeError):
+            own = Path(tempfile.gettempdir()) / f"fedlib-{os.getuid()}"
+            own.mkdir(mode=0o700, exist_ok=True)
+            if own.stat().st_uid == os.getuid() and not own.is_symlink():  # what it holds is run
+                numba.config.CACHE_DIR = str(own)
+                return Cache(function)
+    return None
+
+
+def _kept(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`njit`, with machine code that is kept."""
+
+    def compile_(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher = njit(nogil=True, error_model="numpy", **options)(function)
+        if (cache := _cache_of(function)) is not None:
+            dispatcher._cache = cache
+        return dispatcher
+
+    return compile_
+
+
+exact = _kept()  # sums in the order that is written
+compiled = _kept(fastmath={"contract", "nsz", "reassoc"})

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fedlib.files import StoreError, say, write_whole
-from fedlib.runs.sealed import check, info_of, named, parts, rows_of, seals, to_parquet
+from fedlib.runs.sealed import check, info_of, named, parts, rows_digest, rows_of, seals, to_parquet
 from fedlib.settings.code import Code
 from fedlib.settings.params import OPTIONAL
 from fedlib.settings.schema import ROOT, address_as_written, address_of, address_of_run
@@ -288,3 +289,39 @@ def address_of_unit(
     numbers = {key: value for key, value in unit.items() if key != "labels"}
     made_of = [f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest]
     return address_of([*made_of, code] if code else made_of)
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """(runs, rows) of an archive before and after it is sealed; runs with another address; whether it is rewritten."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+    moved: int
+    rewritten: bool
+
+
+def renew(path: Path) -> Renewed:
+    """Give an archive of before its seals, and its runs the addresses that their settings have now; its rows stay.
+
+    Raises:
+        StoreError: it is damaged, or does not come back with the same rows.
+    """
+    name, scale, content = path.stem, path.parent.name, path.read_bytes()
+    old = _opened(path, name, scale, content)
+    with named(path, mend(path)):
+        written, _ = info_of(content)
+        table = pq.read_table(pa.BufferReader(content))
+        info = {"name": name, "scale": scale, "runs": list(old.runs)}
+        info["seals"] = seals(old.table, [labels_of(record) for record in old.runs])
+        moved = sum(
+            now["address"] != then["address"] for now, then in zip(old.runs, written["runs"], strict=True)
+        )
+        if rewritten := written != info:
+            content = _compressed(table, info)
+        new = _opened(path, name, scale, content)
+        if rows_digest(new.table) != rows_digest(old.table):
+            raise ValueError("its rows would change")
+    if rewritten:
+        write_whole(path, content)
+    return Renewed((len(written["runs"]), table.num_rows), (len(new.runs), len(new.table)), moved, rewritten)

@@ -1,0 +1,101 @@
+"""Is what is stored what was written? Every file is read back by the rule that its readers go by (`sealed.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedlib.data import datasets
+from fedlib.data.sources import DataError
+from fedlib.files import StoreError, unsealed
+from fedlib.runs import archive as archives
+from fedlib.runs.place import Place
+from fedlib.runs.results import read_table
+from fedlib.runs.sealed import from_kept, info_of, named
+from fedlib.runs.store import Store
+
+
+@dataclass
+class Checked:
+    """Files of one kind: how many there are, how many of before there were digests, what is wrong with any."""
+
+    kind: str
+    files: int = 0
+    older: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list[Checked]:
+    """Check all that is there: datasets, inputs, finished runs, checkpoints, studies' tables, results, the archive."""
+    store, studies = Store(place.runs), place.runs / "studies"
+    runs, tables = sorted(place.runs.glob("??/*/run.json")), sorted(studies.glob("*.parquet"))
+    states = [(store, path) for path in sorted(place.runs.glob("??/*/checkpoint.pt"))]
+    states += [(Store(studies), path) for path in sorted(studies.glob("??/*/checkpoint.pt"))]
+    prepared = [
+        name for name in datasets.KINDS if datasets.status(name, place.datasets)["state"] != "missing"
+    ]
+    return [
+        _each("datasets", prepared, lambda name: _dataset(name, place)),
+        _each("inputs", sorted(inputs.glob("*/*.json")), _json),
+        _each("finished runs", runs, lambda path: _run(store, path)),
+        _each("checkpoints", states, lambda one: bool(one[0].checkpoint(one[1].parent.name)) and False),
+        _each("studies' tables", tables, _table),
+        _each("results", sorted(results.glob("*/*.parquet")), _results),
+        _each("archives", sorted(archive.glob("*/*.parquet")), lambda path: _archive(path, archive)),
+    ]
+
+
+def _each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
+    """older: whether a file is of before there were digests; it raises what is wrong."""
+    found = Checked(kind, len(files))
+    for file in files:
+        try:
+            found.older += older(file)
+        except (DataError, StoreError) as error:
+            found.wrong.append(str(error))
+    return found
+
+
+def _dataset(name: str, place: Place) -> bool:
+    datasets.verify(name, place.datasets)
+    return "sha256" not in json.loads((place.datasets / f"{name}.json").read_bytes())
+
+
+def _json(path: Path) -> bool:
+    with named(path, "delete it; the pipeline makes it again"):
+        record = json.loads(path.read_bytes())
+        unsealed(record)
+        return "sha256" not in record
+
+
+def _run(store: Store, path: Path) -> bool:
+    store.read(path.parent.name)
+    return "sha256" not in json.loads(path.read_bytes())
+
+
+def _table(path: Path) -> bool:
+    from_kept(path, path.stem, "delete it to measure it again")
+    try:
+        info_of(path.read_bytes())
+    except ValueError:
+        return True
+    return False
+
+
+def _results(path: Path) -> bool:
+    read_table(path)
+    _json(path.with_suffix(".json"))
+    return False
+
+
+def _archive(path: Path, root: Path) -> bool:
+    _ = archives.read(path.stem, path.parent.name, root).table
+    return "seals" not in info_of(path.read_bytes())[0]
+
+
+def renew(archive: Path) -> Iterator[tuple[Path, archives.Renewed]]:
+    """Seal every archive of before; what is renewed already stays as it is."""
+    for path in sorted(archive.glob("*/*.parquet")):
+        yield path, archives.renew(path)
