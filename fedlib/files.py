@@ -7,11 +7,13 @@ that of its settings, as it was checked then. `fedlib verify --renew` seals the 
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +34,23 @@ def cannot_write(path: Path, error: OSError) -> StoreError:
         f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
         "then repeat the command: what was finished is kept."
     )
+
+
+def replace_folder(old: Path, new: Path) -> None:
+    """Put a folder in the place of another, which goes; whoever reads meanwhile finds the one or the other."""
+    swapped = old.exists() and _swapped(old, new)
+    if not swapped:
+        shutil.rmtree(old, ignore_errors=True)
+        new.rename(old)
+    else:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _swapped(one: Path, other: Path) -> bool:
+    """Exchange two paths in one step, which Linux can, on most file systems."""
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    return bool(call) and not call(here, os.fsencode(one), here, os.fsencode(other), exchange)
 
 
 def say(sentence: object) -> None:

@@ -53,6 +53,8 @@ COUNTED = (
     "bad inputs refused",
     "results identical",
     "mutations of settings refused or understood",
+    "flips found",
+    "reads beside writes",
 )  # names that tests give to `record_property`
 
 

@@ -183,8 +183,11 @@ def archive(
     are all in the archives of others gets none.
     """
     from fedlib.analysis.collect import pack
+    from fedlib.files import alone
+    from fedlib.settings.schema import ROOT
 
-    _each(names, scale, pack)
+    with alone(ROOT / "data"):
+        _each(names, scale, pack)
 
 
 def _each(names: list[str] | None, scale: ScaleName | None, make: Callable[..., Path]) -> None:

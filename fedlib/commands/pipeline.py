@@ -23,7 +23,7 @@ from typing import Any
 
 from fedlib.commands.warm import warm
 from fedlib.data.sources import DataError
-from fedlib.files import StoreError, write_whole
+from fedlib.files import StoreError, alone, sealed, unsealed, write_whole
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -68,7 +68,7 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     for name, content in inputs.items():
         if (packed := archive.path_of(name, scale)).exists():
             content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
-        write_whole(root / scale / f"{name}.json", _text(content))
+        write_whole(root / scale / f"{name}.json", _text(sealed(content)))
     for old in (root / scale).glob("*.json"):  # DVC keeps what stands here
         if old.stem not in inputs:
             old.unlink()
@@ -106,7 +106,11 @@ def _prepared(name: str) -> dict[str, str]:
 def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
     """Drop what `prepare_inputs` noted of a dataset's absence (None: of any), so that DVC looks again."""
     for path in root.rglob("*.json"):
-        known = json.loads(path.read_text()).get("data", {})
+        try:
+            known = unsealed(json.loads(path.read_bytes())).get("data", {})
+        except ValueError:  # damaged: DVC makes it again
+            path.unlink()
+            continue
         if any("missing" in known.get(name, {}) for name in ([dataset] if dataset else known)):
             path.unlink()
 
@@ -166,12 +170,20 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     that another scale has (`site.INSTEAD`), its page at that scale is made too.
 
     Returns the commands that failed: what stops one page stops no other, and stands in the terminal.
+
+    Raises:
+        StoreError: another process makes pages, or packs the archive.
     """
+    settings = params.load()
+    with alone(ROOT / "data"):
+        return _make_pages(settings, scale, tell)
+
+
+def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]) -> list[str]:
     from fedlib.commands import notebooks
     from fedlib.pages import site
     from fedlib.runs import results
 
-    settings = params.load()
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
     shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
@@ -261,15 +273,17 @@ def repro(arguments: list[str]) -> int:
 
     Data that was not there the last time is looked for again.
     """
-    write_stages()
-    forget_missing()
-    whole = not arguments
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     )  # DVC, and what it runs
-    with warm({**os.environ, "PATH": path}) as environment, training_ahead() if whole else nullcontext():
-        command = [sys.executable, "-m", "dvc", "repro", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    with alone(ROOT / "data") as held:
+        write_stages()
+        forget_missing()
+        ahead = nullcontext() if arguments else training_ahead()
+        with warm({**os.environ, "PATH": path}) as environment, ahead:
+            command = [sys.executable, "-m", "dvc", "repro", *arguments]
+            done = subprocess.run(command, cwd=ROOT, env=environment, pass_fds=[held], check=False)
+            return done.returncode
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import numpy as np
 
 from fedlib.data import sources
 from fedlib.data.sources import KINDS, Arrays, DataError, Kind
+from fedlib.files import sealed, unsealed
 from fedlib.settings.errors import meant
 from fedlib.settings.schema import ROOT
 
@@ -134,7 +135,7 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
             "members": _members(path),
         }
         with _whole(path.with_suffix(".json")) as handle:
-            handle.write(json.dumps(record, indent=1).encode() + b"\n")
+            handle.write(json.dumps(sealed(record), indent=1).encode() + b"\n")
     except OSError as error:
         where = Path(error.filename or root).name
         reason = error.strerror or error
@@ -204,14 +205,18 @@ def _record(name: str, root: Path) -> dict[str, Any]:
     _kind(name)
     path = root / f"{name}.npz"
     try:
-        record = json.loads(path.with_suffix(".json").read_bytes())
+        record = unsealed(json.loads(path.with_suffix(".json").read_bytes()))
         missing = {"name", "provenance", "digest", "classes", "members"} - set(record)
     except FileNotFoundError:
         raise DataError(f"{name} is not prepared; run: fedlib data prepare {name}") from None
     except (ValueError, TypeError):
-        raise DataError(f"{name}.json is no record of a prepared dataset; {_again(name)}.") from None
+        raise DataError(
+            f"{name}.json is no record of a prepared dataset, or was changed; {_again(name)}."
+        ) from None
     if missing:
         raise DataError(f"{name}.json lacks {min(missing)!r}; {_again(name)}.")
+    if record["name"] != name:
+        raise DataError(f"{name}.json is the record of {record['name']}; {_again(name)}.")
     if _members(path) != record["members"]:
         raise DataError(f"{name}.npz holds other contents than {name}.json records; {_again(name)}.")
     return record
@@ -224,7 +229,7 @@ def _members(path: Path) -> dict[str, list[int]]:
             return {info.filename: [info.file_size, info.CRC] for info in archive.infolist()}
     except FileNotFoundError:
         raise DataError(f"{path.name} is missing beside its record; {_again(path.stem)}.") from None
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
         raise DataError(f"{path.name} is truncated or no archive of arrays; {_again(path.stem)}.") from None
 
 
@@ -232,7 +237,7 @@ def _read(name: str, root: Path) -> Arrays:
     try:
         with np.load(root / f"{name}.npz", allow_pickle=False) as archive:
             return {key: archive[key] for key in ARRAYS}
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive raises almost anything
         raise DataError(f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_again(name)}.") from None
 
 

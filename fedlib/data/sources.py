@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import math
 import os
 import pickle
 import re
@@ -171,28 +172,30 @@ def read_digits() -> Found:
 def read_idx(name: str, kind: Kind, folder: Path) -> Found:
     """MNIST and Fashion-MNIST: four gzipped IDX files."""
 
-    def content(file: str, ndim: int) -> np.ndarray:
-        where = f"{name}/{file}.gz"
+    def content(file: str, *shape: int) -> np.ndarray:
+        where, ndim = f"{name}/{file}.gz", len(shape)
+        header = 4 + 4 * ndim
+        expected = header + math.prod(shape)
         try:
             with gzip.open(folder / f"{file}.gz") as handle:
-                raw = handle.read()
+                raw = handle.read(expected + 1)  # what is packed may be of any size
         except FileNotFoundError:
             raise DataError(
                 f"{where} is missing; add it to the mirror, or remove the folder to download."
             ) from None
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise DataError(f"{where} is truncated or no gzip file; fetch it again.") from None
+        if len(raw) > expected:
+            raise DataError(f"{where} holds more than the {expected:,} bytes of {name}; fetch it again.")
         _same(where, hashlib.sha256(raw).hexdigest(), kind.files[file])
-        header = 4 + 4 * ndim
-        shape = tuple(np.frombuffer(raw[4:header], ">u4").tolist())
-        if raw[:4] != bytes([0, 0, 8, ndim]) or len(raw) != header + int(np.prod(shape)):
+        if raw[:header] != np.array([0x800 + ndim, *shape], ">u4").tobytes() or len(raw) != expected:
             raise DataError(f"{where} is no IDX file of {ndim}-dimensional bytes; fetch it again.")
         return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
     arrays = {}
-    for part, prefix in (("train", "train"), ("test", "t10k")):
-        arrays[f"x_{part}"] = content(f"{prefix}-images-idx3-ubyte", 3)[:, None]
-        arrays[f"y_{part}"] = content(f"{prefix}-labels-idx1-ubyte", 1).astype(np.int64)
+    for part, prefix, n in (("train", "train", kind.n_train), ("test", "t10k", kind.n_test)):
+        arrays[f"x_{part}"] = content(f"{prefix}-images-idx3-ubyte", n, *kind.shape[1:])[:, None]
+        arrays[f"y_{part}"] = content(f"{prefix}-labels-idx1-ubyte", n).astype(np.int64)
     title = {"mnist": "MNIST", "fmnist": "Fashion-MNIST"}[name]
     return Found(arrays, kind.classes, f"{title}: the published files, verified by SHA-256")
 

@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
-from fedlib.files import write_whole
+from fedlib.files import alone, replace_folder, write_whole
 from fedlib.pages import front, layout, published
 from fedlib.runs.results import covered, record
 from fedlib.settings import params
@@ -356,11 +356,16 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
     """Build the site from what exists at a scale; returns its index page. The old site stays until the new is whole.
 
     Raises:
-        ConfigError: Sphinx could not build it.
+        ConfigError: Sphinx could not build it. StoreError: another process builds it.
     """
+    work = root / "data" / "site" / scale
+    with alone(work):
+        return _render(scale, work, reports, root)
+
+
+def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     from sphinx.cmd.build import build_main
 
-    work = root / "data" / "site" / scale
     site = Site(scale, work / "source", root)
     for old in site.write():  # Sphinx leaves pages that it made before
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
@@ -378,6 +383,5 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
     )
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
     published.describe(new, meaning(scale), site.provenance(scale))
-    shutil.rmtree(reports, ignore_errors=True)
-    new.rename(reports)
+    replace_folder(reports, new)
     return reports / "index.html"

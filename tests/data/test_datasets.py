@@ -15,6 +15,7 @@ from mirrors import left, make_mnist
 
 from fedlib.data import datasets, sources
 from fedlib.data.datasets import DataError
+from fedlib.files import sealed
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +186,9 @@ def test_verify_hashes_what_is_there(mirror: Path, root: Path, monkeypatch: pyte
     datasets.prepare("mnist", mirror, root)
     record = json.loads((root / "mnist.json").read_text())
     (root / "mnist.json").write_text(json.dumps({**record, "digest": "0" * 64}))
+    with pytest.raises(DataError, match=r"mnist\.json is no record of a prepared dataset, or was changed"):
+        datasets.load("mnist", root)
+    (root / "mnist.json").write_text(json.dumps(sealed({**record, "digest": "0" * 64})))
     with pytest.raises(DataError, match=f"expected digest {'0' * 64}, found {record['digest']}"):
         datasets.verify("mnist", root)
 

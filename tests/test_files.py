@@ -1,0 +1,107 @@
+"""Files and folders are replaced whole, and what must not run twice says who runs it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedlib.files import StoreError, alone, replace_folder, sealed, unsealed, write_whole
+from fedlib.runs.results import read_table, write_table
+
+READS = 500
+HOLD = "import sys, time; from pathlib import Path; from fedlib.files import alone\nwith alone(Path(sys.argv[1])):\n"
+
+
+def beside(write: Callable[[int], None], read: Callable[[], None]) -> None:
+    """Read `READS` times while another process writes without pause."""
+
+    def writing(stop: multiprocessing.Event) -> None:
+        n = 0
+        while not stop.is_set():
+            write(n := n + 1)
+
+    write(0)
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+    writer = context.Process(target=writing, args=(stop,))
+    writer.start()
+    try:
+        for _ in range(READS):
+            read()
+    finally:
+        stop.set()
+        writer.join()
+    assert writer.exitcode == 0
+
+
+def test_a_table_is_read_whole_while_it_is_written(tmp_path: Path, record_property) -> None:
+    """Its rows and what made them are always of one writing."""
+    record_property("reads beside writes", READS)
+    path = tmp_path / "demo" / "e.parquet"
+
+    def write(n: int) -> None:
+        table = pd.DataFrame({"setting": "", "method": "MD", "seed": 0, "round": range(50), "n": float(n)})
+        record = {"setting": "", "method": "MD", "seed": 0, "n": n}
+        write_table(path, table, {"scale": "demo", "planned": 1, "runs": [record], "missing": []})
+
+    def read() -> None:
+        table, info = read_table(path)
+        assert set(table["n"]) == {float(info["runs"][0]["n"])}
+        assert len(table) == 50
+
+    beside(write, read)
+
+
+def test_a_site_is_read_whole_while_it_is_replaced(tmp_path: Path, record_property) -> None:
+    record_property("reads beside writes", READS)
+    site, new = tmp_path / "reports", tmp_path / ".reports.new"
+
+    def write(n: int) -> None:
+        write_whole(new / "index.html", f"{n}".encode() * 1000)
+        replace_folder(site, new)
+
+    def read() -> None:
+        content = (site / "index.html").read_bytes()
+        assert content == content[: len(content) // 1000] * 1000
+
+    beside(write, read)
+
+
+def test_who_holds_a_folder_is_named_and_a_killed_process_holds_nothing(
+    tmp_path: Path, record_property
+) -> None:
+    record_property("kills survived", 1)
+    command = [sys.executable, "-c", HOLD + "    print(flush=True); time.sleep(600)", str(tmp_path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    with (
+        pytest.raises(StoreError, match=rf"in use by process {child.pid} \(fedlib .*\); wait for it"),
+        alone(tmp_path),
+    ):
+        raise AssertionError
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(StoreError, match=f"process {child.pid}"), alone(tmp_path):
+        raise AssertionError
+    child.kill()
+    child.wait()
+    with alone(tmp_path), pytest.raises(StoreError, match=f"process {os.getpid()}"), alone(tmp_path):
+        raise AssertionError
+
+
+def test_a_record_comes_back_as_it_was_sealed() -> None:
+    record = {"a": {2: [1, (2.5, None)], 10: float("nan")}, "b": "ä"}
+    whole = sealed(record)
+    assert unsealed(whole) == record
+    assert sealed(whole) == whole
+    assert unsealed({"a": 1}) == {"a": 1}  # of before
+    for wrong in ([], None, "text", whole | {"b": "a"}, whole | {"c": 1}):
+        with pytest.raises(ValueError, match="record"):
+            unsealed(wrong)
