@@ -86,16 +86,24 @@ class ModuleExecutor:
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
 
-        def work(j: int) -> None:
+        order = np.argsort([-len(job.samples) for job in jobs], kind="stable")
+        drawn = draw_batches(
+            [jobs[j] for j in order], local.batch, local.steps, local.epochs
+        )  # cheaper at once
+
+        def work(i: int) -> None:
+            j, steps_of = order[i], slice(drawn.steps[i])
             own = start[jobs[j].run]
-            batches = draw_batches([jobs[j]], local.batch, local.steps, local.epochs)
+            batches = Batches(
+                drawn.index[steps_of, i : i + 1], drawn.count[steps_of, i : i + 1], drawn.steps[i : i + 1]
+            )
             shift = None if linear is None else linear[j]
             anchors = None if previous is None else (own, previous[j])
             loss = self._steps(jobs[j], batches, own, local, lr, shift, anchors)
             updates[j] = self._bench.values() - own
             steps[j], losses[j] = len(loss), batches.mean_loss(0, loss, local.epochs)
 
-        self._deal(work, np.argsort([-len(job.samples) for job in jobs], kind="stable"))
+        self._deal(work, range(len(jobs)))
         return Trained(updates, losses, steps)
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
