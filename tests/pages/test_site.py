@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib.commands import notebooks
-from fedlib.pages import site
+from fedlib.pages import interactive, site
 from fedlib.pages.artifact import Artifact, cut, drawn_lines, svg, verdict_table
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, ConfigError
@@ -73,7 +73,7 @@ CLAIM = {
 
 def figure() -> Figure:
     made = Figure(figsize=(4, 3))
-    made.add_subplot(title="left").plot([1, 2], [3, 4], label="MD")
+    made.add_subplot(title="left").plot(range(1, 11), range(3, 13), label="MD")
     return made
 
 
@@ -90,7 +90,7 @@ def small_project(folder: Path) -> Path:
     (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
     picture = svg(figure(), "tiny")
     shown = [
-        new_output("display_data", data={"image/svg+xml": picture.decode()}),
+        new_output("display_data", data={"image/svg+xml": picture.decode()}, metadata={"picture": "figure"}),
         new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
     ]
     cells = [
@@ -103,6 +103,7 @@ def small_project(folder: Path) -> Path:
     nbformat.write(notebook, made / "notebook.ipynb")
     nbformat.write(notebook, results / "tiny.ipynb")
     (made / "figure.svg").write_bytes(picture)
+    (made / "figure.json").write_text(json.dumps(interactive.panels(figure())))
     figure().savefig(made / "figure.png")
     (made / "figure.csv").write_text("x\n1.5\n")
     (made / "verdicts.json").write_text(
@@ -208,10 +209,8 @@ def test_rendering_again_replaces_the_site_whole(tmp_path: Path) -> None:
 
 def test_a_figure_is_the_same_bytes_every_time() -> None:
     assert svg(figure(), "a") == svg(figure(), "a")
-    assert drawn_lines(figure()).to_dict("records") == [
-        {"panel": "left", "line": "MD", "x": 1, "y": 3},
-        {"panel": "left", "line": "MD", "x": 2, "y": 4},
-    ]
+    points = [{"panel": "left", "line": "MD", "x": x, "y": x + 2} for x in range(1, 11)]
+    assert drawn_lines(figure()).to_dict("records") == points
 
 
 def test_lines_beside_the_legend_go_by_their_own_names() -> None:
@@ -350,6 +349,42 @@ def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
         page.context.close()
 
 
+CUT = """() => [...document.querySelectorAll('.bd-article table, .bd-article img, .interactive')].filter(e => {
+  const box = e.getBoundingClientRect();
+  if (!box.width || box.right <= document.documentElement.clientWidth + 1) return false;
+  for (let up = e.parentElement; up; up = up.parentElement)
+    if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false;
+  return true;
+}).map(e => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_nothing_is_cut_without_a_way_to_see_the_rest(browser: Browser, width: int) -> None:
+    names = [
+        "index.html",
+        "scoreboard.html",
+        *sorted(f"{p.parent.name}/{p.name}" for p in browser.root.glob("*/table_1.html")),
+    ]
+    for name in names:
+        page = browser.open(name, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert page.evaluate(CUT) == [], name
+        page.context.close()
+
+
+@pytest.mark.browser
+def test_curves_answer_and_their_picture_stands_back(browser: Browser) -> None:
+    root = browser.root
+    name = next(p for p in sorted(root.glob("*/*.html")) if 'class="interactive"' in p.read_text())
+    page = browser.open(name.relative_to(root).as_posix())
+    page.locator(".interactive .js-plotly-plot").first.wait_for()
+    assert page.locator(".interactive-replaced").first.is_hidden()
+    page.get_by_role("button", name="Logarithmic axis").first.click()
+    assert page.get_by_role("button", name="Linear axis").first.is_visible()
+    assert browser.problems == []
+
+
 @pytest.mark.browser
 def test_search_finds_a_sampler_by_name(browser: Browser) -> None:
     page = browser.open("search.html?q=clustered_similarity")
@@ -363,7 +398,7 @@ def test_search_finds_a_sampler_by_name(browser: Browser) -> None:
 @pytest.mark.browser
 def test_code_is_folded_and_opens(browser: Browser) -> None:
     page = browser.open("fedcor/table_1.html")
-    fold = page.locator("details.hide").last
+    fold = page.locator("details.sd-dropdown").filter(has=page.locator("summary", has_text="Code"))
     assert not fold.locator("pre").first.is_visible()
     fold.locator("summary").click()
     assert fold.locator("pre").first.is_visible()
