@@ -310,16 +310,24 @@ def doctor(
 ) -> None:
     """Check the environment, the data and the disk, and say what a scale would cost in time on this machine."""
     from rich.console import Console
+    from rich.live import Live
 
     from fedlib.commands import listing
     from fedlib.settings import params
 
     console = Console()
     settings = params.load()
-    with console.status("measuring this machine ..."):
-        at = scale.value if scale else settings.scale
-        found = listing.cluster(settings, at, node_cores) if node_cores else listing.examine(settings, at)
-    console.print(found)
+    at = scale.value if scale else settings.scale
+    if node_cores:
+        with console.status("measuring this machine ..."):
+            found = listing.cluster(settings, at, node_cores)
+        console.print(found)
+        return
+    console.print(listing.environment())
+    with Live(console=console) as live:
+        live.update("measuring this machine ...")
+        listing.costs(settings, at, live.update)
+    console.print(listing.measurements(settings, at))
 
 
 @data_commands.command("status")

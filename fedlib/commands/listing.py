@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import version
 
 import numpy as np
@@ -86,33 +86,33 @@ def datasets(names: Collection[str] | None = None) -> Table:
     return table("Datasets (fedlib data prepare NAME)", ("name", "state", "provenance"), rows)
 
 
-def examine(settings: Experiments, scale: Scale) -> Group:
-    """The environment, the disk, the data, and what a scale still costs in time on this machine."""
-    import torch
-
+def environment() -> Group:
+    """Libraries, machine, disk and data: what is known at once."""
     free = shutil.disk_usage(ROOT).free / 1e9
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     rows = [
         ("python", f"{platform.python_version()} at {sys.prefix}"),
-        ("machine", f"{platform.machine()}, {os.cpu_count()} cores, GPU: {gpu}"),
+        ("machine", f"{platform.machine()}, {os.cpu_count()} cores"),
         ("disk", f"{free:.1f} GB free" + (" - little: paper-scale results need some GB" if free < 5 else "")),
         *((name, version(name)) for name in LIBRARIES),
     ]
-    return Group(
-        table("Environment", ("what", ""), rows),
-        datasets(),
-        costs(settings, scale),
-        measurements(settings, scale),
-    )
+    return Group(table("Environment", ("what", ""), rows), datasets())
 
 
-def costs(settings: Experiments, scale: Scale) -> Table:
-    """Training that a scale still needs, by experiment, in time on this machine: from the least to the most."""
+def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) -> None:
+    """Show the training that a scale still needs, by experiment, in time on this machine, as it is measured.
+
+    From the least to the most: a run that ends at a target may end early.
+    """
+    import torch
+
     from fedlib.runs import archive, cost, results
     from fedlib.runs.place import Place
 
     place, seen = Place.from_environment(), set()
     rows, total = [], np.zeros(2)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    title = f"Training left at scale {scale}, on all cores of this machine (GPU: {gpu})"
+    columns = ("experiment", "finished", "time left", "")
     for name in settings.names:
         runs = [one.run for one in settings.runs(name, scale)]
         known = results.Finished(
@@ -133,9 +133,9 @@ def costs(settings: Experiments, scale: Scale) -> Table:
         seen |= new.keys()
         note = f"needs {'; '.join(needs)}" if needs else ""
         rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
-    rows.append(("all", "", between(total), ""))
-    columns = ("experiment", "finished", "time left", "")
-    return table(f"Training left at scale {scale}, on all cores of this machine", columns, rows)
+        measured = len(rows), len(settings.names)
+        so_far = "all" if measured[0] == measured[1] else "{} of {}, measuring ...".format(*measured)
+        show(table(title, columns, [*rows, (so_far, "", between(total), "")]))
 
 
 def measurements(settings: Experiments, scale: Scale) -> Table:

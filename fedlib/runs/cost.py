@@ -73,17 +73,23 @@ def _seconds(run: Run, speed: Speed) -> float:
 
 
 def local_steps(run: Run) -> float:
-    """Mean number of a client's SGD steps in a round."""
+    """Mean number of a client's SGD steps in a round, on what it does not hold out."""
     if run.local.steps:
         return run.local.steps
     match run.partition:
         case OneClass(n=n):
-            samples = n
+            sizes = [(run.N, n)]
         case DirichletClients(sizes=sizes):
-            samples = sum(count * n for count, n in sizes) / run.N
+            pass
         case _:
-            samples = KINDS[run.dataset].n_train / run.N
-    return run.local.epochs * math.ceil(samples / run.local.batch)
+            sizes = [(run.N, KINDS[run.dataset].n_train / run.N)]
+    batches = sum(
+        clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)
+        if run.holdout
+        else clients * math.ceil(n / run.local.batch)
+        for clients, n in sizes
+    )
+    return run.local.epochs * batches / run.N
 
 
 @lru_cache

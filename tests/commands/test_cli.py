@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedlib.commands import cli, pipeline
+from fedlib.commands import cli, listing, pipeline
 from fedlib.runs import place
 from fedlib.settings import params, schema
 
@@ -202,3 +202,14 @@ def test_the_environment_is_checked(monkeypatch, variable: str, value: str, mess
     monkeypatch.setenv(variable, value)
     with pytest.raises(schema.ConfigError, match=message):
         place.Place.from_environment()
+
+
+def test_doctor_fills_in_estimates_as_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = params.load()
+    two = {name: whole.raw["experiments"][name] for name in ("cs_mnist", "cs_fedprox")}
+    monkeypatch.setattr("fedlib.runs.cost.seconds", lambda run: 60.0)
+    shown = []
+    listing.costs(params.Experiments({"experiments": two}), "demo", shown.append)
+    last = [[list(column.cells)[-1] for column in table.columns] for table in shown]
+    assert [cells[0] for cells in last] == ["1 of 2, measuring ...", "all"]
+    assert [table.row_count for table in shown] == [2, 3]

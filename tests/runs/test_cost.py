@@ -7,7 +7,7 @@ from test_faults import runs as runs  # the fixture
 
 from fedlib.runs import cost
 from fedlib.settings import params
-from fedlib.settings.schema import Until
+from fedlib.settings.schema import DirichletClients, OneClass, Until
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,19 @@ def test_the_cost_of_every_algorithm_is_known() -> None:
     assert len(methods) > 3
     for method in methods.values():
         assert sum(cost.asking(method.model_dump_json(), 20, 4)) >= 4, method
+
+
+@pytest.mark.parametrize(("holdout", "steps"), [(0.0, 30), (0.2, 24)])
+def test_what_is_held_out_is_not_trained_on(runs, holdout, steps) -> None:
+    """Of 600 samples, 480 are left."""
+    partition = OneClass(scheme="one_class", n=600, n_test=10)
+    local = runs[0].local.model_copy(update={"steps": None, "epochs": 1, "batch": 20})
+    run = runs[0].model_copy(update={"partition": partition, "local": local, "holdout": holdout})
+    assert cost.local_steps(run) == steps
+
+
+def test_clients_of_unequal_sizes_do_their_own_numbers_of_steps(runs) -> None:
+    partition = DirichletClients(alpha=1.0, sizes=[(2, 5), (2, 25)])
+    local = runs[0].local.model_copy(update={"steps": None, "epochs": 2, "batch": 10})
+    run = runs[0].model_copy(update={"partition": partition, "local": local, "N": 4})
+    assert cost.local_steps(run) == 2 * (2 * 1 + 2 * 3) / 4
