@@ -42,7 +42,7 @@ def trained_again(
         (_name(one.run), f"{one.rounds} of {len(one.run.rows) - 1}", f"{one.largest:.0e}", one.verdict)
         for one in found
     ]
-    columns = ("run", "rounds", "largest relative difference of losses", "")
+    columns = ("run", "rounds", "losses differ by", "")
     title = f"Archived runs of scale {scale}, trained again (seed {seed})"
     return table(title, columns, rows), all(one.allowed for one in found)
 
