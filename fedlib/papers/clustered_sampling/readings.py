@@ -1,7 +1,47 @@
-"""Clustered Sampling's readings."""
+"""Clustered Sampling's readings: who has which id, and how ties between clients of equal size are broken."""
 
 from __future__ import annotations
 
-from fedlib.analysis.readings import AS_WRITTEN, Reading
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
+from fedlib.papers.clustered_sampling.book import ALG1, FIRST
 
-READINGS = [Reading(AS_WRITTEN, "the paper's text")]
+SORTED = "ids sorted by digit"
+_IDS = Swap(FIRST[0], settings={FIRST[1]: SORTED})
+_PARTITIONS = Swap("cs_partitions", settings={FIRST[1]: SORTED})
+_NAMES = {"as numpy 1.24 sorts": "authors' tie order", "at random": "ties at random", "by id": "ties by id"}
+
+
+def _sorted(ties: str) -> tuple[Swap, ...]:
+    return _IDS, _PARTITIONS, Swap(FIRST[0], methods={ALG1: f"{ALG1}, {_NAMES[ties]}"})
+
+
+READINGS = [
+    Reading(
+        AS_WRITTEN,
+        "the paper's text: a server does not know the labels",
+        {"clients' ids": "at random", "ties in Algorithm 1": "at random"},
+        {
+            "clients' ids": "the text numbers clients without regard to their data",
+            "ties in Algorithm 1": "not stated; all clients of Figure 1 have equal sizes",
+        },
+    ),
+    Reading(
+        AS_RUN,
+        "the authors' program: clients numbered by digit, ties as numpy's unstable sort leaves them",
+        {"clients' ids": "by digit", "ties in Algorithm 1": "as numpy 1.24 sorts"},
+        {
+            "clients' ids": "the authors' program builds its clients digit after digit",
+            "ties in Algorithm 1": "the authors' program calls numpy's argsort, which is not stable",
+        },
+        _sorted("as numpy 1.24 sorts"),
+    ),
+    *(
+        Reading(
+            f"ids by digit, ties {ties}",
+            "one of the readings tried",
+            {"clients' ids": "by digit", "ties in Algorithm 1": ties},
+            swaps=_sorted(ties),
+        )
+        for ties in ("at random", "by id")
+    ),
+]

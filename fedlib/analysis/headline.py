@@ -1,0 +1,261 @@
+"""A paper's headline table and effects under its readings: paired seeds, distance to the print, and how far luck goes.
+
+The distance of a table to the print is the mean over its cells of |log2(ours / printed)|, in which a run that does not
+arrive, ours or theirs, counts as one round more than it was followed (`distance`). It is the one measure for all
+tables. The reading closest to print is found after the fact; it never counts as held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis import measure
+from fedlib.analysis.claims import Missing, Runs
+from fedlib.analysis.paper import papers, part
+from fedlib.analysis.readings import AS_WRITTEN, Reading, Where
+
+NOT_RUN, PRINTED = "not run", "printed"
+DRAWS = 1000  # of the simulation of luck
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a headline table: a setting, with the test accuracy whose first round is counted.
+
+    shown: the printed cell of a method, as text. printed: its number of rounds; inf where it is printed as not reached.
+    T: rounds for which the paper follows a run.
+    """
+
+    name: str
+    experiment: str
+    setting: str
+    target: float
+    methods: tuple[str, ...]
+    shown: Mapping[str, str]
+    printed: Mapping[str, float]
+    T: int
+
+
+Curves = Callable[[Where], dict[int, pd.Series]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a headline claim says, as one number a seed.
+
+    found: what stands for the paper's names (a function of `Where`) -> (n,) effects. null: the value of no effect.
+    """
+
+    claim: str
+    words: str
+    found: Callable[[Curves], np.ndarray]
+    printed: float | None = None
+    null: float = 1.0
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A paper's headline table and effects. middle: what the paper prints over its seeds, "median" or "mean"."""
+
+    title: str
+    words: str
+    middle: str
+    rows: tuple[Row, ...]
+    effects: tuple[Effect, ...]
+
+
+def headlines() -> dict[str, Headline]:
+    """Paper -> `HEADLINE` of `fedlib/papers/<paper>/headline.py`, of those that have one."""
+    return {
+        paper: part(paper, "headline").HEADLINE
+        for paper in papers()
+        if find_spec(f"fedlib.papers.{paper}.headline")
+    }
+
+
+def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:
+    """First round at the target by seed (inf: never), and the round up to which all are followed; empty: not run."""
+    try:
+        curves = runs.curves(*reading.find(Where(row.experiment, row.setting, method)))
+    except Missing:
+        return pd.Series(dtype=float), row.T
+    found = pd.Series({s: measure.rounds_to_target(c, row.target) for s, c in curves.items()}, dtype=float)
+    ends = [int(curves[s].index.max()) for s in found.index if np.isinf(found[s])]
+    return found, min(ends, default=row.T)
+
+
+def cell(found: pd.Series, cap: int) -> str:
+    """Rounds by seed as text: "31 (26–44); 33.4 ± 6.9", median and range, mean and deviation; misses are counted."""
+    if found.empty:
+        return NOT_RUN
+    there = np.sort(found[np.isfinite(found)].to_numpy())
+    if len(there) < len(found):
+        arrived = f": {', '.join(f'{t:.0f}' for t in there)}" if len(there) else f" in {cap}"
+        return f"{len(there) or 'none'} of {len(found)} arrive{'s' * (len(there) == 1)}{arrived}"
+    if len(there) == 1:
+        return f"{there[0]:.0f}"
+    spread = f"{there.mean():.1f} ± {there.std(ddof=1):.1f}"
+    return f"{np.median(there):g} ({there[0]:.0f}–{there[-1]:.0f}); {spread}"
+
+
+def compare(row: Row, readings: Iterable[Reading], runs: Runs) -> dict[tuple[str, str], tuple[pd.Series, int]]:
+    """(reading, method) -> `rounds`, all over the seeds that everything compared in this row has."""
+    found = {(one.name, m): rounds(runs, one, row, m) for one in readings for m in row.methods}
+    seeds = [set(series.index) for series, _ in found.values() if len(series)]
+    shared = sorted(set.intersection(*seeds)) if seeds else []
+    return {key: (series[series.index.isin(shared)], cap) for key, (series, cap) in found.items()}
+
+
+def table(headline: Headline, readings: Sequence[Reading], runs: Runs) -> pd.DataFrame:
+    """The printed row and one row a reading for each setting, on the same seeds; a column a method.
+
+    The column "seeds" says over how many. A row without any run has the printed numbers alone.
+    """
+    out = {}
+    for row in headline.rows:
+        out[row.name, PRINTED] = {"seeds": ""} | {m: row.shown.get(m, "") for m in row.methods}
+        found = compare(row, readings, runs)
+        for one in readings:
+            cells = {m: cell(*found[one.name, m]) for m in row.methods}
+            counts = [len(found[one.name, m][0]) for m in row.methods]
+            if any(counts):
+                out[row.name, one.name] = {"seeds": str(max(counts))} | cells
+    frame = pd.DataFrame.from_dict(out, orient="index").fillna("")
+    frame.index = pd.MultiIndex.from_tuples(frame.index, names=["setting", "reading"])
+    return frame
+
+
+def distance(ours: Sequence[float], printed: Sequence[float]) -> float:
+    """Mean of |log2(ours / printed)|: 1 stands for a factor of two, either way, in the typical cell."""
+    return float(np.abs(np.log2(np.asarray(ours, float)) - np.log2(np.asarray(printed, float))).mean())
+
+
+def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
+    """(cells,) what the paper prints of a cell, of our seeds: NaN where it has not been run."""
+    middle = np.median if headline.middle == "median" else np.mean
+    found = []
+    for row in headline.rows:
+        for method in row.printed:
+            series, cap = rounds(runs, reading, row, method)
+            found.append(middle(series.clip(upper=cap + 1)) if len(series) else np.nan)
+    return np.array(found)
+
+
+def in_print(headline: Headline) -> np.ndarray:
+    """(cells,) the printed rounds; T + 1 where the paper prints that the target is not reached."""
+    return np.array([min(v, row.T + 1) for row in headline.rows for v in row.printed.values()])
+
+
+@dataclass(frozen=True)
+class Closest:
+    """The reading closest to print, and what the search was.
+
+    distance: its; looked_at: readings that have every cell that the reading as written has (`cells`); skipped: those
+    that have not. by_luck: the median distance of the best of as many, where each cell's values are dealt at random to
+    the readings; p: how often that is at least as close.
+    """
+
+    reading: Reading
+    distance: float
+    written: float
+    looked_at: int
+    skipped: int
+    cells: int
+    by_luck: float
+    p: float
+
+
+def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draws: int = DRAWS) -> Closest:
+    """Search the archived readings for the table closest to print.
+
+    Luck: a reading that is right is close in all cells at once. Dealing the values of each cell anew among the same
+    readings (a permutation within each cell, seeded) breaks that and keeps all else.
+
+    Raises:
+        Missing: the reading as written has no cell of the table.
+    """
+    matrix = np.array([values(headline, one, results) for one in readings])
+    written = next(k for k, one in enumerate(readings) if one.name == AS_WRITTEN)
+    cells = ~np.isnan(matrix[written])
+    if not cells.any():
+        raise Missing(f"nothing of {headline.title} has been run")
+    whole = ~np.isnan(matrix[:, cells]).any(axis=1)
+    errors = np.abs(np.log2(matrix[whole][:, cells]) - np.log2(in_print(headline)[cells]))
+    means = errors.mean(axis=1)
+    rng = np.random.default_rng(0)
+    best = np.array([rng.permuted(errors, axis=0).mean(axis=1).min() for _ in range(draws)])
+    there = [one for one, is_whole in zip(readings, whole, strict=True) if is_whole]
+    return Closest(
+        there[int(means.argmin())],
+        float(means.min()),
+        float(np.abs(np.log2(matrix[written, cells] / in_print(headline)[cells])).mean()),
+        int(whole.sum()),
+        int((~whole).sum()),
+        int(cells.sum()),
+        float(np.median(best)),
+        float((best <= means.min() + 1e-12).mean()),
+    )
+
+
+# -- effects
+
+
+def speed_up(row: Row, base: str, method: str) -> Callable[[Curves], np.ndarray]:
+    """Rounds of `base` over those of `method`, seed by seed; who does not arrive counts as one round after the last."""
+
+    def found(curves: Curves) -> np.ndarray:
+        a, b = (curves(Where(row.experiment, row.setting, m)) for m in (base, method))
+
+        def arrived(curve: pd.Series) -> float:
+            return min(measure.rounds_to_target(curve, row.target), curve.index.max() + 1)
+
+        return np.array([arrived(a[s]) / arrived(b[s]) for s in a if s in b])
+
+    return found
+
+
+def difference(
+    asked: Where, base: str, method: str, statistic: measure.Statistic, last: int
+) -> Callable[[Curves], np.ndarray]:
+    """A statistic of `base` less that of `method` over rounds up to `last`, seed by seed."""
+
+    def found(curves: Curves) -> np.ndarray:
+        a, b = (curves(asked._replace(method=m)) for m in (base, method))
+        return np.array([statistic(a[s][:last]) - statistic(b[s][:last]) for s in a if s in b])
+
+    return found
+
+
+def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> pd.DataFrame:
+    """The effect under every reading that has runs, sorted: name, effect (median over seeds), low, high, seeds, choices.
+
+    low, high: 95 % bootstrap interval over seeds. Readings that find the same runs give one row, under the first name.
+    """
+    rows, seen = [], set()
+    for reading in readings:
+        asked: list[Where] = []
+        try:
+            found = effect.found(partial(_looked_up, runs, reading, asked))
+        except Missing:
+            continue
+        if len(found) and tuple(asked) not in seen:
+            seen.add(tuple(asked))
+            low, high = measure.interval(found)
+            middle = float(np.median(found))
+            bounds = {"low": middle if np.isnan(low) else low, "high": middle if np.isnan(high) else high}
+            rows.append({"reading": reading.name, "effect": middle, **bounds, "seeds": len(found), **reading.choices})
+    if not rows:
+        raise Missing(f"nothing that decides {effect.claim} has been run")
+    return pd.DataFrame(rows).sort_values("effect", kind="stable", ignore_index=True)
+
+
+def _looked_up(runs: Runs, reading: Reading, asked: list[Where], where: Where) -> dict[int, pd.Series]:
+    there = reading.find(where)
+    asked.append(there)
+    return runs.curves(*there)

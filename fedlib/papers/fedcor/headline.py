@@ -1,0 +1,38 @@
+"""FedCor's headline: Table 1, and FedCor's speed-up over Pow-d, the fastest baseline in print."""
+
+from __future__ import annotations
+
+from math import inf
+
+from fedlib.analysis.headline import Effect, Headline, Row, speed_up
+from fedlib.papers.fedcor.printed import METHODS, PANELS, PRINTED, printed_cells
+
+_SHOWN = printed_cells()
+ROWS = tuple(
+    Row(
+        f"{name}, {100 * panel.target:.0f} %",
+        panel.experiment,
+        panel.setting,
+        panel.target,
+        tuple(METHODS),
+        {m: _SHOWN[name, m] for m in METHODS},
+        {m: inf if (cell := PRINTED[name][m]) is None else cell[0] for m in METHODS},
+        panel.T,
+    )
+    for name, panel in PANELS.items()
+)
+HEADLINE = Headline(
+    "FedCor, Table 1",
+    "Rounds to the target; the paper prints mean and standard deviation over five seeds (N/A: one does not arrive).",
+    "mean",
+    ROWS,
+    tuple(
+        Effect(
+            "fedcor.T1.a",
+            f"{row.name}: rounds of Pow-d over rounds of FedCor",
+            speed_up(row, "Pow-d", "FedCor"),
+            row.printed["Pow-d"] / row.printed["FedCor"],
+        )
+        for row in ROWS[:3]
+    ),
+)
