@@ -104,7 +104,9 @@ def cell(found: pd.Series, cap: int) -> str:
     return f"{np.median(there):g} ({there[0]:.0f}–{there[-1]:.0f}); {spread}"
 
 
-def compare(row: Row, readings: Iterable[Reading], runs: Runs) -> dict[tuple[str, str], tuple[pd.Series, int]]:
+def compare(
+    row: Row, readings: Iterable[Reading], runs: Runs
+) -> dict[tuple[str, str], tuple[pd.Series, int]]:
     """(reading, method) -> `rounds`, all over the seeds that everything compared in this row has."""
     found = {(one.name, m): rounds(runs, one, row, m) for one in readings for m in row.methods}
     seeds = [set(series.index) for series, _ in found.values() if len(series)]
@@ -233,9 +235,13 @@ def difference(
 
 
 def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> pd.DataFrame:
-    """The effect under every reading that has runs, sorted: name, effect (median over seeds), low, high, seeds, choices.
+    """The effect under every reading that has runs, sorted: reading, effect, low, high, seeds, and its choices.
 
-    low, high: 95 % bootstrap interval over seeds. Readings that find the same runs give one row, under the first name.
+    effect: median over seeds. low, high: its 95 % bootstrap interval. Readings that find the same runs give one row,
+    under the name of the first.
+
+    Raises:
+        Missing: no reading has runs.
     """
     rows, seen = [], set()
     for reading in readings:
@@ -249,7 +255,9 @@ def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> p
             low, high = measure.interval(found)
             middle = float(np.median(found))
             bounds = {"low": middle if np.isnan(low) else low, "high": middle if np.isnan(high) else high}
-            rows.append({"reading": reading.name, "effect": middle, **bounds, "seeds": len(found), **reading.choices})
+            rows.append(
+                {"reading": reading.name, "effect": middle, **bounds, "seeds": len(found), **reading.choices}
+            )
     if not rows:
         raise Missing(f"nothing that decides {effect.claim} has been run")
     return pd.DataFrame(rows).sort_values("effect", kind="stable", ignore_index=True)

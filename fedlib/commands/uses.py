@@ -43,7 +43,11 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
     else:
         claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
         folders = root / "fedlib" / "papers"
-        books = [path for name in ("claims", "readings") for path in folders.glob(f"{claims}/{name}.py")]
+        books = [
+            path
+            for name in ("claims", "readings", "headline")
+            for path in folders.glob(f"{claims}/{name}.py")
+        ]
         files = closure([*imported(code, root), *books], root)
     return {path.relative_to(root).as_posix(): _digest(path) for path in sorted(files)}
 

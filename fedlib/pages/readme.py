@@ -7,31 +7,23 @@ its scale; a row without any says what it would take.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fedlib.analysis import measure
-from fedlib.analysis.claims import ONE_SEED, claims
+from fedlib.analysis.claims import ONE_SEED, Missing, Runs, claims
+from fedlib.analysis.headline import DRAWS, Closest, Headline, Row, closest, headlines
+from fedlib.analysis.headline import table as in_readings
 from fedlib.analysis.judging import totals, verdicts
 from fedlib.analysis.paper import papers
-from fedlib.analysis.tables import mean_cell, median_cell, reach, short_cell
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, CLOSEST, Reading, named, readings
 from fedlib.analysis.verdict import STATUSES
 from fedlib.data.sources import DataError
 from fedlib.files import Unfinished, write_whole
-from fedlib.papers.fedcor.printed import METHODS as FEDCOR
-from fedlib.papers.fedcor.printed import PANELS, printed_cells
-from fedlib.papers.hcsfed.printed import COLUMNS, TABLE_1, in_print
-from fedlib.papers.hcsfed.printed import PRINTED as HCSFED_PRINTED
-from fedlib.papers.hics_fl.printed import METHODS as HICS
-from fedlib.papers.hics_fl.printed import PRINTED as HICS_PRINTED
-from fedlib.papers.hics_fl.printed import TABLE
 from fedlib.runs import archive as archives
 from fedlib.runs.results import open_results, simulate
 from fedlib.settings import params
@@ -50,8 +42,6 @@ DATA = {
     "digits": "scikit-learn's digits",
 }
 
-Cell = Callable[[np.ndarray], str]
-
 
 @dataclass(frozen=True)
 class Archived:
@@ -59,23 +49,6 @@ class Archived:
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     info: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a headline table: where its runs are, and how each of its numbers is read and printed.
-
-    variants: the experiment that has those of the methods which `experiment` has not.
-    """
-
-    name: str
-    experiment: str
-    setting: str
-    target: float
-    methods: list[str]
-    printed: Mapping[str, str]
-    cell: Callable[[int], Cell]  # of the last round
-    variants: str = ""
 
 
 def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE) -> Archived:
@@ -113,23 +86,19 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             "## Results",
             *(part for scale in there for part in scoreboard(scale, judged[scale], found[scale], settings)),
             *elsewhere(judged),
-            "*Not held*: cannot hold in full, whatever is still to be run. Which claims, and why not: `fedlib report "
+            "Claims are judged over what was run, data set by data set. Which claims, and why not: `fedlib report "
             f"--scale {there[0]}` makes every page from the archive in `data/archive/`, training nothing; beside "
             "a page that lacks runs stands the same one at scale cpu.",
             "### Headline tables",
-            "Rounds to a test accuracy, *printed → replicated*; of a row that has not been run, the printed alone.",
-            "**HCSFed, Table 1**: rounds to 80 %, median over seeds. The paper states neither seeds nor alpha (here "
-            "0.01; the page has 0.1 too), and leaves open how Random is aggregated and how updates are compressed "
-            "(GC).",
-            headline(hcsfed(), found, settings),
-            "**FedCor, Table 1**: rounds to the target, mean and standard deviation over seeds (N/A: one did not "
-            "arrive; ours says how many did not; 150+: not in so many rounds, fewer than the paper's). The paper "
-            "leaves open how its Gaussian process is trained: FedCor is trained as in the code nearest to "
-            "publication, and in the last column as in the authors' README of 2023.",
-            headline(fedcor(), found, settings),
-            "**HiCS-FL, Table 1** (Mini-ImageNet: the slides'): rounds to the target, mean over seeds (≥: one did not "
-            "arrive).",
-            headline(hics(), found, settings),
+            "Rounds to a test accuracy: the printed row, and one row a reading, on the same seeds: median (lowest to "
+            "highest); mean ± standard deviation. Where seeds miss the target, those that arrive are listed. *As "
+            "written*: the paper's text; *as run*: what the authors' program does.",
+            *(
+                line
+                for paper, one in headlines().items()
+                if one.rows
+                for line in headline(paper, one, found, settings)
+            ),
         ]
     )
 
@@ -155,7 +124,12 @@ def scoreboard(scale: Scale, judged: pd.DataFrame, found: Archived, settings: Ex
         when = f"from {dates[0]} to {dates[-1]}" if dates[0] < dates[-1] else f"on {dates[0]}"
         text += f", trained {when}, device {devices}. Data: {data}"
     lines = [text + ". Claims that need no training are decided by the algorithms alone."]
-    notes = [f"Of these verdicts {alone} rest, wholly or in part, on one seed."] if alone else []
+    settled = int((judged["strength"] == "settled").sum())
+    ran = int(judged["strength"].isin(["settled", "indicated"]).sum())
+    notes = [
+        f"Of the {ran} verdicts as written that rest on runs, {settled} are settled (each of at least three seeds "
+        f"gives the verdict by itself), the others indicated; {alone} rest, wholly or in part, on one seed."
+    ]
     return [*lines, markdown(["paper", *board.columns], rows, right=len(board.columns)), *notes]
 
 
@@ -171,53 +145,65 @@ def elsewhere(judged: Mapping[Scale, pd.DataFrame]) -> list[str]:
     return lines
 
 
-def headline(rows: list[Row], found: Mapping[Scale, Archived], settings: Experiments) -> str:
-    """One table: a row a setting, a column a method; each row at the first scale that has runs of it."""
-    methods = list(dict.fromkeys(method for row in rows for method in row.methods))
+def headline(
+    paper: str, table: Headline, found: Mapping[Scale, Archived], settings: Experiments
+) -> list[str]:
+    """A paper's table: for each setting the printed row and one row a reading, at the first scale that has runs of it.
+
+    Below it, how the reading closest to print was found.
+    """
+    methods = list(dict.fromkeys(method for row in table.rows for method in row.methods))
+    runs = {scale: Runs(found[scale].tables) for scale in SCALES}
+    try:
+        near = closest(table, readings(paper), runs[SCALES[0]])
+    except Missing:
+        near = None
+    shown = [*named(paper), *([near.reading] if near and near.reading not in named(paper) else [])]
     out = []
-    for row in rows:
-        scale, cells, about = _replicated(row, found)
-        texts = [
-            _beside(row.printed.get(m, ""), cells.get(m), bool(scale) and m in row.methods) for m in methods
-        ]
-        out.append([row.name, about if scale else takes(row, settings), *texts])
-    return markdown(["", "runs", *methods], out, right=len(methods))
-
-
-def _replicated(row: Row, found: Mapping[Scale, Archived]) -> tuple[Scale | None, dict[str, str], str]:
-    for scale in SCALES:
-        table = _rows_of(row, found[scale].tables)
-        if table.empty:
-            continue
-        last = table.groupby(measure.RUN)["round"].max().sort_values().to_numpy()
-        rounds = measure.per_run(table, "test_accuracy", measure.rounds_to_target, target=row.target)
-        cap = measure.followed(table, rounds)
-        cells = {m: row.cell(cap)(seeds.to_numpy()) for m, seeds in rounds.groupby("method", sort=False)}
-        seeds = sorted({len(group) for _, group in rounds.groupby("method")})
-        counted = (
-            "1 seed"
-            if seeds == [1]
-            else f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
+    for row in table.rows:
+        scale, cells = next(
+            (
+                (scale, cells)
+                for scale in SCALES
+                if len(cells := table_of(table, row, shown, runs[scale])) > 1
+            ),
+            (None, None),
         )
-        return scale, cells, f"scale {scale}, {counted}, {reach(last)} rounds"
-    return None, {}, ""
+        printed = ["printed" if scale else takes(row, settings), *(row.shown.get(m, "") for m in methods)]
+        out.append([row.name, *printed])
+        for name, line in {} if cells is None else cells.iloc[1:].iterrows():
+            reading = CLOSEST if near and name == near.reading.name not in (AS_WRITTEN, AS_RUN) else name
+            seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != '1')}"
+            about = f"{reading}, scale {scale}, {seeds}"
+            out.append(["", about, *(line.get(m, "") for m in methods)])
+    return [
+        f"**{table.title}**: {table.words}",
+        markdown(["", "reading", *methods], out, right=len(methods)),
+        *([nearest(near)] if near else []),
+    ]
 
 
-def _rows_of(row: Row, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    parts, there = [], set()
-    for name in filter(tables.__contains__, (row.experiment, row.variants)):
-        part = tables[name]
-        wanted = set(row.methods) - there
-        part = part[(part["setting"] == row.setting) & part["method"].isin(wanted)]
-        there |= set(part["method"])
-        parts.append(part)
-    return pd.concat(parts) if parts else pd.DataFrame()
+def table_of(table: Headline, row: Row, shown: Sequence[Reading], runs: Runs) -> pd.DataFrame:
+    """One row's part of `headline.table`, by reading."""
+    return in_readings(replace(table, rows=(row,)), shown, runs).droplevel("setting")
 
 
-def _beside(printed: str, ours: str | None, ran: bool) -> str:
-    if not ran:
-        return printed
-    return " → ".join(filter(None, [printed, ours or "*not run*"]))
+def nearest(near: Closest) -> str:
+    """In words: the reading closest to print, how many were looked at, and how close luck comes."""
+    what = "; ".join(f"{key}: {value}" for key, value in near.reading.choices.items())
+    if near.looked_at == 1:
+        return (
+            f"Distance to the print (mean of |log2(ours / printed)| over {near.cells} cells): {near.distance:.2f} as "
+            "written, the one reading that has runs of all of them."
+        )
+    which = "is the one as written" if near.reading.name == AS_WRITTEN else f"({what or near.reading.words})"
+    return (
+        f"*Closest to print* {which}, found after the fact among {near.looked_at} archived readings ({near.skipped} "
+        f"more lack runs) by the mean of |log2(ours / printed)| over {near.cells} cells: {near.distance:.2f}, as "
+        f"written {near.written:.2f}. The best of as many readings comes to {near.by_luck:.2f} by luck (each cell's "
+        f"values dealt at random to the readings; as close in {100 * near.p:.1f} % of {DRAWS:,} draws). It never "
+        "counts as held."
+    )
 
 
 def takes(row: Row, settings: Experiments) -> str:
@@ -238,54 +224,6 @@ def takes(row: Row, settings: Experiments) -> str:
         f"*not run*: takes {DATA[runs[0].dataset]}; {len(runs)} runs of {rounds} rounds, "
         f"{steps / 1e6:,.0f} million local steps or more"
     )
-
-
-def hcsfed() -> list[Row]:
-    methods = ["Random", "Random, attrition", "SCAFFOLD", "Importance", "Cluster"]
-    methods += ["HCSFed-R (GC-A)", "HCSFed-R (GC-B)", "Full participation"]
-    rows = []
-    for column in COLUMNS:
-        cells = {m: in_print(HCSFED_PRINTED, m, column) for m in methods}
-        printed = {m: "200+" if n > 200 else str(n) for m, n in cells.items() if n is not None}
-        rows.append(Row(column, TABLE_1, column, 0.8, methods, printed, median_cell))
-    return rows
-
-
-def fedcor() -> list[Row]:
-    cells = printed_cells()
-    return [
-        Row(
-            f"{name}, {100 * panel.target:.0f} %",
-            panel.experiment,
-            panel.setting,
-            panel.target,
-            [*FEDCOR, "FedCor, README of 2023"],
-            {m: cells[name, m] for m in FEDCOR},
-            lambda last, T=panel.T: mean_cell if last >= T else partial(short_cell, last),
-            panel.experiment + "_variants",
-        )
-        for name, panel in PANELS.items()
-    ]
-
-
-def hics() -> list[Row]:
-    return [
-        Row(
-            f"{data} {panel.setting}, {100 * panel.target:.0f} %",
-            panel.experiment,
-            panel.setting,
-            panel.target,
-            HICS,
-            {m: str(HICS_PRINTED[data][m]) for m in HICS},
-            lambda last: partial(capped_cell, last),
-        )
-        for data, panel in TABLE.items()
-    ]
-
-
-def capped_cell(cap: int, rounds: np.ndarray) -> str:
-    """As HiCS-FL's Table 1: the mean over seeds, a lower bound where one never arrives."""
-    return f"{'≥ ' * bool((rounds > cap).any())}{measure.capped_mean(rounds, cap):.0f}"
 
 
 def markdown(columns: list[str], rows: list[list[str]], right: int) -> str:

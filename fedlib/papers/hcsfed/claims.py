@@ -2,10 +2,9 @@
 
 r(M): first round with test accuracy at the target; a run that never arrives counts as T + 1. Medians are over
 seeds, a speed-up is median r(Random) / median r(M). Where none of the methods compared arrives, nothing is decided:
-their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B) and how
-Random is aggregated (plain mean, or attrition): each claim is decided for each reading, and held only if all held.
-It leaves open Table 1's alpha too: claims are decided at 0.01, and their details say what becomes of them at 0.1. It
-states no seeds; tolerances are ours.
+their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B): each claim
+is decided for both, and held only if both held. What else it leaves open, such as how absent clients count, is a matter
+of the reading (`readings.py`), under which the same rules see other runs. It states no seeds; tolerances are ours.
 """
 
 from fedlib.papers.hcsfed.claims_parts import FEDAVGS, SWEEPS, sweep, swept

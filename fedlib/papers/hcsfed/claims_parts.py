@@ -148,7 +148,7 @@ other_data("6", "CIFAR-100", "hcsfed_sweep_cifar100")
 
 # -- Figure 7
 
-FEDAVGS = ("FedAvg", "FedAvg, attrition")
+FEDAVGS = ("FedAvg",)
 NEEDS = ["hcsfed_ablation"]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +11,7 @@ from fedlib.analysis.claims import Book, Missing, Rule, Runs, Verdict, combine, 
 from fedlib.analysis.measure import arrivals, interval
 
 book = Book("hcsfed")
-RANDOMS = ("Random", "Random, attrition")
+RANDOMS = ("Random",)
 GCS = ("GC-A", "GC-B")
 FRACTIONS = ("10 %", "30 %", "50 %")
 TABLE_1 = "hcsfed_table_1"
@@ -155,36 +153,6 @@ def fewest(
 BASELINES = ("Random", "SCAFFOLD", "Importance", "Cluster")
 
 
-def at_alpha(runs: Runs, alpha: str) -> Runs:
-    """The runs with Table 1's settings of one alpha under the names of its columns.
-
-    Raises:
-        Missing: none has been run.
-    """
-    table = runs[TABLE_1]
-    names = {f"{column}, alpha = {alpha}": column for column in COLUMNS}
-    table = table[table["setting"].isin(names)]
-    return Runs({TABLE_1: table.assign(setting=table["setting"].map(names))})
-
-
 def table_1(id: str, printed: str, informative: bool = False) -> Callable[[Rule], Rule]:
-    """Decorator of the rule of a claim on Table 1, of which the paper prints no alpha.
-
-    It is decided at 0.01, one of the alphas that the paper prints elsewhere; what becomes of it at 0.1 stands in the
-    detail.
-    """
-
-    def add(rule: Rule) -> Rule:
-        @functools.wraps(rule)
-        def both(runs: Runs) -> Verdict:
-            verdict = rule(runs)
-            try:
-                other = rule(at_alpha(runs, "0.1"))
-            except Missing:
-                return verdict
-            parts = other.detail.split(" held.")[0]
-            return replace(verdict, detail=f"{verdict.detail} At alpha = 0.1 {other.status}: {parts}.")
-
-        return book.claim(id, "table_1", [TABLE_1], printed, informative=informative)(both)
-
-    return add
+    """Decorator of the rule of a claim on Table 1."""
+    return book.claim(id, "table_1", [TABLE_1], printed, informative=informative)

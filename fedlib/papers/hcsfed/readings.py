@@ -25,7 +25,9 @@ def _variant(ending: str, letter: str = "R") -> tuple[Swap, ...]:
 ATTRITION = (
     Swap(TABLE_1, methods={m: f"{m}, attrition" for m in ("Random", "SCAFFOLD")}),
     Swap(ABLATION[0], methods={m: f"{m}, attrition" for m in ("FedAvg", "SCAFFOLD")}),
-    *(Swap(name, methods={"Random": "Random, attrition"}) for name in FIGURE_3),  # SCAFFOLD is not run so there
+    *(
+        Swap(name, methods={"Random": "Random, attrition"}) for name in FIGURE_3
+    ),  # SCAFFOLD is not run so there
 )
 CLIENTS = tuple(Swap(name, columns={"test_accuracy": "client_accuracy"}) for name in MEASURED)
 OPTIONS = {

@@ -1,0 +1,127 @@
+"""Headline tables: the distance to the print, paired seeds, cells, and how close luck comes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.analysis import headline
+from fedlib.analysis.claims import Missing, Runs
+from fedlib.analysis.headline import Effect, Headline, Row, cell, closest, compare, distance, speed_up
+from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
+
+METHODS = ("A", "B")
+ROW = Row("row", "e", "s", 0.5, METHODS, {"A": "20", "B": "10"}, {"A": 20.0, "B": 10.0}, 50)
+TABLE = Headline("a table", "", "median", (ROW,), ())
+OTHER = Reading(
+    "other", "", {"what": "other"}, swaps=(Swap("e", methods={m: f"{m}, other" for m in METHODS}),)
+)
+WRITTEN = Reading(AS_WRITTEN, "", {"what": "written"})
+
+
+def runs(arrivals: dict[str, list[float]], T: int = 50) -> Runs:
+    """method -> the round in which each seed arrives; inf: never."""
+    t = np.arange(T + 1)
+    parts = [
+        pd.DataFrame(
+            {"setting": "s", "method": m, "seed": seed, "round": t, "test_accuracy": (t >= at) * 1.0}
+        )
+        for m, rounds in arrivals.items()
+        for seed, at in enumerate(rounds)
+    ]
+    return Runs({"e": pd.concat(parts).assign(diverged=False)})
+
+
+def test_the_distance_to_print_is_the_mean_of_factors_of_two() -> None:
+    assert distance([10, 20], [10, 20]) == 0
+    assert distance([20, 10], [10, 20]) == pytest.approx(1), "twice and half are a factor of two each"
+    assert distance([40, 10], [10, 10]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "text"),
+    [
+        ([31], "31"),
+        ([26, 31, 44], "31 (26\u201344); 33.7 \u00b1 9.3"),
+        ([155, 74, math.inf, 193], "3 of 4 arrive: 74, 155, 193"),
+        ([math.inf, 74], "1 of 2 arrives: 74"),
+        ([math.inf, math.inf], "none of 2 arrive in 200"),
+        ([], "not run"),
+    ],
+)
+def test_a_cell_says_the_seeds_that_miss(rounds: list[float], text: str) -> None:
+    assert cell(pd.Series(rounds, dtype=float), 200) == text
+
+
+def test_readings_are_compared_on_the_seeds_that_all_of_them_have() -> None:
+    found = runs({"A": [10, 20, 30], "B": [1, 2, 3], "A, other": [5, 6]})
+    compared = compare(ROW, [WRITTEN, OTHER], found)
+    assert compared[AS_WRITTEN, "A"][0].tolist() == [10, 20]
+    assert compared["other", "A"][0].tolist() == [5, 6]
+    assert compared["other", "B"][0].empty, "what has not been run does not take seeds from the others"
+    shown = headline.table(TABLE, [WRITTEN, OTHER], found)
+    assert shown.loc[("row", "printed"), ["A", "B"]].tolist() == ["20", "10"]
+    assert shown.loc[("row", "other")].tolist() == ["2", "5.5 (5\u20136); 5.5 \u00b1 0.7", "not run"]
+
+
+def test_a_run_that_misses_counts_as_one_round_more_than_it_was_followed() -> None:
+    found = runs({"A": [math.inf] * 3, "B": [10] * 3})
+    assert headline.values(TABLE, WRITTEN, found).tolist() == [51, 10]
+
+
+def test_the_closest_reading_is_found_among_those_that_have_every_cell() -> None:
+    found = runs({"A": [40], "B": [40], "A, other": [20], "B, other": [11]})
+    partly = Reading("partly", "", swaps=(Swap("e", methods={"A": "A, other", "B": "nothing"}),))
+    one = closest(TABLE, [WRITTEN, OTHER, partly], found)
+    assert (one.reading, one.looked_at, one.skipped, one.cells) == (OTHER, 2, 1, 2)
+    assert one.distance == pytest.approx(distance([20, 11], [20, 10]))
+    assert one.written == pytest.approx(1.5)
+    assert one == closest(TABLE, [WRITTEN, OTHER, partly], found), "luck is seeded"
+    with pytest.raises(Missing, match="nothing of a table"):
+        closest(TABLE, [WRITTEN], runs({"C": [1]}))
+
+
+def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell() -> None:
+    rows = tuple(Row(str(k), "e", str(k), 0.5, ("A",), {"A": "10"}, {"A": 10.0}, 50) for k in range(8))
+    wide = Headline("wide", "", "median", rows, ())
+    names = [AS_WRITTEN, *map(str, range(1, 8))]
+
+    def search(right: dict[str, int]) -> headline.Closest:
+        """Cell -> the reading that is right in it; all others are wrong by a factor of two."""
+        table = [
+            pd.DataFrame({"setting": row.name, "method": f"A{k}", "seed": 0, "round": np.arange(51)}).assign(
+                test_accuracy=(np.arange(51) >= (10 if right[row.name] == k else 20)) * 1.0, diverged=False)
+            for row in rows for k in range(len(names))
+        ]  # fmt: skip
+        mine = [Reading(n, "", swaps=(Swap("e", methods={"A": f"A{k}"}),)) for k, n in enumerate(names)]
+        return closest(wide, mine, Runs({"e": pd.concat(table)}), draws=200)
+
+    throughout = search(dict.fromkeys(map(str, range(8)), 3))
+    assert (throughout.distance, throughout.p) == (0, 0)
+    assert throughout.by_luck > 0.5
+    by_chance = search({str(k): k for k in range(8)})
+    assert by_chance.p > 0.5
+
+
+def test_effects_under_every_reading_are_sorted_and_equal_runs_count_once() -> None:
+    found = runs({"A": [40, 40], "B": [20, 10], "A, other": [10, 10], "B, other": [10, 10]})
+    effect = Effect("p.1", "A over B", speed_up(ROW, "A", "B"))
+    same = Reading("same", "", {"what": "the same"})
+    rows = headline.specifications(effect, [WRITTEN, same, OTHER], found)
+    assert rows["reading"].tolist() == ["other", AS_WRITTEN]
+    assert rows["effect"].tolist() == [1, 3]
+    assert rows.loc[1, ["low", "high"]].tolist() == [2, 4]
+    with pytest.raises(Missing, match=r"p\.1"):
+        headline.specifications(effect, [WRITTEN], runs({"C": [1]}))
+
+
+def test_every_paper_with_a_headline_is_found_by_looking() -> None:
+    found = headline.headlines()
+    assert set(found) == {"clustered_sampling", "hcsfed", "fedcor", "hics_fl"}
+    for one in found.values():
+        for row in one.rows:
+            assert set(row.printed) <= set(row.methods)
+            assert set(row.shown) <= set(row.methods)
