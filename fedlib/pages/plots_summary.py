@@ -90,3 +90,40 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
     ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
     ax.grid(visible=False)
     return fig
+
+
+def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, null: float = 1.0) -> Figure:
+    """The effect under every archived reading, sorted, with intervals over seeds; below, the choices of each.
+
+    rows: `headline.specifications`. The reading as written is filled in black, the one as run in orange. An effect
+    whose null is 1 is a ratio, on a logarithmic axis.
+    """
+    choices = [name for name in rows.columns if name not in ("reading", "effect", "low", "high", "seeds")]
+    marks = [(what, value) for what in choices for value in dict.fromkeys(rows[what].dropna())]
+    fig, (above, below) = plt.subplots(
+        2, 1, figsize=(11, 3.2 + 0.24 * len(marks)), sharex=True, layout="constrained",
+        gridspec_kw={"height_ratios": [3.0, max(0.24 * len(marks), 0.5)]},
+    )  # fmt: skip
+    x = np.arange(len(rows))
+    above.vlines(x, rows["low"], rows["high"], color="#999999", lw=1.2)
+    above.plot(x, rows["effect"], "o", ms=3.5, color="#0072B2", label="a reading tried")
+    for name, shade, shape in (("as written", "black", "s"), ("as run", "#D55E00", "D")):
+        one = rows["reading"] == name
+        if one.any():
+            above.plot(x[one], rows["effect"][one], shape, ms=8, color=shade, label=name)
+    above.axhline(null, color="black", lw=0.8)
+    if printed is not None:
+        above.axhline(printed, color="#CC79A7", lw=1.4, ls="--", label=f"printed: {printed:.3g}")
+    if null == 1:
+        above.set_yscale("log", base=2)
+        above.yaxis.set_major_formatter("{x:g}")
+    above.set_title(words, fontsize=11, loc="left")
+    above.legend(fontsize=10, loc="upper left")
+    for y, (what, value) in enumerate(marks):
+        taken = x[rows[what] == value]
+        below.plot(taken, np.full(len(taken), y), "|", ms=9, mew=2, color="#333333")
+    below.set_yticks(range(len(marks)), [f"{what}: {value}" for what, value in marks], fontsize=10)
+    below.set(ylim=(len(marks) - 0.5, -0.5), xlabel=f"{len(rows)} readings, sorted by the effect")
+    below.set_xticks([])
+    below.grid(visible=False)
+    return fig

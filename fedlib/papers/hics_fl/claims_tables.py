@@ -62,7 +62,13 @@ def speed_tables(
 
 
 def warm_up(table: pd.DataFrame) -> int:
-    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before."""
+    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before.
+
+    Raises:
+        Missing: the runs that stand for the setting have been archived without whom they drew.
+    """
+    if "clients" not in table or table["clients"].isna().any():
+        raise Missing("whom HiCS-FL drew has not been kept")
     seen: set[int] = set()
     for clients in table.sort_values("round")["clients"]:
         if seen & set(map(int, clients)):
