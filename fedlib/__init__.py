@@ -26,7 +26,7 @@ _HOMES = {
     "DirichletClasses": "settings.schema",
     "Partition": "data.partition",
     "ConfigError": "settings.errors",
-    "SamplerError": "simulation.live",
+    "SamplerError": "simulation.guard",
 }
 __all__ = ["samplers", *_HOMES]
 

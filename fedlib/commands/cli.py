@@ -81,6 +81,9 @@ def run(
             "--setting", help="Only this one of the experiment's grid; may be repeated.", metavar="NAME"
         ),
     ] = None,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Of runs that fail, show where in their code.")
+    ] = False,
 ) -> None:
     """Train what an experiment (or measure what a study) still lacks, and write its table; nothing is done twice.
 
@@ -115,9 +118,14 @@ def run(
             "settings": settings or None,
         }
         params.choose(planned, **chosen)  # what is misspelt is told before torch is imported
-        from fedlib.runs.results import simulate
+        from fedlib.runs.results import Failed, simulate
 
-        path = simulate(experiment, at, **chosen, tell=_tell)
+        try:
+            path = simulate(experiment, at, **chosen, tell=_tell)
+        except Failed as failed:
+            for name, trace in failed.traces.items() if traceback else ():
+                _tell(f"{name}:\n{trace}")
+            raise
     typer.echo(f"{_short(path)}: written.")
 
 
@@ -461,7 +469,7 @@ def _mendable() -> Iterator[type[Exception]]:
     for module, name in (
         ("fedlib.settings.errors", "ConfigError"),
         ("fedlib.data.sources", "DataError"),
-        ("fedlib.simulation.live", "SamplerError"),
+        ("fedlib.simulation.guard", "SamplerError"),
         ("papermill.exceptions", "PapermillExecutionError"),
     ):
         if module in sys.modules:

@@ -25,6 +25,7 @@ from fedlib.commands.warm import warm
 from fedlib.data.sources import DataError
 from fedlib.files import StoreError, alone, sealed, unsealed, write_whole
 from fedlib.settings import params
+from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, ConfigError, Scale
 
@@ -66,6 +67,10 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
         followed = sorted(experiment for experiment in runs if experiment in _words(study))
         inputs[name] = {"study": study, "experiments": {e: _digest(inputs[e]) for e in followed}}
     for name, content in inputs.items():
+        if code := code_of(content):
+            content["code"] = code
+        if tried := _failed(name, scale):
+            content["failed"] = tried
         if (packed := archive.path_of(name, scale)).exists():
             content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
         write_whole(root / scale / f"{name}.json", _text(sealed(content)))
@@ -73,6 +78,13 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
         if old.stem not in inputs:
             old.unlink()
     return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
+
+
+def _failed(name: str, scale: Scale) -> list[str]:
+    """When runs of an experiment failed, by its record: what else would have DVC try them again?"""
+    from fedlib.runs import results
+
+    return [run["failed"] for run in results.record(name, scale).get("missing", []) if "failed" in run]
 
 
 def _text(content: Any) -> bytes:
@@ -113,6 +125,16 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
             continue
         if any("missing" in known.get(name, {}) for name in ([dataset] if dataset else known)):
             path.unlink()
+
+
+def forget_changed(scale: Scale, root: Path = INPUTS) -> None:
+    """Drop inputs of experiments whose samplers have other code now, or of which runs failed: DVC looks again."""
+    for path in (root / scale).glob("*.json"):
+        content = json.loads(path.read_text())
+        code = content.pop("code", {})
+        with suppress(ValueError):  # a sampler that is gone: its own stage says so
+            if code_of(content) != code or _failed(path.stem, scale):
+                path.unlink()
 
 
 def stages(settings: Experiments) -> str:
@@ -271,19 +293,27 @@ def _run(
 def repro(arguments: list[str]) -> int:
     """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status.
 
-    Data that was not there the last time is looked for again.
+    Data that was not there the last time is looked for again, runs that failed are tried again; if any fails, this
+    does, though all pages are made.
     """
+    from fedlib.runs import results
+
+    settings = params.load()
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     )  # DVC, and what it runs
     with alone(ROOT / "data") as held:
         write_stages()
         forget_missing()
+        forget_changed(settings.scale)
         ahead = nullcontext() if arguments else training_ahead()
         with warm({**os.environ, "PATH": path}) as environment, ahead:
             command = [sys.executable, "-m", "dvc", "repro", *arguments]
             done = subprocess.run(command, cwd=ROOT, env=environment, pass_fds=[held], check=False)
-            return done.returncode
+    failed = [one for name in settings.names for one in results.failed(results.record(name, settings.scale))]
+    for one in failed:
+        print(f"Failed: {one}", file=sys.stderr)
+    return done.returncode or int(bool(failed))
 
 
 @contextmanager

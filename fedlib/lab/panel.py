@@ -35,7 +35,7 @@ from fedlib.runs.place import Place, cores
 from fedlib.settings import params, schema
 from fedlib.settings.schema import ConfigError
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.live import SamplerError
+from fedlib.simulation.guard import SamplerError
 from fedlib.training.executors import make_executor
 
 MOMENT = 0.3  # seconds of training between two looks
@@ -345,7 +345,11 @@ class Lab:
         """Errors of what stands within are shown in the panel, where a person looks, and go no further."""
         try:
             yield
-        except (ConfigError, SamplerError, datasets.DataError) as error:
+        except SamplerError as error:  # of one in the making: where it went wrong, too
+            own = isinstance(error.__cause__, SamplerError)
+            where = "" if own else "".join(traceback.format_exception(error.__cause__, limit=-1))
+            self.say(f"{error}\n{where}".rstrip())
+        except (ConfigError, datasets.DataError) as error:
             self.say(str(error))
         except Exception:  # of a sampler in the making: where it went wrong, too
             self.say(traceback.format_exc(limit=-1))

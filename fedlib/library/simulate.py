@@ -23,6 +23,7 @@ from fedlib.runs.store import Store
 from fedlib.settings.errors import ConfigError
 from fedlib.settings.params import build, seeds_of
 from fedlib.settings.schema import OWN, Evaluate, Local, Run
+from fedlib.simulation.guard import SamplerError
 from fedlib.training.contract import Executor
 from fedlib.training.executors import Own, make_executor
 from fedlib.training.objective import Function
@@ -136,9 +137,14 @@ def train(
     lacking = [run for run in runs if not store.finished(supply.address(run))]
     if not lacking:
         return
+    for run in lacking:
+        store.try_again(supply.address(run))
     with Progress(place.runs, sum(run.T for run in lacking), tell, "simulate") as progress:
         for group in groups_of(lacking, 1):
             train_group(group, place, threads, progress.folder, supply)
+    failures = [why["reason"] for run in lacking if (why := store.failure(supply.address(run)))]
+    if failures:
+        raise SamplerError(" ".join(failures))
     for run in lacking:
         if not store.finished(supply.address(run)):
             raise ConfigError(f"store: another process trains into {place.runs} now; wait for it to end.")

@@ -32,7 +32,7 @@ from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
 from fedlib.pages import interactive
-from fedlib.runs.results import lacking, open_results
+from fedlib.runs.results import failed, lacking, open_results, record
 from fedlib.settings import params
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -144,12 +144,17 @@ class Artifact:
             data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
             done = f"{len(info['runs'])} of {info['planned']} runs"
             missing = f" Missing: {lacking(info)}." if info.get("missing") else ""
+            missing += "".join(f" Failed: {html.escape(one)}" for one in failed(info))
             less = cut(settings, experiment, self.scale)
             less = f" Cut against scale paper: {less}." if less else ""
             lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.{less}{missing}")
         for experiment in self.missing:
             command = f"`fedlib run {experiment} --scale {self.scale}`"
-            lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}")
+            why = "".join(
+                f" Failed: {html.escape(one)}"
+                for one in failed(record(experiment, self.scale, self.root / "data" / "results"))
+            )
+            lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}{why}")
         if self.missing:
             lines.append(f"All that this page needs: `fedlib scale {self.scale} && dvc repro {self.name}`")
         return "\n".join(f"- {line}" for line in lines)

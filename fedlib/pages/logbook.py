@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,13 +69,18 @@ class Logbook:
                 tell=lambda line: print(line, file=sys.stderr, flush=True),
                 only_finished=only_finished,
             )
-        except (DataError, Unfinished) as reason:
-            _leave_empty(name, scale, planned, str(reason))
-            display(Markdown(f"Not run: {reason}"))
-            raise ResultsMissing(name, scale) from None
+        except (DataError, Unfinished, results.Failed) as reason:
+            if not isinstance(reason, results.Failed) or reason.missing:
+                missing = getattr(reason, "missing", [{"reason": str(reason)}])
+                _leave_empty(name, scale, planned, missing)
+                display(Markdown(f"Not run: {html.escape(str(reason))}"))
+                raise ResultsMissing(name, scale) from None
+            print(reason, file=sys.stderr, flush=True)
         log = cls(name, scale, *results.open_results(name, scale))
         if missing := results.lacking(log.info):
             display(Markdown(f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {missing}."))
+        for one in results.failed(log.info):
+            display(Markdown(f"Failed: {html.escape(one)}"))
         return log
 
     def settings(self) -> pd.DataFrame:
@@ -156,13 +162,13 @@ def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return out
 
 
-def _leave_empty(experiment: str, scale: Scale, planned: int, reason: str) -> None:
+def _leave_empty(experiment: str, scale: Scale, planned: int, missing: list[dict[str, Any]]) -> None:
     info = {
         "experiment": experiment,
         "scale": scale,
         "planned": planned,
         "runs": [],
-        "missing": [{"reason": reason}],
+        "missing": missing,
     }
     table = pd.DataFrame({"experiment": pd.Series(dtype=str)})
     results.write_results(results.path_of(experiment, scale), table, info)

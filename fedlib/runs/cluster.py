@@ -71,6 +71,9 @@ def train_on_cluster(
             futures = client.map(work, settings, pure=False)
             for i, future in enumerate(as_completed(futures), start=1):
                 for files in future.result():
+                    if files[0] in missing and "trace" in files[3]:
+                        store.fail(files[0], files[3]["reason"], files[3]["trace"])
+                        continue
                     check_returned(files, missing)
                     if not store.finished(files[0]):  # as it is where workers share our disk
                         store.adopt(*files)

@@ -22,13 +22,14 @@ from fedlib.files import write_whole
 from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.sealed import is_state
-from fedlib.runs.store import TIMING, Store
+from fedlib.runs.store import TIMING, Store, pack
 from fedlib.runs.supply import Prepared, Supply
 from fedlib.settings.code import code_of
 from fedlib.settings.schema import Run
 
 if TYPE_CHECKING:
     from fedlib.data.partition import Partition
+    from fedlib.simulation.live import Live
 
 LARGEST_GROUP = 25
 
@@ -66,8 +67,8 @@ def train_group(
 ) -> list[str]:
     """Train runs of one shape in lockstep; returns the addresses of those that it finished.
 
-    Runs that are finished, or that another process holds, are left alone. supply: what they are trained on, if it is
-    not what their settings name.
+    Runs that are finished, or that another process holds, are left alone; of those whose methods fail the store then
+    says why (`Store.failure`). supply: what they are trained on, if it is not what their settings name.
     """
     import torch
 
@@ -85,17 +86,24 @@ def train_group(
         for run in mine.values():
             if (key := _partition_key(run)) not in made:
                 made[key] = supply.partition(run)
-        lockstep = Lockstep(
-            list(mine.values()), [made[_partition_key(run)] for run in mine.values()], executor
-        )
+        parts = [made[_partition_key(run)] for run in mine.values()]
+        lockstep = Lockstep(list(mine.values()), parts, executor, strict=False)
         for a, live in zip(mine, lockstep.live, strict=True):
-            if (state := store.load_checkpoint(a, partial(is_state, T=live.run.T))) is not None:
-                live.load_state_dict(state)
+            usable = partial(is_state, T=live.run.T)
+            if not live.failed and (state := store.load_checkpoint(a, usable)) is not None:
+                with live.trying("load_state_dict"):
+                    live.load_state_dict(state)
+                if live.failed:
+                    store.drop_checkpoint(a)
         done: list[str] = []
+        failed: set[str] = set()
         saved = beat = time.monotonic()
         while True:
             for a, live in zip(mine, lockstep.live, strict=True):
-                if live.done and a not in done:
+                if live.failed and a not in failed:
+                    store.fail(a, str(live.failed), live.failed.trace)
+                    failed.add(a)
+                elif live.done and not live.failed and a not in done:
                     frame = pd.DataFrame(live.rows)
                     record = describe(live.run, supply.about(live.run), place)
                     store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
@@ -115,10 +123,20 @@ def train_group(
                 return done
             if now - saved > place.checkpoint_seconds:
                 for a, live in zip(mine, lockstep.live, strict=True):
-                    if not live.done:
-                        store.save_checkpoint(a, live.state_dict())
+                    if not live.done and (state := _state(live)) is not None:
+                        store.save_checkpoint(a, state)
                 saved = time.monotonic()
             lockstep.advance()
+            for live in lockstep.active:
+                if live.t == 1:  # that a state cannot be kept is found now, not with the first checkpoint
+                    _state(live)
+
+
+def _state(live: Live) -> Any:
+    """What a checkpoint keeps of a run; None if its sampler's state cannot be kept, which ends the run."""
+    with live.trying("state_dict"):
+        return pack(live.state_dict())
+    return None
 
 
 def _partition_key(run: Run) -> str:

@@ -69,7 +69,7 @@ def simulate(
     Raises:
         ConfigError: no such experiment, method or seed, or settings that cannot be run.
         DataError: nothing is finished, and data is missing. Unfinished: nothing is finished.
-        StoreError: a damaged archive.
+        Failed: some runs failed; the others are finished, and the table is written. StoreError: a damaged archive.
     """
     from fedlib.runs.place import Place
     from fedlib.runs.train import train  # here, so that opening results imports no torch
@@ -87,7 +87,35 @@ def simulate(
         train(lacking, place, tell, f"{experiment} [{scale}]")
         for reason in finished.absent.values():
             tell(f"{experiment} [{scale}]: {reason}")
-    return gather(experiment, scale, labelled, finished, results)
+    path = gather(experiment, scale, labelled, finished, results)
+    tried = [] if only_finished else [(_name(one), finished.failure(one.run)) for one in wanted]
+    if failures := {name: why for name, why in tried if why}:
+        raise Failed(f"{experiment} [{scale}]", failures, len(tried))
+    return path
+
+
+class Failed(StoreError):
+    """Some runs failed; all others went on, and the table is written, unless none is finished.
+
+    traces: the runs' names -> the tracebacks of what was raised. missing: what the record of results says is missing,
+    where there is no table.
+    """
+
+    def __init__(
+        self, what: str, failures: dict[str, dict[str, str]], planned: int, missing: Sequence[Any] = ()
+    ) -> None:
+        self.traces = {name: why["trace"] for name, why in failures.items()}
+        self.missing = list(missing)
+        lines = "".join(f"\n{name}: {why['reason']}" for name, why in failures.items())
+        super().__init__(
+            f"{what}: {len(failures)} of {planned} runs failed; repeat the command to try them again, with "
+            f"--traceback to see where.{lines}"
+        )
+
+
+def _name(one: Labelled) -> str:
+    """A run, for people."""
+    return ", ".join(filter(None, [one.setting, one.method, f"seed {one.run.seed}"]))
 
 
 class Finished:
@@ -148,6 +176,13 @@ class Finished:
     def has(self, run: Run) -> bool:
         return self.address(run) is not None
 
+    def failure(self, run: Run) -> dict[str, str] | None:
+        """Why a run failed when it was last tried (`Store.failure`)."""
+        from fedlib.simulation.engine import NUMERICS
+
+        digest = self.digest(run.dataset)
+        return self.store.failure(run.address(NUMERICS, digest)) if digest and not self.has(run) else None
+
     def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The rounds and the record of a finished run."""
         if address := self._stored(run):
@@ -164,15 +199,19 @@ def gather(
     """Write the tidy table of all finished runs of an experiment, and beside it what made them and what is missing.
 
     Raises:
-        DataError, Unfinished: none is finished; the first where that is for want of data.
+        DataError, Failed, Unfinished: none is finished, for want of data, because some failed, or as none was tried.
     """
     from fedlib.data.datasets import DataError
 
     frames, records, missing = [], [], []
+    failures: dict[str, dict[str, str]] = {}
     for one in labelled:
         labels = {"setting": one.setting, "method": one.method, "seed": one.run.seed}
         if (found := finished.read(one.run)) is None:
-            missing.append({**labels, "reason": finished.absent.get(one.run.dataset, "")})
+            if why := finished.failure(one.run):
+                failures[_name(one)] = why
+            reason = why["reason"] if why else finished.absent.get(one.run.dataset, "")
+            missing.append({**labels, "reason": reason} | ({"failed": why["date"]} if why else {}))
             continue
         rounds, record = found
         frames.append(pd.DataFrame({"experiment": experiment, **labels}, index=rounds.index).join(rounds))
@@ -180,6 +219,8 @@ def gather(
     if not frames:
         for reason in finished.absent.values():
             raise DataError(reason)
+        if failures:
+            raise Failed(f"{experiment} [{scale}]", failures, len(labelled), missing)
         raise Unfinished(
             f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment} --scale {scale}"
         )
@@ -251,6 +292,15 @@ def lacking(info: dict[str, Any]) -> str:
         " of ".join(filter(None, [names, _counted(settings, "settings")])) + some
         for (names, some), settings in found.items()
     )
+
+
+def failed(info: dict[str, Any]) -> list[str]:
+    """What the record of results says of runs that failed: a sentence each."""
+    return [
+        f"{', '.join(filter(None, [run['setting'], run['method'], 'seed ' + str(run['seed'])]))}: {run['reason']}"
+        for run in info.get("missing", [])
+        if "failed" in run
+    ]
 
 
 def _setting(run: dict[str, Any]) -> str:

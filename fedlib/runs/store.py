@@ -2,8 +2,9 @@
 
 `<root>/<aa>/<address>/` holds, once the run is finished, `rounds.parquet` (what must be identical every time),
 `timing.parquet` (what cannot be), and `run.json` (settings, provenance, address, the digests of both tables and its
-own), written last: a run without it is not finished. Until then there may be a `checkpoint.pt`. Every file appears
-whole or not at all; one that does not come back as it was written is named, and its run trained again.
+own), written last: a run without it is not finished. Until then there may be a `checkpoint.pt`, or a
+`failed.json` that says why it failed. Every file appears whole or not at all; one that does not come back as it was
+written is named, and its run trained again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +96,28 @@ class Store:
         }
         record = sealed({**record, "address": address, **digests})
         write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
-        for left in [folder / "checkpoint.pt", *folder.glob(".*.part")]:
+        for left in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
             left.unlink(missing_ok=True)
+
+    def fail(self, address: str, reason: str, trace: str) -> None:
+        """Keep why a run failed, until it is tried again."""
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"address": address, "reason": reason, "trace": trace, "date": date}
+        write_whole(self.folder(address) / "failed.json", json.dumps(record, indent=1).encode())
+
+    def failure(self, address: str) -> dict[str, str] | None:
+        """Why a run failed when it was last tried: its `reason`, `trace` and `date`; None if it did not."""
+        path = self.folder(address) / "failed.json"
+        if self.finished(address) or not path.exists():
+            return None
+        try:
+            return {key: str(value) for key, value in json.loads(path.read_text()).items()}
+        except (OSError, ValueError, AttributeError):
+            return None  # damaged: it is tried again in any case
+
+    def try_again(self, address: str) -> None:
+        """Forget that a run failed."""
+        (self.folder(address) / "failed.json").unlink(missing_ok=True)
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
         """A finished run as `adopt` takes it."""
@@ -121,6 +143,9 @@ class Store:
         buffer = io.BytesIO()
         torch.save(pack(state), buffer)
         write_whole(self.folder(address) / "checkpoint.pt", to_checkpoint(buffer.getvalue(), address))
+
+    def drop_checkpoint(self, address: str) -> None:
+        (self.folder(address) / "checkpoint.pt").unlink(missing_ok=True)
 
     def load_checkpoint(
         self, address: str, usable: Callable[[Any], bool] = lambda state: isinstance(state, dict)
@@ -192,7 +217,7 @@ def pack(value: Any) -> Any:
     if kind is np.ndarray or isinstance(value, np.generic):
         with suppress(TypeError, ValueError):  # torch has nothing like it: text, objects
             tag = "__numpy__" if kind is np.ndarray else "__number__"
-            return {tag: torch.from_numpy(np.asarray(value, order="C"))}
+            return {tag: torch.from_numpy(np.require(value, requirements=["C", "W"]))}
     elif kind is dict:
         return {k: pack(v) for k, v in value.items()}
     elif kind in (list, tuple):

@@ -20,15 +20,21 @@ from fedlib.runs.group import groups_of, train_group
 from fedlib.runs.place import Place, address, cores
 from fedlib.runs.progress import HEARTBEAT_SECONDS, Progress
 from fedlib.runs.store import Store
+from fedlib.samplers import find
 from fedlib.settings.schema import Run
 
 
 def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
-    """Train every run that is not finished yet; returns when all are in the store."""
+    """Train every run that is not finished yet; returns when all are in the store, or have failed.
+
+    Those that failed before are tried again; of those that do now, the store says why (`Store.failure`).
+    """
     store = Store(place.runs)
     wanted = {address(run, place): run for run in runs}
+    for a in wanted:
+        store.try_again(a)
     attempts = 0
-    while missing := {a: run for a, run in wanted.items() if not store.finished(a)}:
+    while missing := {a: r for a, r in wanted.items() if not store.finished(a) and not store.failure(a)}:
         rounds = sum(run.T for run in missing.values())
         if place.scheduler:
             from fedlib.runs.cluster import train_on_cluster
@@ -44,7 +50,7 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
             raise StoreError(
                 f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
             )
-        if all(not store.finished(a) for a in missing):
+        if not any(store.finished(a) or store.failure(a) for a in missing):
             time.sleep(2.0)  # another process is training them
 
 
@@ -58,7 +64,7 @@ def _train_groups(
 
     processes = min(processes, len(groups))
     threads = place.threads or max(1, cores() // processes)
-    if processes == 1:
+    if processes == 1 or not all(_importable(run) for group in groups for run in group):
         for group in groups:
             train_group(group, place, threads, heartbeats)
         return False
@@ -81,6 +87,11 @@ def _train_groups(
     return False
 
 
+def _importable(run: Run) -> bool:
+    """Whether other processes find the run's sampler, too: one that a notebook defines is here alone."""
+    return find(run.method.sampler).__module__ != "__main__"
+
+
 def end_with_parent(parent: int) -> None:
     """In a worker process: end as soon as the process that started it is gone, instead of training on for nobody."""
 
@@ -93,7 +104,10 @@ def end_with_parent(parent: int) -> None:
 
 
 def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, bytes, dict[str, Any]]]:
-    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files."""
+    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files.
+
+    Of a run that failed, there are none, and its record is that of the failure.
+    """
     import torch
 
     runs = [Run(**one) for one in settings]
@@ -103,4 +117,5 @@ def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, by
         datasets.prepare(name, root=place.datasets)
     train(runs, place, what="cluster worker")
     store = Store(place.runs)
-    return [store.files(address(run, place)) for run in runs]
+    addresses = [address(run, place) for run in runs]
+    return [(a, b"", b"", failed) if (failed := store.failure(a)) else store.files(a) for a in addresses]

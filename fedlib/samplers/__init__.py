@@ -14,6 +14,7 @@ from fedlib.samplers.base import (
     Selection,
     TrialLosses,
     Updates,
+    read_only,
 )
 from fedlib.samplers.registry import find, register, unloaded, version_of
 
@@ -43,6 +44,7 @@ __all__ = [
     "TrialLosses",
     "Updates",
     "find",
+    "read_only",
     "register",
     "unloaded",
     "version_of",

@@ -44,6 +44,7 @@ __all__ = [
     "Selection",
     "TrialLosses",
     "Updates",
+    "read_only",
     "register",
 ]
 
@@ -57,9 +58,16 @@ NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+def read_only(array: np.ndarray) -> np.ndarray:
+    """The same numbers, not to be written to: what one sampler is given, others and the engine may hold too."""
+    seen = np.asarray(array).view()
+    seen.flags.writeable = False
+    return seen
+
+
 @dataclass(frozen=True)
 class Federation:
-    """What stays the same over a run: who the clients are, and what is asked of the server.
+    """What stays the same over a run: who the clients are, and what is asked of the server. Arrays are read-only.
 
     sizes: (N,) training samples of each client.
     label_counts: (N, K) training samples by client and label. No real server knows them: only the target sampler
@@ -78,6 +86,10 @@ class Federation:
     output_weight: slice | None
     output_bias: slice | None
 
+    def __post_init__(self) -> None:
+        for name in ("sizes", "label_counts"):
+            object.__setattr__(self, name, read_only(np.array(getattr(self, name))))
+
     @property
     def N(self) -> int:
         return len(self.sizes)
@@ -89,7 +101,7 @@ class Federation:
     @cached_property
     def p(self) -> np.ndarray:
         """(N,) data shares p_k = n_k / sum n."""
-        return self.sizes / self.sizes.sum()
+        return read_only(self.sizes / self.sizes.sum())
 
     @property
     def everyone(self) -> np.ndarray:
@@ -176,7 +188,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Report:
-    """What came back from the selected clients, one entry a draw, in the order of the selection.
+    """What came back from the selected clients, one entry a draw, in the order of the selection; arrays are read-only.
 
     clients: (n,); updates: (n, d) float32; losses: (n,) mean training loss over the last local epoch (or over all
     steps where the work is counted in steps).
@@ -198,7 +210,8 @@ class Sampler:
 
     aggregation: ClassVar[Aggregation] = "mean"  # the rule of its paper; an experiment may name another
     draws: ClassVar[Literal["distinct", "repeated", "random"]] = "distinct"
-    # "repeated": a client may be drawn more than once; "random": their number varies and may be zero
+    # m clients, in "repeated" some perhaps more than once; "random": another number, which may be zero
+    fewer: ClassVar[bool] = False  # whether it may choose fewer than m, as where a pass over all clients ends
     needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = (
         frozenset()
     )  # what not every federation can tell

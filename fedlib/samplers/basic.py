@@ -75,6 +75,7 @@ class Full(Sampler):
     """Every client in every round, whatever m: what all sampling schemes estimate."""
 
     aggregation = "data_size"
+    draws = "random"  # N clients, not m
 
     def select(self, round: Round) -> Selection:
         return Selection(self.fed.everyone, expected=np.ones(self.fed.N))

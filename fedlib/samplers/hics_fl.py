@@ -76,6 +76,8 @@ class HiCSFL(Sampler):
     order: Literal["index", "random"] | None = None
     refresh: bool | None = None
 
+    fewer = True  # in the warm-up's last round, where m does not divide N
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         if self.variant not in ("P", "C0", "C"):

@@ -44,6 +44,7 @@ Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imag
 OWN = "own:"  # what the names of datasets and models begin with that a program hands over
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
+MOST_QUESTIONS = 1000
 
 
 @cache
@@ -253,6 +254,7 @@ class Run(Settings):
     local: Local
     evaluate: Evaluate = Evaluate()
     method: Method
+    questions: Count | None = optional()  # that a sampler may ask in a round; None: MOST_QUESTIONS
     seed: Whole
 
     @field_validator("dataset", "model")

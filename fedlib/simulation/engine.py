@@ -15,18 +15,19 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.data.partition import Partition
-from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates
-from fedlib.settings.schema import Run
+from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates, read_only
+from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.algorithms import aggregation_weights
 from fedlib.simulation.evaluation import evaluate, segment_means
-from fedlib.simulation.live import Answer, Live, SamplerError, check, check_clients, plain
+from fedlib.simulation.guard import SamplerError, Watch
+from fedlib.simulation.live import Answer, Live, check, check_clients, plain
 from fedlib.streams import Purpose
 from fedlib.training.contract import Executor, Trained
 
@@ -41,11 +42,21 @@ def shape_of(run: Run) -> str:
 
 
 class Lockstep:
-    """Runs of one shape (`shape_of`) and the executor that trains them all."""
+    """Runs of one shape (`shape_of`) and the executor that trains them all.
 
-    def __init__(self, runs: Sequence[Run], partitions: Sequence[Partition], executor: Executor) -> None:
-        self.executor = executor
+    strict: raise what a run's methods raise; else that run alone is over, and its `failed` says why.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        partitions: Sequence[Partition],
+        executor: Executor,
+        strict: bool = True,
+    ) -> None:
+        self.executor, self.strict = executor, strict
         self.live = [Live(run, part, executor) for run, part in zip(runs, partitions, strict=True)]
+        self.raise_failures()
         # what the imports made stays: looking through it for garbage stops all threads for a tenth of a second
         if not gc.get_freeze_count():
             gc.freeze()
@@ -55,83 +66,93 @@ class Lockstep:
     def active(self) -> list[Live]:
         return [live for live in self.live if not live.done]
 
+    def raise_failures(self) -> None:
+        for live in self.live:
+            if self.strict and live.failed:
+                raise live.failed
+
     def advance(self) -> None:
-        """One round of every run that is not done."""
+        """One round of every run that is not done; a run that fails in it leaves no trace of the round."""
         started = time.perf_counter()
         active = self.active
-        self.record([live for live in active if not live.rows])
+        self.record([(live, {}) for live in active if not live.rows])
         for live in active:
             live.t += 1
             live.begin_round()
-        chosen = self.converse([(live, live.sampler.select, (live.round("select"),)) for live in active])
-        selections = [check(live, selection) for live, selection in zip(active, chosen, strict=True)]
-        reports = self.train_selected(active, selections)
+        drawn = self.train_selected(self.select(active))
+        rows = [
+            (live, row)
+            for live, selection, report in drawn
+            if (row := self.drawn_row(live, selection, report))
+        ]
         for live in active:
             live.holds, live.asked = (
                 Counter(),
                 {},
             )  # a new global model: whoever is asked about it needs it first
         self.converse(
-            [
-                (live, live.sampler.observe, (live.round("observe"), report))
-                for live, report in zip(active, reports, strict=True)
-                if not live.diverged
-            ]
+            "observe", [(live, (report,)) for live, _, report in drawn if not (live.diverged or live.failed)]
         )
-        self.record(active, selections, reports)
+        self.record([(live, row) for live, row in rows if not live.failed])
         share = (time.perf_counter() - started) / len(active)
-        for live in active:
-            live.rows[-1]["seconds"] = share
+        for live, _ in rows:
+            if not live.failed:
+                live.rows[-1]["seconds"] = share
+        self.raise_failures()
+
+    def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
+        """Whom each run's sampler chooses; without those that fail."""
+        selections = []
+        for live, chosen in zip(
+            active, self.converse("select", [(live, ()) for live in active]), strict=True
+        ):
+            if not live.failed:
+                with live.trying("select"):
+                    selections.append((live, check(live, chosen)))
+        return selections
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def converse(self, calls: list[tuple[Live, Callable, tuple]]) -> list[Any]:
-        """Call a method of every run's sampler; where it yields questions, answer all runs' questions in batches."""
+    def converse(
+        self, phase: Literal["select", "observe"], calls: list[tuple[Live, tuple[Report, ...]]]
+    ) -> list[Any]:
+        """Call a method of every run's sampler; where it yields questions, answer all runs' questions in batches.
+
+        Returns what each method returned; of those that failed, nothing of use.
+        """
         results: list[Any] = [None] * len(calls)
         talks: dict[int, Generator] = {}
         pending: dict[int, Any] = {}
+        watch = Watch()
 
         def step(i: int, act: Callable[..., Any], *arguments: Any) -> None:
-            started = time.perf_counter()
-            try:
-                pending[i] = act(*arguments)
-            except StopIteration as stop:
-                results[i] = stop.value
+            live = calls[i][0]
+            with live.trying(phase, watch):
+                try:
+                    pending[i] = act(*arguments)
+                    accept(live, pending[i])
+                except StopIteration as stop:
+                    results[i] = stop.value
+                    pending.pop(i, None)
+            if live.failed:
                 pending.pop(i, None)
-            calls[i][0].costs.server_seconds += time.perf_counter() - started
 
-        for i, (live, method, arguments) in enumerate(calls):
-            if inspect.isgeneratorfunction(method):
-                talks[i] = method(*arguments)
+        for i, (live, reports) in enumerate(calls):
+            method = getattr(live.sampler, phase)
+            with live.trying(phase, None if inspect.isgeneratorfunction(method) else watch):
+                results[i] = method(live.round(phase), *reports)
+            if isinstance(results[i], Generator) and not live.failed:
+                talks[i] = results[i]
                 step(i, next, talks[i])
-            else:
-                started = time.perf_counter()
-                results[i] = method(*arguments)
-                live.costs.server_seconds += time.perf_counter() - started
         while pending:
             kind = type(next(iter(pending.values())))
             batch = [i for i, question in pending.items() if type(question) is kind]
-            for i, answer in zip(
-                batch, self.answer(kind, [(calls[i][0], pending[i]) for i in batch]), strict=True
-            ):
-                step(i, talks[i].send, answer)
+            answers = self.answers[kind](self, [(calls[i][0], pending.pop(i)) for i in batch])
+            watch.touched()  # whatever answering did
+            for i, answer in zip(batch, answers, strict=True):
+                if not calls[i][0].failed:  # as it may have in `encode`
+                    step(i, talks[i].send, read_only(answer))
         return results
-
-    def answer(self, kind: type, asked: list[tuple[Live, Any]]) -> list[np.ndarray]:
-        """The answers to one kind of question, asked by several runs, each about its own global model."""
-        known = {
-            Updates: self.updates,
-            Gradients: self.gradients,
-            Losses: self.losses,
-            TrialLosses: self.trial_losses,
-        }
-        if kind not in known:
-            raise SamplerError(f"{asked[0][0].name} yielded a {kind.__name__}, which is no question.")
-        for live, question in asked:
-            for named in ("clients", "train"):
-                if hasattr(question, named):
-                    check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))
-        return known[kind](asked)
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:
         self.train_once(
@@ -147,15 +168,28 @@ class Lockstep:
                 live.uploaded |= set(clients)
         return [
             self.encode(
-                question, torch.stack([live.asked[int(k)].update[: live.fed.d] for k in question.clients])
+                live,
+                question,
+                torch.stack([live.asked[int(k)].update[: live.fed.d] for k in question.clients]),
             )
             for live, question in asked
         ]
 
-    def encode(self, question: Updates, updates: Tensor) -> np.ndarray:
-        """What the clients make of their updates (n, d), as many at a time as there are threads."""
+    def encode(self, live: Live, question: Updates, updates: Tensor) -> np.ndarray | None:
+        """What the clients make of their updates (n, d), as many at a time as there are threads; None if that fails."""
         parts = np.array_split(updates.cpu().numpy(), min(len(updates), self.executor.threads))
-        return np.concatenate(list(self.executor.pool.map(question.encode, parts)))
+        watch = Watch()
+        with live.trying("encode"):
+            made = list(self.executor.pool.map(question.encode, parts))
+            rows = [len(part) for part in made]
+            if rows != [len(part) for part in parts]:
+                raise SamplerError(
+                    f"it must give one row a client; of the updates of {len(updates)} it made {sum(rows)} rows"
+                )
+            if touched := watch.touched():
+                raise SamplerError(f"it drew from the global generator of {' and '.join(touched)}")
+            return np.concatenate(made)
+        return None
 
     def gradients(self, asked: list[tuple[Live, Gradients]]) -> list[np.ndarray]:
         jobs = [
@@ -200,6 +234,13 @@ class Lockstep:
             live.costs.samples_evaluated += sum(map(len, part))
         return [segment_means(loss, [len(p) for p in part]) for loss, part in zip(losses, parts, strict=True)]
 
+    answers: ClassVar[dict[type, Callable[..., list[np.ndarray | None]]]] = {
+        Updates: updates,
+        Gradients: gradients,
+        Losses: losses,
+        TrialLosses: trial_losses,
+    }
+
     # -- training ----------------------------------------------------------------------------------------------
 
     def train_once(self, wanted: dict[Any, tuple[Live, int]]) -> None:
@@ -210,19 +251,18 @@ class Lockstep:
             live.asked[k] = Answer(trained.updates[i], float(trained.losses[i]), int(trained.steps[i]))
             live.costs.client_steps += int(trained.steps[i])
 
-    def train_selected(self, active: list[Live], selections: list[Selection]) -> list[Report]:
+    def train_selected(
+        self, selections: list[tuple[Live, Selection]]
+    ) -> list[tuple[Live, Selection, Report]]:
         """Local training of every selected client, the next global models, and what each server gets to see."""
         again = []  # second and later draws of a client train anew
-        for live, selection in zip(active, selections, strict=True):
+        for live, selection in selections:
             seen: Counter[int] = Counter()
             for k in map(int, selection.clients):
                 if seen[k]:
                     again.append((live, k, seen[k]))
                 seen[k] += 1
-        first = {
-            (id(v), int(k)): (v, int(k)) for v, s in zip(active, selections, strict=True) for k in s.clients
-        }
-        self.train_once(first)
+        self.train_once({(id(live), int(k)): (live, int(k)) for live, s in selections for k in s.clients})
         extra: dict[tuple[int, int, int], Answer] = {}
         if again:
             trained = self.train(again)
@@ -231,9 +271,11 @@ class Lockstep:
                     trained.updates[i], float(trained.losses[i]), int(trained.steps[i])
                 )
                 live.costs.client_steps += int(trained.steps[i])
-        return [
-            self.aggregate(live, selection, extra) for live, selection in zip(active, selections, strict=True)
-        ]
+        reports = []
+        for live, selection in selections:
+            with live.trying("aggregate"):
+                reports.append((live, selection, self.aggregate(live, selection, extra)))
+        return reports
 
     def aggregate(
         self, live: Live, selection: Selection, extra: dict[tuple[int, int, int], Answer]
@@ -242,7 +284,7 @@ class Lockstep:
         d, algorithm = live.fed.d, live.algorithm
         clients = np.asarray(selection.clients, dtype=int)
         if len(clients) == 0:
-            return Report(clients, np.zeros((0, d), np.float32), np.zeros(0))
+            return Report(*map(read_only, (clients, np.zeros((0, d), np.float32), np.zeros(0))))
         seen: Counter[int] = Counter()
         answers = []
         for k in clients.tolist():
@@ -264,7 +306,8 @@ class Lockstep:
         )
         live.diverged = not bool(torch.isfinite(live.models).all())
         back = np.argsort(order)
-        return Report(clients, updates[:, :d].cpu().numpy()[back], np.array([a.loss for a in answers]))
+        losses = np.array([answer.loss for answer in answers])
+        return Report(*map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses)))
 
     def train(self, wanted: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order wanted."""
@@ -314,24 +357,43 @@ class Lockstep:
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
-    def record(
-        self,
-        lives: list[Live],
-        selections: Sequence[Selection] | None = None,
-        reports: Sequence[Report] | None = None,
-    ) -> None:
+    def drawn_row(self, live: Live, selection: Selection, report: Report) -> dict[str, Any] | None:
+        """What a row of results says of who was drawn, taken before the sampler sees the report; None if it fails."""
+        with live.trying("notes"):
+            losses, notes = report.losses, selection.notes
+            return {
+                "clients": [int(k) for k in selection.clients],
+                "local_loss": float(losses.mean()) if len(losses) else np.nan,
+                "local_loss_std": float(losses.std()) if len(losses) else np.nan,
+                "notes": json.dumps(notes, default=plain) if notes else None,
+            }
+        return None
+
+    def record(self, rows: list[tuple[Live, dict[str, Any]]]) -> None:
         """Add a row of results to each run, measuring the models of those that are due."""
-        due = [live for live in lives if live.due and not live.diverged]
+        due = [live for live, _ in rows if live.due and not live.diverged]
         measured = dict(zip(map(id, due), evaluate(self.executor, due), strict=True))
-        for i, live in enumerate(lives):
+        for live, drawn in rows:
             row: dict[str, Any] = {"round": live.t, "clients": [], "notes": None, "diverged": live.diverged}
-            if selections and reports:
-                losses = reports[i].losses
-                row["clients"] = [int(k) for k in selections[i].clients]
-                row["local_loss"] = float(losses.mean()) if len(losses) else np.nan
-                row["local_loss_std"] = float(losses.std()) if len(losses) else np.nan
-                row["notes"] = json.dumps(selections[i].notes, default=plain) if selections[i].notes else None
-            live.rows.append(row | measured.get(id(live), {}) | vars(live.costs) | {"seconds": 0.0})
+            live.rows.append(row | drawn | measured.get(id(live), {}) | vars(live.costs) | {"seconds": 0.0})
+
+
+def accept(live: Live, question: Any) -> None:
+    """Let a run's question pass, if it is one and not one too many.
+
+    Raises:
+        SamplerError: it is not, or names clients that there are not.
+    """
+    kind = type(question)
+    if kind not in Lockstep.answers:
+        raise SamplerError(f"it yielded a {kind.__name__}, which is no question")
+    most = live.run.questions or MOST_QUESTIONS
+    live.questions += 1
+    if live.questions > most:
+        raise SamplerError(f"it asked more than {most} questions in one round; if it must, set `questions`")
+    for named in ("clients", "train"):
+        if hasattr(question, named):
+            check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))
 
 
 def gather(

@@ -16,12 +16,9 @@ from fedlib.data.partition import Partition
 from fedlib.samplers import Federation, Round, Selection, find
 from fedlib.settings.schema import Run
 from fedlib.simulation.algorithms import make_algorithm
+from fedlib.simulation.guard import Guarded, SamplerError, Watch
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
-
-
-class SamplerError(ValueError):
-    """A sampler broke its contract; the message names it and says how."""
 
 
 @dataclass
@@ -46,8 +43,8 @@ class Answer:
 
 
 @dataclass
-class Live:
-    """One run in progress."""
+class Live(Guarded):
+    """One run in progress; `failed` says what ended it, where one of its methods raised."""
 
     run: Run
     partition: Partition
@@ -68,12 +65,12 @@ class Live:
             output_weight=layout.output_weight,
             output_bias=layout.output_bias,
         )
-        self.sampler = find(run.method.sampler)(**run.method.params)
-        try:
+        kind = find(run.method.sampler)
+        self.begin_round()
+        with self.trying("setup", Watch()):
+            self.sampler = kind(**run.method.params)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
-        except ValueError as error:
-            raise SamplerError(f"{self.name}, setup: {error}") from error
-        self.rule = run.method.aggregation or self.sampler.aggregation
+            self.rule = run.method.aggregation or self.sampler.aggregation
         self.algorithm = make_algorithm(run.method.algorithm, run.method.algorithm_params)
         self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
         self.models = torch.stack(
@@ -87,10 +84,11 @@ class Live:
         self.uploaded: set[int] = set()  # clients whose full update has arrived
         self.asked: dict[int, Answer] = {}  # what each client's first training of this round gave
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
+        self.questions = 0
 
     @property
     def done(self) -> bool:
-        return self.diverged or self.ends()
+        return self.diverged or self.failed is not None or self.ends()
 
     def ends(self, *newest: float) -> bool:
         """Whether round t is the run's last; newest: its test accuracy, where its row is not there yet."""
@@ -137,46 +135,55 @@ class Live:
         self.sampler.load_state_dict(state["sampler"])
 
 
-def refuse(live: Live, what: str) -> SamplerError:
-    """What to raise of a sampler that broke its contract in this round."""
-    return SamplerError(f"{live.name}, round {live.t}: {what}.")
-
-
 def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarray:
-    """The clients that a selection or a question names, as an array.
+    """The clients that a selection or a question names, as an array of its own.
 
     Raises:
         SamplerError: they are not whole numbers, fewer than `least`, or unknown.
     """
-    clients = np.asarray(clients)
+    clients = np.array(clients)
     if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
-        raise refuse(live, f"the {of} must be a list of whole numbers")
+        raise SamplerError(f"the {of} must be a list of whole numbers")
     if len(clients) < least:
-        raise refuse(live, f"the {of} must not be empty")
+        raise SamplerError(f"the {of} must not be empty")
     if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
         unknown = clients[(clients < 0) | (clients >= live.fed.N)][0]
-        raise refuse(live, f"the {of} must be 0 to {live.fed.N - 1}; there is no client {unknown}")
-    return clients
+        raise SamplerError(f"the {of} must be 0 to {live.fed.N - 1}; there is no client {unknown}")
+    return clients.astype(int)
 
 
 def check(live: Live, selection: Any) -> Selection:
-    """The selection, if it keeps the sampler's contract.
+    """The selection, if it keeps the sampler's contract, in arrays that the sampler does not have.
 
     Raises:
-        SamplerError: it is no Selection, or names unknown or repeated clients, no client, or unusable weights.
+        SamplerError: it is no Selection, or names unknown or repeated clients, too few or too many, or unusable
+            weights or expected draws.
     """
     if not isinstance(selection, Selection):
-        raise refuse(live, f"select must return a Selection, not {type(selection).__name__}")
-    least = 0 if live.sampler.draws == "random" else 1
-    clients = check_clients(live, "clients of its Selection", selection.clients, least)
-    if live.sampler.draws != "repeated" and len(np.unique(clients)) < len(clients):
-        raise refuse(live, "a client was chosen twice; a sampler that means it says draws = 'repeated'")
+        raise SamplerError(f"select must return a Selection, not {type(selection).__name__}")
+    draws, m = live.sampler.draws, live.fed.m
+    clients = check_clients(
+        live, "clients of its Selection", selection.clients, 0 if draws == "random" else 1
+    )
+    if draws != "repeated" and len(np.unique(clients)) < len(clients):
+        raise SamplerError("a client was chosen twice; a sampler that means it says draws = 'repeated'")
+    numbers: dict[str, np.ndarray | None] = {}
     for what, values in (("weights", selection.weights), ("expected", selection.expected)):
-        if values is not None and (np.shape(values) != clients.shape or not np.isfinite(values).all()):
-            raise refuse(live, f"its {what} must be one finite number a draw")
-    if live.rule == "ipw" and selection.weights is None and selection.expected is None:
-        raise refuse(live, "it states no expected draws for aggregation ipw to divide by; name another rule")
-    return selection
+        numbers[what] = values = None if values is None else np.array(values)
+        if values is not None and (values.shape != clients.shape or not np.isfinite(values).all()):
+            raise SamplerError(f"its {what} must be one finite number a draw")
+    if (expected := numbers["expected"]) is not None and not (expected > 0).all():
+        raise SamplerError(
+            "its expected draws must be above zero: who is drawn is expected, and ipw divides by them"
+        )
+    if draws != "random" and not (len(clients) == m or (live.sampler.fewer and len(clients) < m)):
+        raise SamplerError(
+            f"it chose {len(clients)} clients, m is {m}; a sampler of another number says draws = 'random', of one "
+            "that may be less, fewer = True"
+        )
+    if live.rule == "ipw" and numbers["weights"] is None and expected is None:
+        raise SamplerError("it states no expected draws for aggregation ipw to divide by; name another rule")
+    return Selection(clients, **numbers, notes=selection.notes)
 
 
 def plain(value: Any) -> Any:

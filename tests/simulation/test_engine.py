@@ -16,7 +16,7 @@ from fedlib.runs.store import pack, unpack
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings.schema import ConfigError, Run
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.live import SamplerError
+from fedlib.simulation.guard import SamplerError
 from fedlib.streams import stream
 from fedlib.training.contract import Job
 from fedlib.training.executors import make_executor
@@ -399,7 +399,7 @@ def test_a_broken_sampler_is_named(selection, message, partition, executor):
             return selection
 
     try:
-        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1: .*{message}"):
+        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1, select: .*{message}"):
             Lockstep([run("broken")], [partition], executor).advance()
     finally:
         del SAMPLERS["broken"]
@@ -426,7 +426,7 @@ def test_a_broken_question_is_named(question, message, partition, executor):
             yield question
 
     try:
-        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1: the .*{message}"):
+        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1, select: the .*{message}"):
             Lockstep([run("broken")], [partition], executor).advance()
     finally:
         del SAMPLERS["broken"]
@@ -452,7 +452,7 @@ def test_wrong_parameters_of_an_algorithm_are_named(algorithm, params, message, 
 @pytest.mark.bad_input
 def test_ipw_needs_expected_draws(partition, executor):
     method = {"aggregation": "ipw", "params": {"d": None}}
-    with pytest.raises(SamplerError, match=r"power_of_choice \(seed 0\), round 1: .* expected draws"):
+    with pytest.raises(SamplerError, match=r"power_of_choice \(seed 0\), round 1, select: .* expected draws"):
         go([run("power_of_choice", method=method)], partition, executor)
 
 
@@ -468,7 +468,7 @@ def test_a_diverging_run_stops_and_says_so_and_stops_nothing_else(partition, exe
     @dataclass
     class Wild(Sampler):
         def select(self, round):
-            return Selection(np.array([0]), weights=np.array([1e39]))  # beyond float32
+            return Selection(np.arange(M), weights=np.full(M, 1e39))  # beyond float32
 
     fine, wild = run(T=3), run("wild", T=3)
     lives = go([fine, wild], partition, executor)
