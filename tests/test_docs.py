@@ -13,6 +13,7 @@ Pages about programs of one's own are run as one program each, in an empty folde
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -52,6 +53,7 @@ class Copy:
         elif language == "yaml":
             self.insert(self.root / path, more, text)
         elif path:
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
         else:
             self.run([sys.executable, "-"] if language == "python" else ["bash", "-e", "-s"], text)
@@ -138,12 +140,38 @@ def the_artifact_is_made(copy: Copy) -> None:
     assert errors == []
 
 
+def the_paper_is_everywhere(copy: Copy) -> None:
+    """Its page, its claim on the scoreboard, its line in README's results and its part of the site."""
+    made = copy.root / "data" / "artifacts" / "demo"
+    (verdict,) = json.loads((made / "forgotten-figure_1" / "verdicts.json").read_text())
+    assert verdict["id"] == "fc.F1.a"
+    assert verdict["verdict"] in ("held", "not held"), "decided, on runs that are there"
+    board = "".join(path.read_text() for path in (made / "scoreboard").glob("*.csv"))
+    assert "fc.F1.a" in board or "fc.F1.a" in (made / "scoreboard" / "notebook.ipynb").read_text()
+    check = """
+import pandas as pd
+from fedlib.analysis.claims import claims
+from fedlib.analysis.judging import verdicts
+from fedlib.analysis.paper import papers
+from fedlib.pages import readme
+from fedlib.pages.site import SECTIONS
+from fedlib.settings import params
+
+assert SECTIONS["forgotten"] == ("Forgotten Clients", "Nobody: MD Sampling Forgets Clients. 2026.")
+judged = verdicts([claim for paper in papers() for claim in claims(paper)], {})
+lines = "\\n".join(readme.scoreboard("paper", judged, readme.Archived(), params.load()))
+assert any(line.startswith("| Forgotten Clients | ") for line in lines.splitlines()), lines
+"""
+    copy.run([sys.executable, "-"], check)
+
+
 OUTCOMES: dict[str, Callable[[Copy], None]] = {
     "add-a-sampler": the_sampler_trained,
     "add-a-dataset": the_dataset_trained,
     "add-a-partition": the_partition_trained,
     "add-an-experiment": the_experiment_trained,
     "add-an-artifact": the_artifact_is_made,
+    "add-a-paper": the_paper_is_everywhere,
 }
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.claims import Runs, claims
-from fedlib.analysis.paper import papers
-from fedlib.analysis.paper import part as part_of
+from fedlib.analysis.paper import papers, parts
 
 LEAST = 0.8
 DRAWS = 100
@@ -41,7 +40,7 @@ class Law:
 def fairness(paper: str, seed: int = 0) -> pd.DataFrame:
     """How often a paper's claims under a law are held: a row a claim, with its law, draws and held (a share)."""
     by_id, rows = {claim.id: claim for claim in claims(paper)}, []
-    for law in part_of(paper, "fair").LAWS:
+    for law in parts("fair")[paper].LAWS:
         held = dict.fromkeys(law.claims, 0)
         for child in np.random.SeedSequence(seed).spawn(law.draws):
             runs = Runs(law.draw(np.random.default_rng(child)))
@@ -53,7 +52,7 @@ def fairness(paper: str, seed: int = 0) -> pd.DataFrame:
 
 def all_fair() -> pd.DataFrame:
     """`fairness` of every paper: a row a claim, with its paper; for the page."""
-    tables = {paper.title: fairness(name) for name, paper in papers().items()}
+    tables = {papers()[name].title: fairness(name) for name in parts("fair")}
     return pd.concat(tables, names=["paper", ""]).reset_index("paper")
 
 

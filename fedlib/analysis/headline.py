@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
 from fedlib.analysis.claims import Missing, Runs
-from fedlib.analysis.paper import papers, part
+from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, Reading, Where
 
 NOT_RUN, PRINTED = "not run", "printed"
@@ -72,11 +71,7 @@ class Headline:
 
 def headlines() -> dict[str, Headline]:
     """Paper -> `HEADLINE` of `fedlib/papers/<paper>/headline.py`, of those that have one."""
-    return {
-        paper: part(paper, "headline").HEADLINE
-        for paper in papers()
-        if find_spec(f"fedlib.papers.{paper}.headline")
-    }
+    return {paper: module.HEADLINE for paper, module in parts("headline").items()}
 
 
 def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:

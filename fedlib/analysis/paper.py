@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -34,3 +35,8 @@ def part(paper: str, name: str = "") -> ModuleType:
         ModuleNotFoundError: the paper has no such module.
     """
     return importlib.import_module(".".join(filter(None, ["fedlib.papers", paper, name])))
+
+
+def parts(name: str) -> dict[str, ModuleType]:
+    """Paper -> the module of that name in its folder, of the papers that have one."""
+    return {paper: part(paper, name) for paper in papers() if find_spec(f"fedlib.papers.{paper}.{name}")}

@@ -15,7 +15,6 @@ A paper whose program was run says so in its folder (`fedlib/papers/<paper>/prog
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedlib.analysis.paper import papers, part
+from fedlib.analysis.paper import parts
 from fedlib.files import StoreError
 from fedlib.settings.schema import ROOT, Scale
 
@@ -44,8 +43,7 @@ class Program:
 
 def programs() -> dict[str, Program]:
     """Folder name -> program, of the papers whose authors' program was run."""
-    there = [name for name in papers() if importlib.util.find_spec(f"fedlib.papers.{name}.program")]
-    return {name: part(name, "program").PROGRAM for name in there}
+    return {paper: module.PROGRAM for paper, module in parts("program").items()}
 
 
 def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 
 # What determines the numbers of a simulation or a study; their notebooks import more, to show what they did.
 NUMBERS = (
+    "__init__.py",
     "streams.py",
     "kernels/*.py",
     "samplers/*.py",
