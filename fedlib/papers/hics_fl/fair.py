@@ -58,7 +58,8 @@ NO_LAW = dict.fromkeys(
 
 LAWS = [
     Law(
-        "Table 1: rounds of our seeds, log-normal around the printed number, with a spread of 25 % (assumed: the paper prints none)",
+        "Table 1: rounds of our seeds, log-normal around the printed number, with a spread of 25 % (assumed: none is "
+        "printed)",
         ("hics.T1.a", "hics.T1.b", "hics.T1.d", "hics.T1.e"),
         rounds,
     ),
