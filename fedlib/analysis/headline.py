@@ -8,7 +8,7 @@ tables. The reading closest to print is found after the fact; it never counts as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ import pandas as pd
 from fedlib.analysis import measure
 from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.paper import parts
-from fedlib.analysis.readings import AS_WRITTEN, Reading, Where
+from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
 
 NOT_RUN, PRINTED = "not run", "printed"
 DRAWS = 1000  # of the simulation of luck
@@ -147,6 +147,21 @@ def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
 def in_print(headline: Headline) -> np.ndarray:
     """(cells,) the printed rounds; T + 1 where the paper prints that the target is not reached."""
     return np.array([min(v, row.T + 1) for row in headline.rows for v in row.printed.values()])
+
+
+def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """`table` of a paper under its named readings, and under the one closest to print where that is another.
+
+    Raises:
+        Missing: nothing of the table has been run.
+    """
+    headline, runs, shown = headlines()[paper], Runs(results), list(named(paper))
+    near = closest(headline, readings(paper), runs).reading
+    if near.name not in [one.name for one in shown]:
+        shown.append(replace(near, name=CLOSEST))
+    found = table(headline, shown, runs)
+    there = found.index.get_level_values("setting").value_counts()
+    return found[found.index.get_level_values("setting").map(there) > 1]
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,15 @@ class Artifact:
         self._write_csv(frame, name, index)
         show_frame(frame, index)
 
+    def say(self, finding: str) -> None:
+        """Display a finding in words; it leads the page, and the paper on the first page."""
+        path = self.folder / "finding.txt"
+        if finding:
+            write_whole(path, finding.encode())
+            display(Markdown(finding))
+        else:
+            path.unlink(missing_ok=True)
+
     def judge(self) -> pd.DataFrame:
         """Decide this artifact's claims, show and keep the verdicts; one row a claim (`judging.verdicts`)."""
         decided = verdicts(self.claims, self.available)

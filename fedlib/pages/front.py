@@ -70,14 +70,19 @@ def which_sampler(arena: Path) -> pd.DataFrame:
     return table.groupby("asked of the clients", sort=False).head(3).sort_values(columns[0], ascending=False)
 
 
-def story(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Paper by paper, its main finding, its bar and up to three settled claims; rows: paper -> its verdicts."""
+def story(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]], findings: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Paper by paper, what was found, its bar and up to three settled claims.
+
+    rows: paper -> its verdicts. findings: paper -> what its pages say in words, in place of its main claim.
+    """
     return [
         {
             "section": section,
             "title": paper.title,
             "citation": paper.citation,
-            "finding": finding(paper, rows[section]),
+            "finding": findings.get(section) or finding(paper, rows[section]),
             "bar": [{"name": name, "n": n} for name, n in counted(rows[section]).items()],
             "claims": [row["claim"].rstrip(".") for row in rows[section] if bar_of(row) == "settled"][:3],
         }

@@ -141,14 +141,15 @@ def dropdown(title: str, text: str) -> str:
     return f":::::{{dropdown}} {title}\n{text}\n:::::" if text.strip() else ""
 
 
-def result(rows: list[Mapping[str, Any]]) -> str:
-    """What became of a page's claims, as Markdown: each in a line where they are few, else their counts."""
+def result(rows: list[Mapping[str, Any]], finding: str = "") -> str:
+    """What a page found and what became of its claims, as Markdown: each in a line where they are few, else counts."""
     if not rows:
         return ""
+    lead = f"{escaped(finding)}\n\n" if finding else ""
     if len(rows) <= FEW:
-        return "\n".join(f"- {mark(row)} {escaped(row['claim'])}" for row in rows)
+        return lead + "\n".join(f"- {mark(row)} {escaped(row['claim'])}" for row in rows)
     counts = Counter(mark(row) for row in rows)
-    return " · ".join(f"{said} {n} of {len(rows)} claims" for said, n in counts.most_common())
+    return lead + " · ".join(f"{said} {n} of {len(rows)} claims" for said, n in counts.most_common())
 
 
 def mark(row: Mapping[str, Any]) -> str:

@@ -100,6 +100,12 @@ class Page:
         return json.loads(path.read_text()) if path.exists() else []
 
     @property
+    def finding(self) -> str:
+        """What its notebook found, in words (`Artifact.say`)."""
+        path = self.folder / "finding.txt"
+        return path.read_text() if path.exists() else ""
+
+    @property
     def verdicts(self) -> Counter[str]:
         return Counter(row["verdict"] for row in self.claims)
 
@@ -226,6 +232,14 @@ class Site:
         }
 
     @property
+    def findings(self) -> dict[str, str]:
+        """Section -> what its pages found in words."""
+        return {
+            section: " ".join(filter(None, (p.finding for p in self.of(section))))
+            for section in self.sections
+        }
+
+    @property
     def samplers(self) -> pd.DataFrame:
         return front.shown(front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena"))
 
@@ -236,7 +250,7 @@ class Site:
             meaning=SCALES[self.scale],
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
-            found=front.story(self.claims),
+            found=front.story(self.claims, self.findings),
             summary=front.SUMMARY,
             meanings=front.MEANINGS,
             samplers=self.samplers.to_dict("records"),
@@ -249,7 +263,7 @@ class Site:
         return {
             "title": published.NAME,
             "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
-            "papers": front.story(self.claims),
+            "papers": front.story(self.claims, self.findings),
             "columns": list(self.samplers.columns),
             "samplers": self.samplers.to_numpy().tolist(),
             "footer": " · ".join([f"Scale {self.scale}", *self.provenance(self.scale)["date"][-1:]]),
@@ -283,7 +297,7 @@ class Site:
             own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
             page.notebook.metadata.update(own)
         cells = layout.arranged(
-            page.notebook.cells, tools, layout.result(page.claims), about, self._curves(page)
+            page.notebook.cells, tools, layout.result(page.claims, page.finding), about, self._curves(page)
         )
         self._notebook(page.place, page.notebook, cells, page.title)
 

@@ -43,7 +43,7 @@ def test_each_claim_is_in_one_part_of_the_bar_but_informative_ones():
         ROW | {"headline": "informative"},
     ]
     assert front.counted(rows) == dict.fromkeys(front.BARS, 1)
-    (paper,) = front.story({"fedcor": rows})
+    (paper,) = front.story({"fedcor": rows}, {})
     assert "99 %; here: 50 %" in paper["finding"]
 
 
@@ -51,7 +51,7 @@ def test_the_report_is_a_pdf_of_two_pages_at_most(tmp_path: Path):
     data = {
         "title": published.NAME,
         "summary": front.SUMMARY,
-        "papers": front.story({"fedcor": [ROW] * 5}),
+        "papers": front.story({"fedcor": [ROW] * 5}, {"fedcor": "A finding."}),
         "columns": ["sampler", "rank"],
         "samplers": [["DivFL", "1.2"]],
         "footer": "Scale paper",

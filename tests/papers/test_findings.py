@@ -1,0 +1,46 @@
+"""HCSFed's finding follows the numbers: the speed-up is the rule's where plain-mean Random is level with HCSFed."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from fedlib.papers.hcsfed import findings
+from fedlib.papers.hcsfed.printed import COLUMNS
+
+
+def runs(random: int, ours: int = 10, attrition: int = 60) -> pd.DataFrame:
+    needed = {"HCSFed-R (GC-B)": ours, "Random": random, "Random, attrition": attrition}
+    rows = [
+        {
+            "setting": setting,
+            "method": method,
+            "seed": seed,
+            "round": t,
+            "client_accuracy": 0.5 + 0.4 * (t >= n),
+        }
+        for setting in findings.SETTINGS
+        for method, n in needed.items()
+        for seed in (0, 1)
+        for t in range(101)
+    ]
+    return pd.DataFrame(rows).assign(diverged=False)
+
+
+@pytest.mark.parametrize(
+    ("random", "belongs"), [(11, "the aggregation rule's"), (40, "partly the selection's")]
+)
+def test_the_sentence_follows_the_numbers(random: int, belongs: str):
+    found = findings.rule_or_selection(runs(random))
+    assert found.loc["Random, plain mean"].tolist() == [random] * len(COLUMNS)
+    assert belongs in findings.said(found)
+
+
+def test_nothing_is_said_of_what_has_not_been_run():
+    table = runs(11)
+    assert findings.said(findings.rule_or_selection(table[table["method"] != "Random"])) == ""
+
+
+def test_reallocation_acts_only_with_fewer_clusters_than_places():
+    assert findings.reallocated(10, 10) == 0
+    assert findings.reallocated(10, 5) == 1
