@@ -153,6 +153,8 @@ class Runs(Mapping[str, pd.DataFrame]):
         key = "curves", experiment, setting, method, column
         if key not in self.kept:
             table, last = self.pick(experiment, setting, [method]), self.last(experiment, setting)
+            if column not in table:
+                raise Missing(f"{column} has not been measured in {experiment}")
             found = {int(seed): measure.curve(run, column, last) for seed, run in table.groupby("seed")}
             if any(curve.empty for curve in found.values()):
                 raise Missing(f"{column} has not been measured in {experiment}")

@@ -28,6 +28,7 @@ NUMBERS = (
     "runs/__init__.py",
     "runs/archive.py",
     "runs/results.py",
+    "runs/sealed.py",
 )
 GIVEN = {
     "simulate": NUMBERS,

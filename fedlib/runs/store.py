@@ -116,8 +116,17 @@ class Store:
             return None  # damaged: it is tried again in any case
 
     def try_again(self, address: str) -> None:
-        """Forget that a run failed."""
-        (self.folder(address) / "failed.json").unlink(missing_ok=True)
+        """Forget that a run failed.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        path = self.folder(address) / "failed.json"
+        if path.exists():
+            try:
+                path.unlink()
+            except OSError as error:
+                raise cannot_write(path, error) from None
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
         """A finished run as `adopt` takes it."""

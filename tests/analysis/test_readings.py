@@ -88,7 +88,11 @@ def test_every_paper_has_a_reading_as_written_and_swaps_that_are_planned(paper: 
         for swap in reading.swaps:
             if swap.experiment in settings.studies:
                 continue
-            planned = settings.runs(swap.source or swap.experiment, "paper")
+            sources = {
+                one.source for one in reading.swaps if one.experiment == swap.experiment and one.source
+            }
+            pools = [swap.source] if swap.source else [swap.experiment, *sources]
+            planned = [one for pool in pools for one in settings.runs(pool, "paper")]
             assert any(
                 one.setting in (swap.settings.values() or [one.setting])
                 and one.method in (swap.methods.values() or [one.method])

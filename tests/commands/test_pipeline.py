@@ -281,7 +281,7 @@ def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "tiny.json").touch()
     misspelt = parse(PARAMS.replace("model: logistic", "modle: logistic").encode(), "params.yaml")
-    del misspelt["experiments"]["elsewhere"]
+    del misspelt["experiments"]["elsewhere"], misspelt["artifacts"]["theory-elsewhere"]
     monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
     monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
     monkeypatch.setattr(place, "cores", lambda: 2)

@@ -22,6 +22,7 @@ from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import HiCSFL, Round, Sampler, Selection
 from fedlib.settings.schema import Run
+from fedlib.simulation.guard import SamplerError
 
 N, n = 8, 20
 RNG = np.random.default_rng(0)
@@ -207,7 +208,7 @@ def test_half_a_run_goes_on(tmp_path: Path, monkeypatch):
 
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(First, "observe", stop, raising=False)
-    with pytest.raises(Stopped):
+    with pytest.raises(SamplerError, match="first .seed 0., round 3, observe: Stopped"):
         simulate(store=tmp_path, methods={"first": First})
     assert list(tmp_path.glob("*/*/checkpoint.pt"))
     asked = []
