@@ -21,7 +21,7 @@ test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile
 
 flower: .venv-flower/.ready     ## run the tests of fedlib.flower, in an environment of their own
-	.venv-flower/bin/python -m pytest tests/flower
+	.venv-flower/bin/python -m pytest tests/flower/test_strategy.py
 
 lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, stop, write a sampler
 	jupyter lab notebooks/explore.ipynb

@@ -61,6 +61,8 @@ def chosen(a: SamplerStrategy) -> list[list[int]]:
 class Fixed(Sampler):
     """Asks for everybody's losses and selects the same clients always; keeps what it was told."""
 
+    draws = "random"
+
     def select(self, round):
         self.told = [np.asarray((yield Losses(self.fed.everyone)))]
         return Selection(np.array([0, 1, 2]))
@@ -156,6 +158,7 @@ def test_whoever_is_left_is_averaged():
 
 @dataclass
 class One(Sampler):
+    draws = "random"
     k: int = 0
 
     def select(self, round):
