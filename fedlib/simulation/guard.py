@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -31,7 +32,11 @@ class SamplerError(ValueError):
 
 
 class Watch:
-    """Finds out who draws from a global generator, or seeds it: the answer to that is not the run's own."""
+    """Finds out who draws from a global generator, or seeds it: the answer to that is not the run's own.
+
+    Workers of a cluster and the lab train in another thread than the main one, in which others draw from
+    Python's generator meanwhile (Dask and Jupyter do): there only NumPy's and torch's generators are watched.
+    """
 
     def __init__(self) -> None:
         self.known = states()
@@ -42,6 +47,8 @@ class Watch:
         if before == self.known:
             return []
         names = [name for name, old, new in zip(GLOBAL, before, self.known, strict=True) if old != new]
+        if threading.current_thread() is not threading.main_thread():
+            names = [name for name in names if name != "random"]
         for name in names:
             GLOBAL[name]()  # so that the next one who seeds it alike is found, too
         self.known = states()

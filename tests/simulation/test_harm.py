@@ -427,3 +427,19 @@ def test_where_all_runs_fail_there_is_no_table_and_the_reasons_are_told(sampler,
     with pytest.raises(Failed, match="2 of 2 runs failed") as raised:
         simulate("few", "demo", experiments=spec(Mine={"sampler": "bad"}), tell=quiet, **given)
     assert [one["seed"] for one in raised.value.missing] == [0, 1]
+
+
+def test_who_draws_in_another_thread_harms_no_run_that_trains_beside_the_main_one():
+    """As Dask and Jupyter do with Python's own generator; NumPy's is watched there too."""
+    import random
+    from concurrent.futures import ThreadPoolExecutor
+
+    def touched(draw) -> list[str]:
+        watch = guard.Watch()
+        draw()
+        return watch.touched()
+
+    with ThreadPoolExecutor(1) as aside:
+        assert aside.submit(touched, random.random).result() == []
+        assert aside.submit(touched, np.random.random).result() == ["numpy.random"]
+    assert touched(random.random) == ["random"]
