@@ -20,6 +20,7 @@ from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings import params
+from fedlib.simulation import guard
 from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.guard import SamplerError, Watch
 from fedlib.training.executors import make_executor
