@@ -1,51 +1,55 @@
-# Every target sets itself up: it needs make, git and python3 (3.11 or 3.12) with venv, nothing else.
+# Every target installs what it needs; only make, git and python3 (3.11 or 3.12) with venv must be there.
 SCALE  ?=
-UV     := uv==0.13.8
 BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Under LC_ALL=C Python 3.11 cannot start from a folder whose name has an umlaut; under LANG=C it can.
+ifneq (,$(filter C POSIX,$(LC_ALL)))
+unexport LC_ALL
+endif
 
 .PHONY: help repro report test flower lab bench lint clean
 
-help:                           ## say what there is
+help:                           ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
 	$(if $(SCALE),fedlib scale $(SCALE))
 	fedlib repro
 
-report: $(BIN)/.ready           ## make every page and the site from what is finished or archived, training nothing (SCALE=...)
+report: $(BIN)/.ready           ## make every page and the site from finished or archived runs, without training (SCALE=...)
 	$(if $(SCALE),fedlib scale $(SCALE))
 	fedlib report
 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile
 
-flower: .venv-flower/.ready     ## run the tests of fedlib.flower, in an environment of their own
-	.venv-flower/bin/python -m pytest tests/flower/test_strategy.py
+flower: .venv-flower/.ready     ## run the tests of fedlib.flower in a separate environment
+	.venv-flower/bin/python -m pytest tests/flower
 
 lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, stop, write a sampler
 	jupyter lab notebooks/explore.ipynb
 
-bench: $(BIN)/.ready            ## time the engine beside the plain loop and the peers
+bench: $(BIN)/.ready            ## compare the engine's speed with the plain loop and the peers
 	python -m benchmarks
 
 lint: $(BIN)/.ready             ## check style
 	ruff check .
 	ruff format --check .
 
-clean:                          ## remove everything that was made here, except prepared datasets and the archive
-	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site
+clean:                          ## remove all generated files except prepared datasets and the archive
+	rm -rf reports data/artifacts data/fairness data/inputs data/notebooks data/results data/runs data/site data/repro.*
 	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
-$(BIN)/.ready: requirements.lock pyproject.toml
+$(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml
 	python3 -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check $(UV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-setup.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	touch $@
 
 .venv-flower/.ready: $(BIN)/.ready tests/flower/requirements.lock
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-flower
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r requirements-setup.lock
 	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r tests/flower/requirements.lock
-	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps -e .
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps --no-build-isolation -e .
 	touch $@

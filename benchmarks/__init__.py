@@ -1,1 +1,1 @@
-"""The engine beside a plain loop and other simulators; start with `python -m benchmarks`."""
+"""Benchmarks that compare the engine with a plain loop and other simulators; start with `python -m benchmarks`."""

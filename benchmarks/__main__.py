@@ -33,7 +33,7 @@ def tell(text: str) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How often the candidates of a workload take turns, and what they are told."""
+    """The number of turns of a workload's candidates, and their options."""
 
     repeats: int
     options: tuple[str, ...]
@@ -46,11 +46,11 @@ FULL = {
     "W4": Plan(2, ("--seconds", "1", "--stretches", "2")),
 }
 SHORT = Plan(1, ("--check", "3", "--seconds", "0.3", "--stretches", "3"))
-ONCE = "usual"  # much slower than all others: it has one turn
+ONCE = "usual"  # has one turn, because it is much slower than all others
 
 
 def compare(name: str, peers: list[str], quick: bool) -> dict[str, Any]:
-    """Candidate -> its measurements, one a process, or a sentence why there are none. They take turns."""
+    """Candidate -> its measurements, one per process, or a sentence that says why there are none. They take turns."""
     plan = SHORT if quick else FULL[name]
     measured: dict[str, Any] = {}
     turns = {
@@ -83,7 +83,7 @@ def compare(name: str, peers: list[str], quick: bool) -> dict[str, Any]:
 
 
 def all_train() -> list[dict[str, Any]]:
-    """W5: each sampler's rounds/s and client-steps a round."""
+    """W5: each sampler's rounds/s and client-steps per round."""
     rows = []
     for sampler in ALL_TRAIN:
         tell(f"W5: {sampler}")
@@ -108,7 +108,7 @@ def server_work() -> list[dict[str, Any]]:
 
 
 def commit() -> str:
-    """The commit that is measured, marked if files were changed since."""
+    """The measured commit, marked if files have changed since."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     return subprocess.run(command, capture_output=True, text=True, cwd=HERE).stdout.strip() or "unknown"
 

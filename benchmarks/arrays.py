@@ -1,6 +1,6 @@
-"""The data of a workload as plain files, cut into clients once, for candidates that have no `fedlib`.
+"""The data of a workload as plain files, already split into clients, for candidates without `fedlib`.
 
-`python -m benchmarks.arrays W2 FOLDER` writes them for a candidate that is to be run by hand.
+`python -m benchmarks.arrays W2 FOLDER` writes them for a candidate that you run by hand.
 """
 
 from __future__ import annotations

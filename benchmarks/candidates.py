@@ -1,4 +1,4 @@
-"""Who is measured, each in a process (and where needed an environment) of its own."""
+"""The measured programs, each in its own process and, if needed, its own environment."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TIMEOUT = 600.0  # seconds, of one process
 
 
 class Failed(RuntimeError):
-    """A candidate gave no result; the message is the end of what it wrote."""
+    """A candidate gave no result; the message is the end of its output."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A program that trains a workload and prints its measurements (`protocol.measured_rounds`).
 
-    peer: folder below `peers/`, None for this project's own programs. arguments: what comes before the workload's.
+    peer: folder below `peers/`, None for this project's own programs. arguments: those before the workload's.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Candidate:
         return self.python.exists()
 
     def measure(self, workload: str, options: Sequence[str]) -> dict[str, Any]:
-        """Run it once; returns what it measured.
+        """Run it once; returns its measurements.
 
         Raises:
             Failed: it printed no measurements.
@@ -84,7 +84,7 @@ def install(name: str) -> None:
     """Make a peer's environment from its lock file.
 
     Raises:
-        subprocess.CalledProcessError: it could not be installed; uv has said why.
+        subprocess.CalledProcessError: it could not be installed; uv has printed the reason.
     """
     folder, uv = PEERS / ".envs" / name, str(Path(sys.executable).with_name("uv"))
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)

@@ -1,4 +1,4 @@
-"""The engine as a candidate: one process, `--threads` workers inside, through the round loop that experiments use."""
+"""The engine as a candidate: one process with `--threads` workers, running the experiments' round loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedlib.settings.schema import Evaluate, Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
 
-FIVE = ("uniform", "md", "clustered_size", "clustered_similarity", "hics_fl")  # m clients train a round
+FIVE = ("uniform", "md", "clustered_size", "clustered_similarity", "hics_fl")  # m clients train per round
 
 
 def lockstep(
@@ -29,7 +29,7 @@ def lockstep(
     every: int = 10**6,
     device: str = "cpu",
 ) -> Lockstep:
-    """R runs, dealt over the samplers (as `method` reads them) in turn; evaluated every `every` rounds."""
+    """R runs, assigned to the samplers (in the format of `method`) in turn; evaluated every `every` rounds."""
     torch.set_num_threads(threads)
     datasets.prepare(work.dataset)
     dataset = datasets.load(work.dataset)
@@ -57,13 +57,13 @@ def lockstep(
 
 
 def method(text: str) -> Method:
-    """`divfl:gradients=previous` -> that sampler with that setting."""
+    """`divfl:gradients=previous` -> the sampler with that setting."""
     name, *settings = text.split(":")
     return Method(sampler=name, params=dict(setting.split("=") for setting in settings))
 
 
 def overlapping(work: Workload, dataset: datasets.Dataset) -> Partition:
-    """N clients with n random samples each, however few samples there are: clients share them."""
+    """N clients with n random samples each; clients share samples if there are too few."""
     rng = np.random.default_rng(0)
     train = rng.integers(len(dataset.y_train), size=(work.N, work.n))
     labels = np.stack([np.bincount(y, minlength=dataset.n_classes) for y in dataset.y_train[train]])
@@ -82,7 +82,8 @@ def main() -> None:
     work = changed(options.workload, given)
     samplers = given.sampler or (FIVE if work.R > 1 else FIVE[:1])
     together = lockstep(work, samplers, options.threads, options.seed, given.every, given.device)
-    together.record(together.live)  # the initial models' measures, which no other candidate takes
+    # Measures the initial models now, untimed: no other candidate does that.
+    together.record([(live, {}) for live in together.live])
     first = together.live[0]
 
     def evaluate() -> tuple[float, float]:

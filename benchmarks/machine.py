@@ -1,4 +1,4 @@
-"""The machine that is measured on: what it is, and how fast it multiplies matrices through torch."""
+"""The machine of the measurements: its description, and its speed in matrix products through torch."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def describe() -> dict[str, Any]:
 
 
 def matrix_rate(threads: int, n: int = 2048, seconds: float = 0.5) -> float:
-    """1e9 floating-point operations a second of float32 (n, n) products through torch; the best of five stretches.
+    """1e9 floating-point operations per second of float32 (n, n) products through torch; the best of five stretches.
 
-    The best, since it is what a candidate's rate is held against: an interrupted product says nothing of the machine.
+    Candidates' rates are compared with it, so the best counts: an interrupted product says nothing about the machine.
     """
     torch.set_num_threads(threads)
     a, b, out = torch.randn(n, n), torch.randn(n, n), torch.empty(n, n)

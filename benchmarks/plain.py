@@ -1,7 +1,7 @@
-"""The honest baseline: a lean PyTorch loop, client after client, run after run, data in memory, nothing copied twice.
+"""The fair baseline: a lean PyTorch loop over runs and clients, with data in memory and nothing copied twice.
 
-With `--usual` it does what most research code does instead: a deep copy of the model and a shuffling DataLoader over a
-Subset for every client.
+With `--usual` it does what most research code does: a deep copy of the model and a shuffling DataLoader over a Subset
+for every client.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`python -m benchmarks.profile`: where the time of a W2 and of a W3 round goes, written to `PROFILE.md`.
 
-One worker, so that the parts add up to the whole: how much lies outside the executor (sampler, streams, aggregation,
-records); of W2 the compiled functions, each timed alone on its shapes and on data as it meets them; of W3 the passes of
-the network's stages.
+It uses one worker, so that the parts add up to the whole. It measures the time outside the executor (sampler, streams,
+aggregation, records). For W2 it times each compiled function separately on realistic shapes and data, for W3 the passes
+of the network's stages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS = {"W2": 10, "W3": 1}
 
 
 class Stopwatch:
-    """Seconds spent in a function, while it is replaced where others look it up."""
+    """Seconds spent in a function, which is replaced at the places where it is looked up."""
 
     def __init__(self, *places: Any, name: str) -> None:
         self.places, self.name, self.seconds = places, name, 0.0
@@ -80,7 +80,7 @@ def describe(name: str, matrix_rate: float) -> str:
 
 
 def parts(work: Workload, runs: Lockstep, round_seconds: float) -> str:
-    """Of a round of a dense network with one hidden layer: the compiled functions that a client's step calls."""
+    """The compiled functions that a client's step calls, for a dense network with one hidden layer."""
     rng, B, f32 = np.random.default_rng(0), work.batch, np.float32
     D, H, K = work.layers
     full = -(-B // compiled.QUAD) * compiled.QUAD
@@ -120,7 +120,7 @@ def parts(work: Workload, runs: Lockstep, round_seconds: float) -> str:
 
 
 def called(function: Any, arguments: list[tuple]) -> float:
-    """Seconds of one of these calls, less what calling from Python takes."""
+    """Seconds of one of these calls, without the overhead of calling from Python."""
     function(*arguments[0])
     started = time.perf_counter()
     for given in arguments:
@@ -137,7 +137,7 @@ def nothing(*given):
 
 
 def stages(work: Workload, runs: Lockstep) -> str:
-    """Of a round of a CNN: the passes of its stages, in a client's training."""
+    """The passes of a CNN's stages, in a client's training."""
     bench, live = runs.executor._bench, runs.live[0]
     start, out = live.models[0], torch.empty(runs.executor.layout.d)
 

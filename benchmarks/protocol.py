@@ -1,9 +1,8 @@
 """How every candidate is measured: the same data, the same work, the same clock.
 
-A candidate is a program that trains one workload in a process of its own and prints one line of JSON. It asks
-`measured_rounds` before each round whether there is another one; this module decides how many, times them, and checks
-after a fixed number of rounds that the candidate learns. It runs in every candidate's own environment and therefore
-needs numpy alone.
+A candidate is a program that trains one workload in its own process and prints one line of JSON. Before each round it
+asks `measured_rounds` whether to train another one. This module decides how many, times them, and checks after a fixed
+number of rounds that the candidate learns. It runs in every candidate's environment and therefore needs only numpy.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Workload:
     """N clients of n samples each; every round m of them do `steps` SGD steps on batches of `batch` samples.
 
     layers: sizes of a dense network with ReLU between its layers, None for the convolutional network (Clustered
-    Sampling's for CIFAR-10). R: independent runs. check: rounds to warm up, after which the model is measured; 0
-    where a round is long enough to need none: then one round a stretch, and the model is measured at the end.
+    Sampling's for CIFAR-10). R: independent runs. check: warm-up rounds, after which the model is measured; 0 if a
+    round is long enough to need none: then a stretch is one round, and the model is measured at the end.
     """
 
     dataset: str
@@ -66,7 +65,7 @@ WORKLOADS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a candidate is asked to do; `arguments` explains each."""
+    """The options of a candidate; `arguments` explains them."""
 
     workload: Workload
     arrays: Path
@@ -106,7 +105,7 @@ class Arrays:
 
 
 def load(folder: Path, test: bool = True) -> Arrays:
-    """The data of a workload, as `arrays.write` left it; without the test set if not asked for."""
+    """The data of a workload, as `arrays.write` wrote it; the test set only if `test`."""
 
     def scaled(name: str) -> np.ndarray:
         x = np.load(folder / f"{name}.npy").astype(np.float32)
@@ -127,10 +126,10 @@ def measured_rounds(
     multiple: int = 1,
     facts: Callable[[], dict[str, Any]] = dict,
 ) -> Iterator[None]:
-    """Yields before every round that is to be trained; prints the measurements after the last one.
+    """Yield before every round to be trained; print the measurements after the last one.
 
-    evaluate: test loss and accuracy of the current model (of the first run), called once, untimed. multiple: a
-    stretch is a multiple of so many rounds. facts: what else the candidate wants to have printed.
+    evaluate: test loss and accuracy of the current model (of the first run), called once, untimed. multiple: the number
+    of rounds in a stretch is a multiple of it. facts: further values for the candidate's output.
     """
     work = options.workload
     pace, learnt = math.inf, None

@@ -38,7 +38,7 @@ def rate(results: list[dict[str, Any]]) -> float:
 
 
 def workload(name: str, measured: dict[str, Any], matrix_rate: float) -> str:
-    """One workload: who reaches how much, and whether it learns the same."""
+    """One workload: the speed of every candidate, and whether it learns the same."""
     work = WORKLOADS[name]
     unit = "run-rounds/s" if work.R > 1 else "rounds/s"
     engine = rate(measured["engine"]) if isinstance(measured.get("engine"), list) else np.nan
@@ -186,7 +186,7 @@ def quote(results: dict[str, Any]) -> str:
     machine = results["machine"]
     titles = (TITLES[who].partition(" (")[0].partition(",")[0] for who in others)
     return (
-        f"{machine['cpu']}, {machine['cores']} cores, {results['matrix_rate']:.0f} GFLOP/s in matrix products; "
-        "how many times faster this engine trains than\n\n"
-        + table(("workload", "this engine", *titles), rows).rstrip()
+        f"Machine: {machine['cpu']}, {machine['cores']} cores, {results['matrix_rate']:.0f} GFLOP/s in matrix "
+        "products. The columns to the right of this engine's rate show how many times faster it trains than each "
+        "other program.\n\n" + table(("workload", "this engine", *titles), rows).rstrip()
     )

@@ -1,7 +1,7 @@
-"""What each sampler's own arithmetic costs the server: seconds a round, and their share of the round.
+"""The cost of each sampler's own arithmetic on the server: seconds per round, and their share of the round.
 
-`python -m benchmarks.samplers` prints one line of JSON; `--large` measures at N = 1000 instead, with one local SGD
-step a round, since the server's work does not depend on the clients'.
+`python -m benchmarks.samplers` prints one line of JSON. `--large` measures at N = 1000 instead, with one local SGD step
+per round, because the server's work does not depend on the clients'.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ OTHERS, LARGE_ROUNDS = 16, 5  # HiCS-FL warms up for 10
 
 
 def server_work(work: Workload, samplers: dict[str, int], threads: int) -> list[dict[str, Any]]:
-    """Mean and largest server seconds, and mean seconds, of a round without the first.
+    """Mean and largest server seconds and mean seconds per round, without the first round.
 
-    samplers: each alone for so many rounds.
+    samplers: name -> number of rounds; each runs alone.
     """
     out = []
     fedcor.train(

@@ -1,4 +1,4 @@
-"""How the engine's cost grows: seconds a round and peak memory against N, m and R, each point in its own process."""
+"""Growth of the engine's cost: seconds per round and peak memory against N, m and R, each point in its own process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ OPTIONS = ("--check", "1", "--seconds", "0.5", "--stretches", "2")
 
 
 def measure(tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """For each series its points' seconds a round (of all R runs) and MiB, and the exponents of their growth.
+    """For each series the seconds per round (of all R runs) and MiB of its points, and the exponents of their growth.
 
-    The exponents are of a power law fitted to all points, and to the last two alone (where constant parts weigh least).
+    The exponents are those of a power law fitted to all points, and to the last two only, where constant parts matter
+    least.
     """
     out = []
     for series in SERIES:

@@ -1,4 +1,4 @@
-"""The workloads' models as an ordinary PyTorch user writes them; for the candidates that train with plain PyTorch."""
+"""The workloads' models in ordinary PyTorch, for the candidates that train with plain PyTorch."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     result = fedlib.simulate(x, y, clients, test=(x_test, y_test), model=lambda: MyNet(), methods={"Random": "uniform"},
                              m=10, T=100, local=fedlib.Local(lr=0.05, batch=32, epochs=1))
 
-What is listed in `__all__` stays as it is documented until a CHANGELOG says otherwise; nothing else is promised.
-Importing fedlib imports nothing more: each name is loaded when it is first asked for.
+The names in `__all__` keep their documented behaviour until CHANGELOG announces a change. Nothing else is promised.
+`import fedlib` loads nothing else: each name is loaded when it is first used.
 """
 
 from __future__ import annotations

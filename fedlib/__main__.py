@@ -1,4 +1,4 @@
-"""`fedlib ...`: the command line, or the warm process that stands for it (`warm.py`)."""
+"""`fedlib ...`: run the command line, or pass the command to the warm process (`warm.py`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ def main() -> int:
     if address := os.environ.get("FEDLIB_WARM"):
         from fedlib.commands.warm import ask
 
-        with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
+        with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: run it here instead
             return ask(sys.argv[1:], address)
+    from fedlib.files import find_home
+
+    find_home()
     if find_spec("typer") is None:
         sys.exit("The command line needs more than simulation does: pip install 'fedlib[workspace]'.")
     from fedlib.commands.cli import app

@@ -1,8 +1,8 @@
-"""Files that appear whole or not at all, and come back as they were written or not at all.
+"""Files that are written completely or not at all, and are read back as they were written or not at all.
 
-A record carries a digest of itself (`sealed`), and digests of what belongs to it; `unsealed` checks it when it is read.
-A record without one was written before there were any. It is taken as it is: its reader checks that its address is
-that of its settings, as it was checked then. `fedlib verify --renew` seals the archives of before.
+A record carries a digest of itself (`sealed`) and digests of the files that belong to it; `unsealed` checks it on
+reading. A record without a digest is older than this check. It is accepted as it is, and its reader checks that its
+address matches its settings, as before. `fedlib verify --renew` seals older archives.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,11 +23,32 @@ from typing import Any
 
 
 class StoreError(RuntimeError):
-    """Something on disk that cannot be used or written; one sentence for people."""
+    """Something on disk cannot be used or written; the message is one sentence for people."""
 
 
 class Unfinished(StoreError):
     """Nothing of an experiment or study is finished."""
+
+
+def temporary() -> Path:
+    """A folder of this user's among temporary files, for what libraries keep where HOME cannot be written.
+
+    Raises:
+        OSError: there is none that this user alone can write.
+    """
+    folder = Path(tempfile.gettempdir()) / f"fedlib-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid() or folder.is_symlink():  # what it holds is run
+        raise PermissionError(f"{folder} is another user's")
+    return folder
+
+
+def find_home() -> None:
+    """Where HOME cannot be written, libraries that keep something there shall find another one."""
+    home = Path.home()
+    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
+        with suppress(OSError):
+            os.environ["HOME"] = str(temporary())
 
 
 def cannot_write(path: Path, error: OSError) -> StoreError:
@@ -37,7 +59,7 @@ def cannot_write(path: Path, error: OSError) -> StoreError:
 
 
 def replace_folder(old: Path, new: Path) -> None:
-    """Put a folder in the place of another, which goes; whoever reads meanwhile finds the one or the other."""
+    """Replace the folder `old` by `new`. Whoever reads in the meantime finds either the old one or the new one."""
     swapped = old.exists() and _swapped(old, new)
     if not swapped:
         shutil.rmtree(old, ignore_errors=True)
@@ -47,28 +69,28 @@ def replace_folder(old: Path, new: Path) -> None:
 
 
 def _swapped(one: Path, other: Path) -> bool:
-    """Exchange two paths in one step, which Linux can, on most file systems."""
+    """Exchange two paths in one step; False where the system cannot. Linux can, on most file systems."""
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     call = getattr(ctypes.CDLL(None), "renameat2", None)
     return bool(call) and not call(here, os.fsencode(one), here, os.fsencode(other), exchange)
 
 
 def say(sentence: object) -> None:
-    """Tell whoever waits, beside what the program prints."""
+    """Print a progress message to stderr, apart from the program's output."""
     print(sentence, file=sys.stderr, flush=True)
 
 
 def sealed(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with the digest of all that it says."""
+    """The record with a digest of its content."""
     own = {key: value for key, value in record.items() if key != "sha256"}
     return {**own, "sha256": _digest(own)}
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """A record as it was sealed, without its digest; one of before, which has none, as it is.
+    """The content of a sealed record, without its digest. An older record without a digest is returned as it is.
 
     Raises:
-        ValueError: it is no record, or says something else than when it was written.
+        ValueError: it is not a record, or its content differs from what was written.
     """
     if not isinstance(record, dict):
         raise ValueError("it holds no record")
@@ -85,10 +107,10 @@ def _digest(record: dict[str, Any]) -> str:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[int]:
-    """Hold a folder for what must not run twice at a time; yields the lock's descriptor, for a child to hold it too.
+    """Lock a folder for work that must not run twice at a time. Yields the lock's descriptor, so a child can hold it.
 
     Raises:
-        StoreError: another process holds it; the message names that process and its command.
+        StoreError: another process holds the lock (the message names it and its command), or it cannot be written.
     """
     path = folder / ".lock"
     try:
@@ -105,17 +127,20 @@ def alone(folder: Path) -> Iterator[int]:
                 f"{folder} is in use by {file.read() or 'another process'}; wait for it to end, or stop it, and "
                 "repeat the command."
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})")
+            file.flush()
+        except OSError as error:
+            raise cannot_write(path, error) from None
         yield file.fileno()
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name beside its place, then move it there; parents are made.
+    """Write a file under a temporary name beside its target, then move it there. Parent folders are created.
 
     Raises:
-        StoreError: the disk is full or the folder cannot be written; nothing half-written stays behind.
+        StoreError: the disk is full or the folder cannot be written. No partial file is left behind.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

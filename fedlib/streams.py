@@ -1,7 +1,7 @@
-"""Randomness by name: every generator is derived from (seed, purpose, where), never from the order of events.
+"""Named random streams: every generator is derived from (seed, purpose, where), never from the order of events.
 
-A run therefore draws the same clients, mini-batches and dropout masks whether it is trained alone or in lockstep with
-others, in one process or in eight, straight through or killed and resumed; and two methods of one seed share the
+Therefore a run draws the same clients, mini-batches and dropout masks whether it is trained alone or in lockstep with
+others, in one process or in eight, in one go or after an interruption. Two methods with the same seed share the
 partition, the initial model and each client's mini-batches.
 """
 
@@ -27,11 +27,11 @@ _PURPOSE = {
 
 
 def stream(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
-    """The generator of one purpose at one place, e.g. ``stream(seed, "local", t, client, draw)``."""
+    """The generator for one purpose at one place, for example ``stream(seed, "local", t, client, draw)``."""
     key = np.random.SeedSequence(seed, spawn_key=(_PURPOSE[purpose], *where))
     return np.random.Generator(np.random.SFC64(key))
 
 
 def torch_generator(rng: np.random.Generator) -> torch.Generator:
-    """A torch generator seeded from `rng`, for torch functions that take no numpy generator."""
+    """A torch generator seeded from `rng`, for torch functions that do not accept a numpy generator."""
     return torch.Generator().manual_seed(int(rng.integers(2**63)))

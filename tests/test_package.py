@@ -52,7 +52,8 @@ def run(tmp_path: Path):
 def test_simulation_needs_the_base_dependencies_alone(run):
     done = run((ROOT / ".ci" / "simulation.py").read_text())
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    told = [line for line in done.stdout.splitlines() if not line.startswith("simulate: ")]  # of slow runs
+    assert len(told) == 3
 
 
 def test_settings_are_missed_in_one_sentence(run, tmp_path: Path):

@@ -81,7 +81,7 @@ def test_choices_are_the_pinned_ones(sampler: str, record_property):
 
 
 def renew() -> None:
-    """Write the pins anew, a line a sampler."""
+    """Write the pins anew, one line per sampler."""
     lines = [f"  {json.dumps(name)}: {json.dumps(choices(name))}" for name in names()]
     PINS.write_text(f'{{"numerics": {NUMERICS}, "choices": {{\n' + ",\n".join(lines) + "\n}}\n")
 

@@ -1,1 +1,1 @@
-"""What is read off results: measures, claims and verdicts, readings, studies."""
+"""Reads results: measures, claims and verdicts, readings, studies."""

@@ -1,4 +1,4 @@
-"""What a sampler chooses outside of a simulation, given the clients' updates."""
+"""A sampler's selection outside a simulation, given the clients' updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedlib.samplers import Federation, Round, Sampler, Selection, Updates
 
 
 def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
-    """Whom a sampler chooses of N clients of equal size whose updates are G (N, d), whatever it asks of them."""
+    """The clients that a sampler selects out of N of equal size; updates G (N, d) answer all its questions."""
     N, d = G.shape
     sizes = np.full(N, 100)
     nothing = slice(d, d)

@@ -1,6 +1,6 @@
-"""Claims as data: what a paper says, what it prints, and the rule that decides over our runs whether it held.
+"""Claims as data: what a paper says, what it prints, and the rule that decides on our runs whether it held.
 
-A paper's claims stand in one file, gathered in its `Book`; the docstring of a rule is the claim's sentence::
+A paper's claims are collected in its `Book`. The docstring of a rule states the claim::
 
     book = Book("clustered_sampling")
 
@@ -10,22 +10,24 @@ A paper's claims stand in one file, gathered in its `Book`; the docstring of a r
         loss = per_run(runs["cs_mnist"], "train_loss", area).loc[""]
         return positive(paired(loss, "MD", "Algorithm 1"), unit="nats")
 
-    judging.verdicts(claims("clustered_sampling"), results)  # one row a claim, judged under the paper's readings
+    judging.verdicts(claims("clustered_sampling"), results)  # one row per claim, judged under the paper's readings
 
-A rule asks `runs` for what it needs (`runs[experiment]`, `runs.pick(experiment, setting, methods)`), by the paper's
-names: a reading says whose runs stand for them (`readings.py`). What is not there makes the verdict *not run*, with
-the reason. A rule never sees runs of another scale. Verdicts of parts are put together by `combine`: over what was
-run, and data set by data set (a part's name holds its data set). A diverged run counts as the worst there is
+A rule asks `runs` for what it needs (`runs[experiment]`, `runs.pick(experiment, setting, methods)`) by the paper's
+names; a reading maps these names to runs (`readings.py`). If runs are missing, the verdict is *not run*, with the
+reason. A rule never sees runs of another scale. `combine` joins the verdicts of parts, over the parts that were run and
+dataset by dataset (the name of a part contains its dataset). A diverged run counts as the worst possible
 (`measure.curve`) and is named in the detail.
 
-A verdict is *settled* where each of at least three seeds gives it by itself, else *indicated*. For a rule on the median
-of paired differences that is the same as a 95 % bootstrap interval off the threshold, up to eight seeds.
+A verdict is *settled* if each of at least three seeds gives it by itself, otherwise *indicated*. For a rule on the
+median of paired differences, up to eight seeds, this is equivalent to a 95 % bootstrap interval that excludes the
+threshold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import pandas as pd
@@ -47,9 +49,9 @@ SETTLED = 3  # seeds
 
 
 class Runs(Mapping[str, pd.DataFrame]):
-    """The results that a rule may look at, by experiment; asking for what is not there raises `Missing`.
+    """The results that a rule may use, by experiment; a lookup of missing results raises `Missing`.
 
-    What was looked up once is kept, so that the rules of a book share it; what a rule was given is noted (`given`).
+    Lookups are cached, so that the rules of a book share them. What a rule received is recorded (`given`).
     """
 
     def __init__(self, results: Mapping[str, pd.DataFrame], kept: dict[tuple, Any] | None = None) -> None:
@@ -74,7 +76,7 @@ class Runs(Mapping[str, pd.DataFrame]):
         return Runs({name: self.results[name] for name in experiments if name in self.results}, self.kept)
 
     def of_seed(self, seed: int) -> Runs:
-        """The same results, of one seed alone."""
+        """The same results, of one seed only."""
         found = {}
         for name, table in self.results.items():
             key = "seed", seed, name
@@ -84,27 +86,35 @@ class Runs(Mapping[str, pd.DataFrame]):
         return Runs(found, self.kept.setdefault(("kept", seed), {}))
 
     def seeds(self) -> list[int]:
-        """The seeds that all have of what a rule was given; of studies, where it was given no training runs."""
+        """The seeds that all runs given to a rule share; those of studies if it was given no training runs."""
         given = self.given()
         groups = [set(group) for _, group in given.groupby(["experiment", "setting", "method"])["seed"]]
         studies = [self.results[name] for name, _, _ in self.notes if "diverged" not in self.results[name]]
         groups = groups or [set(table["seed"]) for table in studies if "seed" in table]
         return sorted(set.intersection(*groups)) if groups else []
 
-    def pick(self, experiment: str, setting: str | None = None, methods: Iterable[str] = ()) -> pd.DataFrame:
-        """Rows of one setting (None: of all) with all `methods` present (none named: whatever is there).
+    def pick(
+        self, experiment: str, setting: str | None = None, methods: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """Rows of one setting (None: all settings), with all `methods` present (none named: every method available).
 
         Raises:
             Missing: the experiment, the setting or one of the methods has not been run.
         """
-        methods = tuple(methods)
+        table = self.need(experiment, setting, methods)
+        return table[table["method"].isin(methods)] if methods else table
+
+    def need(
+        self, experiment: str, setting: str | None = None, methods: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """As `pick`, with the rows of all methods."""
         table = self._rows(experiment, setting)
         absent = set(methods) - set(table["method"].unique()) if methods else ()
         if absent:
             where = f"{experiment} {setting}" if setting else experiment
             raise Missing(f"{', '.join(sorted(absent))} has not been run in {where}")
-        self.notes.add((experiment, setting, methods))
-        return table[table["method"].isin(methods)] if methods else table
+        self.notes.add((experiment, setting, tuple(methods)))
+        return table
 
     def _rows(self, experiment: str, setting: str | None = None) -> pd.DataFrame:
         if experiment not in self.results:
@@ -120,7 +130,7 @@ class Runs(Mapping[str, pd.DataFrame]):
         return table
 
     def given(self) -> pd.DataFrame:
-        """The training runs that a rule was given: experiment, setting, method, seed, and whether it diverged."""
+        """The training runs given to a rule: experiment, setting, method, seed, and whether the run diverged."""
         found = []
         for experiment, setting, methods in self.notes:
             key, table = ("runs", experiment), self.results[experiment]
@@ -137,7 +147,7 @@ class Runs(Mapping[str, pd.DataFrame]):
         return pd.concat(found, ignore_index=True).drop_duplicates()
 
     def end(self, experiment: str) -> int:
-        """Last round that all runs of an experiment have."""
+        """The last round that all runs of an experiment have."""
         return measure.common_end(self._rows(experiment))
 
     def last(self, experiment: str, setting: str) -> int:
@@ -180,7 +190,32 @@ class Runs(Mapping[str, pd.DataFrame]):
         return pd.Series(values, dtype=float).rename_axis(["method", "seed"])
 
 
-Rule = Callable[[Runs], Verdict]
+Rule = Callable[..., Verdict]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """By how much a rule lets results miss what is printed, since seeds scatter: no number of the paper's.
+
+    It is not chosen: value is the first of `steps`, from the strictest on, with which the paper's own printed numbers
+    pass the rule (`fedlib/analysis/fairness.py`), which `tests/analysis/test_fairness.py` demands.
+    """
+
+    value: float
+    steps: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.value:g}"
+
+
+def factor(value: float) -> Tolerance:
+    """A factor that is tolerated: the least tenth."""
+    return Tolerance(value, tuple(round(1 + k / 10, 1) for k in range(11)))
+
+
+def misses(value: int) -> Tolerance:
+    """How many parts may miss."""
+    return Tolerance(value, (0, 1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -188,7 +223,8 @@ class Claim:
     """One claim of a paper.
 
     artifact: the notebook that shows it ("clustered_sampling/figure_1"). needs: the experiments that its rule
-    reads. printed: the paper's value, as text. informative: it gives a fraction of its parts, no verdict.
+    reads. printed: the paper's value, as text. informative: the claim gives a fraction of its parts and no verdict.
+    tolerance: of a rule that takes one.
     """
 
     id: str
@@ -199,6 +235,11 @@ class Claim:
     needs: tuple[str, ...]
     rule: Rule
     informative: bool = False
+    tolerance: Tolerance | None = None
+
+    def within(self, tolerance: float) -> Claim:
+        """The claim as it would be judged with another tolerance."""
+        return replace(self, rule=partial(self.rule, tolerance=tolerance))
 
     def judge(self, results: Mapping[str, pd.DataFrame]) -> Verdict:
         """The verdict over `results` (experiment -> tidy table) under the names of one reading (`Reading.of`)."""
@@ -234,7 +275,7 @@ class Claim:
 
 @dataclass
 class Book:
-    """A paper's claims, in the order in which they are written down."""
+    """A paper's claims, in the order of their definition."""
 
     paper: str
     claims: list[Claim] = field(default_factory=list)
@@ -247,13 +288,21 @@ class Book:
         printed: str = "",
         sentence: str = "",
         informative: bool = False,
+        tolerance: Tolerance | None = None,
     ) -> Callable[[Rule], Rule]:
-        """Decorator: the function is the rule; its docstring the sentence unless one is given."""
+        """Decorator that makes a function a rule; its docstring states the claim unless a sentence is given.
+
+        A rule with a tolerance takes the value as its argument `tolerance`; the sentence shows it as "{tolerance}".
+        """
 
         def add(rule: Rule) -> Rule:
             words = sentence or " ".join((rule.__doc__ or "").split())
+            words = words.replace("{tolerance}", str(tolerance))
+            judge = partial(rule, tolerance=tolerance.value) if tolerance else rule
             place = f"{self.paper}/{artifact}"
-            self.claims.append(Claim(id, self.paper, place, words, printed, tuple(needs), rule, informative))
+            self.claims.append(
+                Claim(id, self.paper, place, words, printed, tuple(needs), judge, informative, tolerance)
+            )
             return rule
 
         return add
@@ -270,13 +319,13 @@ def claims_of(artifact: str) -> list[Claim]:
 
 
 def one_seed(given: pd.DataFrame) -> str:
-    """A sentence where a method has one seed alone in a setting (`Runs.given`): no verdict on it is settled."""
+    """A sentence if a method has only one seed in a setting (`Runs.given`): no verdict on it is settled."""
     alone = given.groupby(["experiment", "setting", "method"])["seed"].nunique() == 1
     return f"Rests {'' if alone.all() else 'in part '}{ONE_SEED}" if alone.any() else ""
 
 
 def diverged(given: pd.DataFrame) -> str:
-    """A sentence that names those of the runs (`Runs.given`) that diverged; empty where none did."""
+    """A sentence that lists the runs (`Runs.given`) that diverged; empty if none did."""
     gone = given.loc[given["diverged"].astype(bool), ["setting", "method", "seed"]]
     names = sorted({" ".join(str(v) for v in row if v != "") for row in gone.to_numpy()})
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

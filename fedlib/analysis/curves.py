@@ -1,8 +1,8 @@
-"""What FedCor's and HiCS-FL's claims share: their readings of an accuracy curve, and their decision rules.
+"""What FedCor's and HiCS-FL's claims share: statistics of an accuracy curve, and decision rules.
 
-fin: mean accuracy of the last 5 % of the rounds. auc: mean accuracy over all rounds. rough: standard deviation of the
-accuracy's change from round to round after a quarter of the run. Rbar: mean first round at a target, where a run that
-has not arrived by the cap counts as the cap + 1.
+fin: mean accuracy over the last 5 % of the rounds. auc: mean accuracy over all rounds. rough: standard deviation of the
+round-to-round change of accuracy after the first quarter of the run. Rbar: mean of the first round at a target; a run
+that has not reached it by the cap counts as cap + 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, numb
 from fedlib.analysis.measure import (
     Statistic,
     area,
-    capped_mean,
     common_end,
     end_mean,
     followed,
@@ -32,7 +31,7 @@ from fedlib.analysis.measure import (
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a figure: a setting of an experiment, and the target accuracy that its table asks for.
+    """One panel of a figure: a setting of an experiment, and the target accuracy of the paper's table.
 
     T: rounds for which the paper follows a run to the target.
     """
@@ -43,20 +42,20 @@ class Panel:
     T: int = 0
 
     def until(self, runs: Runs) -> int:
-        """Last round that all runs of the experiment have: some are followed further, for its table."""
+        """The last round that all runs of the experiment have; some runs are longer, for its table."""
         return runs.end(self.experiment)
 
     def within(self, runs: Runs, methods: list[str]) -> pd.DataFrame:
-        """Rows of the methods in the rounds that the figures show, of the seeds that all of them have."""
+        """Rows of the methods in the rounds that the figures show, on the seeds that all methods have."""
         table = runs.pick(self.experiment, self.setting, methods)
-        seeds = self._shared({m: set(rows) for m, rows in table.groupby("method")["seed"]})
+        counts = table.groupby("seed")["method"].nunique()
+        seeds = self._shared(counts.index[counts == len(set(methods))], methods)
         return table[(table["round"] <= self.until(runs)) & table["seed"].isin(seeds)]
 
-    def _shared(self, seeds: Mapping[str, set[int]]) -> set[int]:
-        found = set.intersection(*seeds.values())
-        if not found:
-            raise Missing(f"no seed of {self.experiment} {self.setting} has all of {', '.join(seeds)}")
-        return found
+    def _shared(self, seeds: pd.Index, methods: list[str]) -> pd.Index:
+        if seeds.empty:
+            raise Missing(f"no seed of {self.experiment} {self.setting} has all of {', '.join(methods)}")
+        return seeds
 
     def read(self, runs: Runs, methods: list[str], statistic: Statistic, **options: object) -> pd.Series:
         """A statistic of the shown test accuracy by (method, seed)."""
@@ -72,18 +71,19 @@ class Panel:
         return self.read(runs, methods, jitter)
 
     def rounds(self, runs: Runs, methods: list[str]) -> pd.Series:
-        """First round at the target by (method, seed), of the seeds that all have; inf where it is never reached."""
-        runs.pick(self.experiment, self.setting, methods)
-        found = self._arrivals(runs)[0]
-        found = found[found.index.get_level_values("method").isin(methods)]
-        seeds = self._shared(
-            {m: set(one.index.get_level_values("seed")) for m, one in found.groupby("method")}
-        )
-        return found[found.index.get_level_values("seed").isin(seeds)]
+        """First round at the target by (method, seed), on the seeds that all methods have; inf if never reached."""
+        runs.need(self.experiment, self.setting, methods)
+        key = "rounds", self.experiment, self.setting, self.target, tuple(methods)
+        if key not in runs.kept:
+            found = self._arrivals(runs)[0]
+            found = found[found.index.get_level_values("method").isin(methods)]
+            seeds = self._shared(found.unstack("method").dropna().index, methods)
+            runs.kept[key] = found[found.index.get_level_values("seed").isin(seeds)]
+        return runs.kept[key]
 
     def cap(self, runs: Runs) -> int:
-        """Last round of which it is known who has arrived (`measure.followed`)."""
-        runs.pick(self.experiment, self.setting)
+        """The last round for which it is known which runs have reached the target (`measure.followed`)."""
+        runs.need(self.experiment, self.setting)
         return self._arrivals(runs)[1]
 
     def _arrivals(self, runs: Runs) -> tuple[pd.Series, int]:
@@ -95,24 +95,24 @@ class Panel:
         return runs.kept[key]
 
     def arrived(self, runs: Runs, methods: list[str], enough: int | None = None) -> pd.Series:
-        """`rounds`, where they can decide who is first.
+        """`rounds`, if they can decide which method is first.
 
-        enough: rounds after which never to have arrived decides (None: T).
+        enough: number of rounds after which not having reached the target decides (None: T).
 
         Raises:
-            Missing: nobody arrives, and the runs are shorter than that.
+            Missing: no run reaches the target, and the runs are shorter than `enough`.
         """
         rounds, cap = self.rounds(runs, methods), self.cap(runs)
         if np.isinf(rounds).all() and cap < (enough or self.T):
             raise Missing(
-                f"nobody reaches {100 * self.target:.0f} % in {cap} rounds; the paper follows a run for {self.T}"
+                f"no run reaches {100 * self.target:.0f} % in {cap} rounds; the paper follows a run for {self.T}"
             )
         return rounds
 
     def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
-        """Rbar by method, where `arrived` can tell."""
-        arrived = self.arrived(runs, methods)
-        return arrived.groupby("method").agg(capped_mean, cap=self.cap(runs)).reindex(methods)
+        """Rbar by method, if `arrived` can decide."""
+        capped = self.arrived(runs, methods).clip(upper=self.cap(runs) + 1)
+        return capped.groupby("method").mean().reindex(methods)
 
 
 def means(values: pd.Series) -> pd.Series:
@@ -121,7 +121,7 @@ def means(values: pd.Series) -> pd.Series:
 
 
 def by_sign(values: pd.Series, a: str, b: str, unit: str = "", cap: float = np.inf) -> Verdict:
-    """The sign rule on values[a] - values[b], claimed positive; values above `cap` count as cap + 1."""
+    """The sign rule on values[a] - values[b], claimed to be positive; values above `cap` count as cap + 1."""
     differences = paired(values.clip(upper=cap + 1), a, b)
     if len(differences) == 0:
         raise Missing(f"no seed has both {a} and {b}")
@@ -132,7 +132,7 @@ def by_sign(values: pd.Series, a: str, b: str, unit: str = "", cap: float = np.i
 
 
 def every(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """Held if all of some verdicts held; the value and the interval are those of the weakest."""
+    """Held if all given verdicts held; value and interval are those of the weakest."""
     for name, v in verdicts.items():
         if v.status != "held":
             return Verdict("not held", f"{v.value} against {name}", v.interval, v.detail)
@@ -143,15 +143,15 @@ def every(verdicts: Mapping[str, Verdict]) -> Verdict:
 def count(
     parts: Mapping[str, Callable[[], Verdict]], need: int | None = None, partial: int | None = None
 ) -> Verdict:
-    """Held if `need` parts (default: all) held, held in part from `partial` on, else not held; None: no middle."""
+    """Held if `need` parts (default: all) held, in part from `partial` parts on, otherwise not; None: no middle."""
     return combine(parts, need, partial or need or len(parts))
 
 
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:
     """Rows for a figure over several experiments: label -> experiment becomes the setting "label setting".
 
-    Experiments without results are left out; if none has any, asking for the first one says so. The rounds are those
-    that all runs of the experiment have: some are followed further, for its table.
+    Experiments without results are left out; if none has any, the lookup of the first one raises. The rounds are those
+    that all runs of the experiment have; some runs are longer, for its table.
     """
     names = {label: name for label, name in experiments.items() if name in results}
     tables = []
@@ -165,7 +165,7 @@ def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -
 def arrivals(
     results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
 ) -> pd.Series:
-    """First round at each panel's target by (setting, method, seed), inf if never, of what has been run."""
+    """First round at each panel's target by (setting, method, seed) of the existing runs; inf if never."""
     runs, found = Runs(dict(results)), {}
     for name, panel in panels.items():
         try:

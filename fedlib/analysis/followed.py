@@ -1,4 +1,4 @@
-"""How studies follow a training run: one run alone, round by round, with its models at hand."""
+"""How studies follow a training run: a single run, round by round, with access to its models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedlib.training.executors import make_executor
 
 
 def start(run: dict[str, Any], place: Place) -> Lockstep:
-    """The run, about to begin, measuring nothing of itself but at its end."""
+    """The run before its first round, evaluated only at its end."""
     run = Run(**run)
     run = run.model_copy(
         update={"evaluate": run.evaluate.model_copy(update={"every": run.T, "train": False})}
@@ -31,7 +31,7 @@ def start(run: dict[str, Any], place: Place) -> Lockstep:
 def follow(
     run: dict[str, Any], place: Place, halfway: Halfway, rounds: int, gathered: dict[str, Any]
 ) -> Iterator[Lockstep]:
-    """The run after each of its rounds, `rounds` of them at most; a killed study's goes on where it was.
+    """Yield the run after each of at most `rounds` rounds; the run of a killed study resumes where it stopped.
 
     gathered: what the study keeps of the rounds so far, changed in place; arrays, numbers, text, lists and dicts.
     """
@@ -52,5 +52,5 @@ def executor(run: Run, dataset: datasets.Dataset, place: Place) -> Executor:
 
 
 def everyone(lockstep: Lockstep, live: Live) -> list[tuple[Live, int, int]]:
-    """(run, client, draw) of all clients, to be trained from the run's current model."""
+    """Jobs (run, client, draw) that train all clients from the run's current model."""
     return [(live, int(k), 0) for k in np.arange(live.fed.N)]

@@ -1,4 +1,4 @@
-"""A unit of a study while it is measured: how far it is, and what a killed study goes on from."""
+"""A unit of a study during its measurement: its progress, and the state from which a killed study resumes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedlib.runs.store import Store
 
 
 class Halfway:
-    """Says now and then how far a unit is, and keeps its state as training keeps checkpoints.
+    """Reports the progress of a unit at intervals and saves its state, as training saves checkpoints.
 
-    state: what it was kept with last, None for a unit that begins.
+    state: the last saved state; None for a new unit.
     """
 
     def __init__(self, address: str, place: Place, tell: Callable[[str], None], what: str) -> None:
@@ -24,7 +24,7 @@ class Halfway:
         self.first: int | None = None
 
     def reached(self, done: int, total: int, state: dict[str, Any]) -> None:
-        """Round `done` of `total` is over; state: arrays, numbers, text, lists and dicts from which to go on."""
+        """Round `done` of `total` is finished; state: arrays, numbers, text, lists and dicts to resume from."""
         now = time.monotonic()
         if self.first is None:
             self.first, self.began, self.told, self.saved = done, now, now, now
@@ -38,5 +38,5 @@ class Halfway:
             self.told = now
 
     def over(self) -> None:
-        """The unit is measured, and its table kept."""
+        """The unit has been measured and its table saved."""
         self.store.forget(self.address)

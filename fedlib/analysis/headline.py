@@ -1,8 +1,8 @@
-"""A paper's headline table and effects under its readings: paired seeds, distance to the print, and how far luck goes.
+"""A paper's headline table and effects under its readings: paired seeds, distance to print, and the effect of chance.
 
-The distance of a table to the print is the mean over its cells of |log2(ours / printed)|, in which a run that does not
-arrive, ours or theirs, counts as one round more than it was followed (`distance`). It is the one measure for all
-tables. The reading closest to print is found after the fact; it never counts as held.
+The distance of a table to print is the mean over its cells of |log2(ours / printed)| (`distance`). A run that does not
+reach the target, ours or theirs, counts as one round more than it was followed. All tables use this measure. The
+reading closest to print is found after the fact; it never counts as held.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
 
-NOT_RUN, PRINTED = "not run", "printed"
-DRAWS = 1000  # of the simulation of luck
+NOT_RUN, PRINTED, ALL = "not run", "printed", ", all seeds, not paired"
+DRAWS = 1000  # of the simulation of chance
 
 
 @dataclass(frozen=True)
 class Row:
     """One row of a headline table: a setting, with the test accuracy whose first round is counted.
 
-    shown: the printed cell of a method, as text. printed: its number of rounds; inf where it is printed as not reached.
+    shown: the printed cell of a method, as text. printed: its number of rounds; inf if it is printed as not reached.
     T: rounds for which the paper follows a run.
     """
 
@@ -46,9 +46,9 @@ Curves = Callable[[Where], dict[int, pd.Series]]
 
 @dataclass(frozen=True)
 class Effect:
-    """What a headline claim says, as one number a seed.
+    """The content of a headline claim as one number per seed.
 
-    found: what stands for the paper's names (a function of `Where`) -> (n,) effects. null: the value of no effect.
+    found: a function from `Where` to curves -> (n,) effects. null: the value that means no effect.
     """
 
     claim: str
@@ -60,7 +60,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Headline:
-    """A paper's headline table and effects. middle: what the paper prints over its seeds, "median" or "mean"."""
+    """A paper's headline table and effects. middle: the paper's statistic over seeds, "median" or "mean"."""
 
     title: str
     words: str
@@ -70,12 +70,12 @@ class Headline:
 
 
 def headlines() -> dict[str, Headline]:
-    """Paper -> `HEADLINE` of `fedlib/papers/<paper>/headline.py`, of those that have one."""
+    """Paper -> `HEADLINE` of `fedlib/papers/<paper>/headline.py`, for the papers that have one."""
     return {paper: module.HEADLINE for paper, module in parts("headline").items()}
 
 
 def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:
-    """First round at the target by seed (inf: never), and the round up to which all are followed; empty: not run."""
+    """First round at the target by seed (inf: never), and the last round of all runs; empty if not run."""
     try:
         curves = runs.curves(*reading.find(Where(row.experiment, row.setting, method)))
     except Missing:
@@ -86,7 +86,7 @@ def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Seri
 
 
 def cell(found: pd.Series, cap: int) -> str:
-    """Rounds by seed as text: "31 (26–44); 33.4 ± 6.9", median and range, mean and deviation; misses are counted."""
+    """Rounds by seed as text: median and range, mean and deviation, "31 (26–44); 33.4 ± 6.9"; counts misses."""
     if found.empty:
         return NOT_RUN
     there = np.sort(found[np.isfinite(found)].to_numpy())
@@ -102,39 +102,63 @@ def cell(found: pd.Series, cap: int) -> str:
 def compare(
     row: Row, readings: Iterable[Reading], runs: Runs
 ) -> dict[tuple[str, str], tuple[pd.Series, int]]:
-    """(reading, method) -> `rounds`, all over the seeds that everything compared in this row has."""
-    found = {(one.name, m): rounds(runs, one, row, m) for one in readings for m in row.methods}
+    """(reading, method) -> `rounds`, over the seeds that everything compared in this row shares."""
+    return paired({(one.name, m): rounds(runs, one, row, m) for one in readings for m in row.methods})
+
+
+def paired(
+    found: Mapping[tuple[str, str], tuple[pd.Series, int]],
+) -> dict[tuple[str, str], tuple[pd.Series, int]]:
+    """The same, over the seeds that all entries with any seed share."""
     seeds = [set(series.index) for series, _ in found.values() if len(series)]
     shared = sorted(set.intersection(*seeds)) if seeds else []
     return {key: (series[series.index.isin(shared)], cap) for key, (series, cap) in found.items()}
 
 
 def table(headline: Headline, readings: Sequence[Reading], runs: Runs) -> pd.DataFrame:
-    """The printed row and one row a reading for each setting, on the same seeds; a column a method.
+    """The printed row and one row per reading for each setting, on the same seeds; one column per method.
 
-    The column "seeds" says over how many. A row without any run has the printed numbers alone.
+    The column "seeds" has the number of seeds. If a reading has more seeds than are shared, a second row (its name
+    followed by `ALL`) has all of them, with their number in each cell. A setting without runs has only the printed row.
     """
     out = {}
     for row in headline.rows:
         out[row.name, PRINTED] = {"seeds": ""} | {m: row.shown.get(m, "") for m in row.methods}
-        found = compare(row, readings, runs)
+        found = {(one.name, m): rounds(runs, one, row, m) for one in readings for m in row.methods}
+        shared = paired(found)
         for one in readings:
-            cells = {m: cell(*found[one.name, m]) for m in row.methods}
-            counts = [len(found[one.name, m][0]) for m in row.methods]
-            if any(counts):
-                out[row.name, one.name] = {"seeds": str(max(counts))} | cells
+            mine = {m: shared[one.name, m] for m in row.methods}
+            whole = {m: found[one.name, m] for m in row.methods}
+            counts, all_counts = (
+                [len(series) for series, _ in those.values() if len(series)] for those in (mine, whole)
+            )
+            if counts:
+                out[row.name, one.name] = {"seeds": str(max(counts))} | {
+                    m: cell(*those) for m, those in mine.items()
+                }
+            if sum(all_counts) > sum(counts):
+                least, most = min(all_counts), max(all_counts)
+                out[row.name, one.name + ALL] = {
+                    "seeds": f"{least} to {most}" if least < most else str(most)
+                } | {m: counted(*those) for m, those in whole.items()}
     frame = pd.DataFrame.from_dict(out, orient="index").fillna("")
     frame.index = pd.MultiIndex.from_tuples(frame.index, names=["setting", "reading"])
     return frame
 
 
+def counted(found: pd.Series, cap: int) -> str:
+    """`cell`, with the number of seeds if its text does not say it."""
+    text = cell(found, cap)
+    return f"{text}, n = {len(found)}" if len(found) and "arrive" not in text else text
+
+
 def distance(ours: Sequence[float], printed: Sequence[float]) -> float:
-    """Mean of |log2(ours / printed)|: 1 stands for a factor of two, either way, in the typical cell."""
+    """Mean of |log2(ours / printed)|: 1 means a factor of two, in either direction, in the typical cell."""
     return float(np.abs(np.log2(np.asarray(ours, float)) - np.log2(np.asarray(printed, float))).mean())
 
 
 def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
-    """(cells,) what the paper prints of a cell, of our seeds: NaN where it has not been run."""
+    """(cells,) the paper's statistic of each cell over our seeds; NaN if it has not been run."""
     middle = np.median if headline.middle == "median" else np.mean
     found = []
     for row in headline.rows:
@@ -145,12 +169,12 @@ def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
 
 
 def in_print(headline: Headline) -> np.ndarray:
-    """(cells,) the printed rounds; T + 1 where the paper prints that the target is not reached."""
+    """(cells,) the printed rounds; T + 1 if the paper prints that the target is not reached."""
     return np.array([min(v, row.T + 1) for row in headline.rows for v in row.printed.values()])
 
 
 def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """`table` of a paper under its named readings, and under the one closest to print where that is another.
+    """`table` of a paper under its named readings, and under the one closest to print if that is another one.
 
     Raises:
         Missing: nothing of the table has been run.
@@ -166,11 +190,11 @@ def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Closest:
-    """The reading closest to print, and what the search was.
+    """The reading closest to print, and how it was found.
 
-    distance: its; looked_at: readings that have every cell that the reading as written has (`cells`); skipped: those
-    that have not. by_luck: the median distance of the best of as many, where each cell's values are dealt at random to
-    the readings; p: how often that is at least as close.
+    distance: its distance to print. looked_at: number of readings that have every cell of the reading as written
+    (`cells`); skipped: number of the others. by_luck: median distance of the best of as many readings if each cell's
+    values are dealt at random to the readings; p: how often that is at least as close.
     """
 
     reading: Reading
@@ -186,8 +210,8 @@ class Closest:
 def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draws: int = DRAWS) -> Closest:
     """Search the archived readings for the table closest to print.
 
-    Luck: a reading that is right is close in all cells at once. Dealing the values of each cell anew among the same
-    readings (a permutation within each cell, seeded) breaks that and keeps all else.
+    Chance: a correct reading is close in all cells at once. A seeded permutation of each cell's values among the same
+    readings breaks that and keeps everything else.
 
     Raises:
         Missing: the reading as written has no cell of the table.
@@ -219,7 +243,7 @@ def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draw
 
 
 def speed_up(row: Row, base: str, method: str) -> Callable[[Curves], np.ndarray]:
-    """Rounds of `base` over those of `method`, seed by seed; who does not arrive counts as one round after the last."""
+    """Rounds of `base` over those of `method`, by seed; a run that does not arrive counts as its last round + 1."""
 
     def found(curves: Curves) -> np.ndarray:
         a, b = (curves(Where(row.experiment, row.setting, m)) for m in (base, method))
@@ -235,7 +259,7 @@ def speed_up(row: Row, base: str, method: str) -> Callable[[Curves], np.ndarray]
 def difference(
     asked: Where, base: str, method: str, statistic: measure.Statistic, last: int
 ) -> Callable[[Curves], np.ndarray]:
-    """A statistic of `base` less that of `method` over rounds up to `last`, seed by seed."""
+    """A statistic of `base` minus that of `method` over the rounds up to `last`, by seed."""
 
     def found(curves: Curves) -> np.ndarray:
         a, b = (curves(asked._replace(method=m)) for m in (base, method))
@@ -244,16 +268,39 @@ def difference(
     return found
 
 
+def middle(effect: Effect, reading: Reading, runs: Runs) -> tuple[float, int]:
+    """The effect under a reading, median over seeds, and over how many; (nan, 0) where it has not been run."""
+    try:
+        found = effect.found(partial(_looked_up, runs, reading, []))
+    except Missing:
+        found = np.array([])
+    return (float(np.median(found)) if len(found) else np.nan), len(found)
+
+
+def fewer(ratio: float, base: str) -> str:
+    """A ratio of rounds, of `base` over a method's, in words: "2.5 times fewer rounds than random selection"."""
+    if f"{ratio:.2f}" == "1.00":
+        return f"as many rounds as {base}"
+    if ratio > 1:
+        return f"{ratio:.2f} times fewer rounds than {base}"
+    return f"{1 / ratio:.2f} times as many rounds as {base}"
+
+
+def of_seeds(n: int) -> str:
+    return "one seed" if n == 1 else f"median over {n} seeds"
+
+
 def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> pd.DataFrame:
     """The effect under every reading that has runs, sorted: reading, effect, low, high, seeds, and its choices.
 
-    effect: median over seeds. low, high: its 95 % bootstrap interval. Readings that find the same runs give one row,
-    under the name of the first.
+    effect: median over seeds. low, high: its 95 % bootstrap interval. A reading takes as written what it says nothing
+    of. Readings that use the same runs give one row, under the name of the first.
 
     Raises:
         Missing: no reading has runs.
     """
-    rows, seen = [], set()
+    rows, seen, readings = [], set(), list(readings)
+    written = next((one.choices for one in readings if one.name == AS_WRITTEN), {})
     for reading in readings:
         asked: list[Where] = []
         try:
@@ -265,9 +312,8 @@ def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> p
             low, high = measure.interval(found)
             middle = float(np.median(found))
             bounds = {"low": middle if np.isnan(low) else low, "high": middle if np.isnan(high) else high}
-            rows.append(
-                {"reading": reading.name, "effect": middle, **bounds, "seeds": len(found), **reading.choices}
-            )
+            taken = {**written, **reading.choices}
+            rows.append({"reading": reading.name, "effect": middle, **bounds, "seeds": len(found), **taken})
     if not rows:
         raise Missing(f"nothing that decides {effect.claim} has been run")
     return pd.DataFrame(rows).sort_values("effect", kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""A paper's claims judged under its readings: one row a claim, and what they come to."""
+"""A paper's claims judged under its readings: one row per claim, and the totals."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, named
 from fedlib.analysis.verdict import Status, Verdict
 
 HEADLINES = ("held as written", "held as run only", "held under neither", "not run")
+INFORMATIVE = "informative"  # in no total, whether run or not
 IN_PART = "of these in part"
 OF_RUN = "held as written, of what was run"
 _NOT_RUN = Verdict("not run")
 
 
 def headline(written: Status, run: Status = "not run") -> str:
-    """What is said first of a claim, given its status as written and as run."""
-    if written == "informative":
-        return "informative"
+    """The headline of a claim, given its status as written and as run."""
     if written == "held":
         return "held as written"
     if run == "held":
@@ -31,7 +30,7 @@ def headline(written: Status, run: Status = "not run") -> str:
 def under(
     claims: Iterable[Claim], readings: Iterable[Reading], results: Mapping[str, pd.DataFrame]
 ) -> dict[str, dict[str, Verdict]]:
-    """Reading -> claim's id -> verdict, of the claims of one paper."""
+    """Reading -> claim id -> verdict, for the claims of one paper."""
     claims, found = list(claims), {}
     for reading in readings:
         runs = Runs(reading.of(results))
@@ -40,11 +39,11 @@ def under(
 
 
 def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row a claim, judged under the named readings of its paper.
+    """One row per claim, judged under the named readings of its paper.
 
-    Columns: paper, id, artifact, claim, printed; of the reading as written replicated, interval, verdict (its status),
-    words (the verdict in words), strength, detail; "as run", the verdict in words under that reading ("" where the
-    paper has none); and the headline.
+    Columns: paper, id, artifact, claim, printed; for the reading as written replicated, interval, verdict (its status),
+    words (the verdict in words), strength, detail; "as run", the verdict in words under that reading ("" if the paper
+    has none); and the headline.
     """
     rows = []
     by_paper: dict[str, list[Claim]] = {}
@@ -68,7 +67,9 @@ def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd
                     "words": v.words,
                     "strength": v.strength,
                     "as run": _said(run) if run else "",
-                    "headline": headline(v.status, (run or _NOT_RUN).status),
+                    "headline": INFORMATIVE
+                    if claim.informative
+                    else headline(v.status, (run or _NOT_RUN).status),
                     "detail": v.detail,
                 }
             )
@@ -97,12 +98,12 @@ def _said(v: Verdict) -> str:
 
 
 def totals(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """How many claims held under which reading: one row a paper and one for all; informative claims do not count.
+    """Number of claims that held under each reading: one row per paper and one for all; without informative claims.
 
-    One column a headline; how many of those held under neither held in part as written; how many of the claims that
-    were run held as written ("10 of 19"); all claims.
+    Columns: one per headline; the number of claims held under neither that held in part as written; the claims that
+    held as written out of those that were run ("10 of 19"); all claims.
     """
-    counted = verdicts[verdicts["headline"] != "informative"]
+    counted = verdicts[verdicts["headline"] != INFORMATIVE]
     counts = pd.crosstab(counted["paper"], counted["headline"]).reindex(columns=HEADLINES, fill_value=0)
     partly = counted[(counted["verdict"] == "held in part") & (counted["headline"] == HEADLINES[2])]
     written = counted[counted["verdict"] != "not run"]

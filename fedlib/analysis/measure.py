@@ -1,20 +1,20 @@
-"""What the papers read off a curve, and how sure one may be of it over a few seeds.
+"""Statistics that the papers compute from a curve, and their uncertainty over a few seeds.
 
-Everything starts from the tidy table of results (`ARCHITECTURE.md`, Results). A *curve* is one run's column
-as a Series indexed by round, without the rounds in which it was not measured; a *statistic* is a function of
-a curve.
+Everything starts from the tidy table of results (`ARCHITECTURE.md`, Results). A *curve* is one column of one run as a
+Series indexed by round, without the rounds in which it was not measured. A *statistic* is a function of a curve.
 
     r = per_run(results, "test_accuracy", rounds_to_target, target=0.8)    # Series by (setting, method, seed)
-    better = paired(r.loc[""], "MD", "Algorithm 2")                          # (n,) differences, seed by seed
+    better = paired(r.loc[""], "MD", "Algorithm 2")                          # (n,) differences by seed
     low, high = interval(better)                                             # 95 % bootstrap of the median
 
-A run that diverged counts as the worst there is: infinite loss, zero accuracy from that round on.
+A diverged run counts as the worst possible: infinite loss and zero accuracy from that round on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -23,17 +23,17 @@ from scipy import signal, stats
 
 Statistic = Callable[..., float]
 RUN = ["setting", "method", "seed"]
-BYTES = 4  # a parameter travels as float32
+BYTES = 4  # a parameter is sent as float32
 
 
 class Missing(LookupError):
-    """What is asked for needs runs that are not there; the message says which."""
+    """The requested result needs runs that are missing; the message says which."""
 
 
 def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
     """One run's measured rounds of `column`, indexed by round.
 
-    From divergence on, up to round `last`, it is the worst value there is.
+    From divergence on, up to round `last`, it is the worst possible value.
     """
     rounds, values = run["round"].to_numpy(), run[column].to_numpy(dtype=float)
     gone = run["diverged"].to_numpy(dtype=bool)
@@ -60,9 +60,9 @@ def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options:
 
 
 def common_end(results: pd.DataFrame) -> int:
-    """Last round that all runs have, up to which curves can be compared; those that diverged do not count.
+    """The last round that all runs have, up to which curves can be compared; diverged runs do not count.
 
-    Settings, and runs of one setting (`config.Until`), may be followed further for a table of rounds to a target.
+    Some settings or runs (`schema.Until`) are longer, for a table of rounds to a target.
     """
     runs = results.groupby(RUN, sort=False)
     last, gone = runs["round"].max(), runs["diverged"].any()
@@ -70,7 +70,7 @@ def common_end(results: pd.DataFrame) -> int:
 
 
 def comparable(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each setting of the seeds that all its methods have, in the rounds that all these runs have.
+    """The rows of each setting, on the seeds that all its methods have and the rounds that all these runs have.
 
     A setting whose methods have no seed in common is left out.
     """
@@ -94,25 +94,29 @@ def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> f
 
 
 def arrivals(results: pd.DataFrame, target: float, column: str = "test_accuracy") -> pd.Series:
-    """`rounds_to_target` of every run at once -> Series by (setting, method, seed); inf where it is never reached."""
+    """`rounds_to_target` of every run -> Series by (setting, method, seed); inf if never reached."""
     there = (results[column] >= target) & (results["round"] >= 1) & ~results["diverged"].astype(bool)
     first = results["round"].where(there).groupby([results[key] for key in RUN], sort=False).min()
     return first.fillna(math.inf)
 
 
 def followed(results: pd.DataFrame, rounds: pd.Series) -> int:
-    """Last round of which it is known who has arrived: where the shortest run that never does ends, or the longest run.
+    """The last round for which it is known which runs have arrived.
 
-    rounds: by (setting, method, seed), inf where a run of `results` never arrives; those that diverged never would.
+    It is the end of the shortest run that never arrives or, if all arrive, of the longest run.
+
+    rounds: by (setting, method, seed), inf if a run of `results` never arrives; diverged runs never would.
     """
     runs = results.groupby(RUN, sort=False)
     last = runs["round"].max()
-    waiting = last[np.isinf(rounds.reindex(last.index)) & ~runs["diverged"].any()]
-    return int(last.max() if waiting.empty else waiting.min())
+    waiting = np.isinf(rounds.reindex(last.index))
+    if results["diverged"].any():
+        waiting &= ~runs["diverged"].any()
+    return int(last[waiting].min() if waiting.any() else last.max())
 
 
 def rounds_below(curve: pd.Series, level: float) -> float:
-    """First round t >= 1 whose loss is at or below `level`; inf if there is none."""
+    """First round t >= 1 with a loss at or below `level`; inf if there is none."""
     return rounds_to_target(-curve, -level)
 
 
@@ -153,7 +157,7 @@ def jitter(curve: pd.Series, start: float = 0.25) -> float:
 def rolling(curve: pd.Series, half: int | None = None) -> pd.Series:
     """Centred moving mean over the measurements within `half` rounds to either side.
 
-    Without `half`: Clustered Sampling's 50 rounds, or a quarter of the run where that is less.
+    Default of `half`: Clustered Sampling's 50 rounds, or a quarter of the run if that is less.
     """
     if half is None:
         half = min(25, int(curve.index.max()) // 8)
@@ -164,16 +168,16 @@ def rolling(curve: pd.Series, half: int | None = None) -> pd.Series:
 
 
 def savitzky_golay(curve: pd.Series, window: int = 13, order: int = 3) -> pd.Series:
-    """Savitzky-Golay filter over `window` measurements (HiCS-FL's figures); short curves stay as they are."""
+    """Savitzky-Golay filter over `window` measurements (HiCS-FL's figures); short curves are unchanged."""
     if len(curve) < window:
         return curve
     return pd.Series(signal.savgol_filter(curve.to_numpy(), window, order), curve.index)
 
 
 def paired(values: pd.Series, a: str, b: str) -> np.ndarray:
-    """values[a] - values[b] of the seeds that both methods have (`values` by (method, seed)) -> (n,).
+    """values[a] - values[b] for the seeds that both methods have (`values` by (method, seed)) -> (n,).
 
-    A pair in which both are infinite says nothing and is left out.
+    Pairs in which both are infinite are left out.
     """
     both = pd.concat([values.loc[a], values.loc[b]], axis=1, join="inner").to_numpy()
     return np.array([x - y for x, y in both if np.isfinite(x) or np.isfinite(y)])
@@ -189,17 +193,23 @@ def interval(
     values = np.asarray(values, dtype=float)
     if len(values) < 2:
         return math.nan, math.nan
-    picks = np.random.default_rng(seed).integers(len(values), size=(2000, len(values)))
-    resampled = np.sort(statistic(values[picks], axis=1))
+    resampled = np.sort(statistic(values[_picks(len(values), seed)], axis=1))
     outside = int(len(resampled) * (1 - level) / 2)
     return float(resampled[outside]), float(resampled[-1 - outside])
 
 
-def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[float, bool]:
-    """Median rounds of `base` over median rounds of `other`, and whether that is a lower bound (HCSFed).
+@lru_cache
+def _picks(n: int, seed: int) -> np.ndarray:
+    picks = np.random.default_rng(seed).integers(n, size=(2000, n))
+    picks.setflags(write=False)
+    return picks
 
-    A base that did not arrive within `cap` rounds counts as cap, and the ratio is a strict lower bound. Where
-    the other one did not arrive there is no speed-up: nan.
+
+def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[float, bool]:
+    """Median rounds of `base` divided by median rounds of `other`, and whether that is a lower bound (HCSFed).
+
+    If the base does not arrive within `cap` rounds, it counts as cap and the ratio is a strict lower bound. If the
+    other one does not arrive, there is no speed-up: nan.
     """
     b, o = np.median(base), np.median(other)
     if o > cap:
@@ -208,12 +218,12 @@ def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[f
 
 
 def capped_mean(rounds: Sequence[float], cap: int) -> float:
-    """Mean over seeds with runs that do not arrive by `cap` counted as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
+    """Mean over seeds; a run that does not arrive by `cap` counts as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
     return float(np.minimum(np.asarray(rounds, dtype=float), cap + 1).mean())
 
 
 def sign_rule(differences: np.ndarray) -> Literal["supported", "refuted", "inconclusive"]:
-    """FedCor's and HiCS-FL's rule over (n,) paired differences that are claimed positive.
+    """FedCor's and HiCS-FL's rule on (n,) paired differences that are claimed to be positive.
 
     Supported: at least 0.8 n wins and a positive mean. Refuted: at most 0.2 n wins, or a negative mean with a
     paired t-test at p < 0.1.
@@ -226,7 +236,7 @@ def sign_rule(differences: np.ndarray) -> Literal["supported", "refuted", "incon
 
 
 def gini(counts: Sequence[float] | np.ndarray) -> float:
-    """Gini coefficient of (N,) counts: 0 where all are equal, (N - 1) / N where one has everything."""
+    """Gini coefficient of (N,) counts: 0 if all are equal, (N - 1) / N if one has everything."""
     x = np.sort(np.asarray(counts, dtype=float))
     ranks = np.arange(1, len(x) + 1)
     return float(2 * (ranks @ x) / (len(x) * x.sum()) - (len(x) + 1) / len(x)) if x.sum() else 0.0
@@ -241,16 +251,16 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
-    """(N,) how often each client was drawn in rounds >= first of the rows of one run (or of several)."""
+    """(N,) how often each client was drawn in rounds >= first, in the rows of one or several runs."""
     drawn = [np.asarray(c, dtype=int) for c in run.loc[run["round"] >= first, "clients"]]
     return np.bincount(np.concatenate(drawn), minlength=N) if drawn else np.zeros(N, dtype=int)
 
 
 def dominant_labels(partitions: pd.DataFrame, data: str) -> dict[tuple[str, int], np.ndarray]:
-    """(setting, seed) -> (N,) the label that each client holds most of, from a study of partitions.
+    """(setting, seed) -> (N,) the most frequent label of each client, from a study of partitions.
 
     Raises:
-        Missing: the study has nothing of `data`.
+        Missing: the study has no partition of `data`.
     """
     table = partitions[partitions["data"] == data].sort_values("client")
     if table.empty:
@@ -262,9 +272,9 @@ def dominant_labels(partitions: pd.DataFrame, data: str) -> dict[tuple[str, int]
 def add_distinct(
     results: pd.DataFrame, labels: dict[tuple[str, int], np.ndarray] | None = None
 ) -> pd.DataFrame:
-    """The table with `distinct_clients`, and with `distinct_classes` where `labels` gives them.
+    """The table with `distinct_clients` and, if `labels` is given, `distinct_classes`.
 
-    labels: (setting, seed) -> (N,) dominant label of each client. Round 0 draws nobody: NaN.
+    labels: (setting, seed) -> (N,) dominant label of each client. In round 0 no client is drawn: NaN.
     """
 
     def count(ids: np.ndarray) -> float:
@@ -289,18 +299,18 @@ def cumulative_cost(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series:
-    """Running total `cost` (of `cumulative_cost`) at the first round at `target`, by run; inf if none is."""
+    """Running total `cost` (of `cumulative_cost`) at the first round at `target`, by run; inf if never reached."""
     arrived = per_run(results, "test_accuracy", rounds_to_target, target=target)
     spent = results.set_index([*RUN, "round"])[cost]
     return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in arrived.items()])
 
 
 def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:
-    """How many times less `cost` each method needs than `base` for an accuracy that `base` ends with.
+    """How many times less `cost` each method needs than `base` to reach the final accuracy of `base`.
 
-    -> a row a setting, a column a method: median cost of `base` over median cost of the method; 0 where the
-    median run never arrives. The accuracy: the mean of the last 5 % of the rounds, of `base`'s worst seed, so
-    that all its runs arrive.
+    -> one row per setting, one column per method: median cost of `base` divided by median cost of the method; 0 if the
+    median run never arrives. The accuracy is the mean over the last 5 % of the rounds of `base`'s worst seed, so that
+    all its runs arrive.
     """
     rows = {}
     for setting, table in cumulative_cost(results).groupby("setting", sort=False):
@@ -315,9 +325,9 @@ def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:
 def cases(
     tables: Mapping[str, pd.DataFrame], methods: Sequence[str], statistic: Statistic, **options: Any
 ) -> pd.DataFrame:
-    """A statistic of the test accuracy, mean over seeds: a row an (experiment, setting), a column a method.
+    """A statistic of the test accuracy, mean over seeds: one row per (experiment, setting), one column per method.
 
-    Of `methods`, those that have run at all; of the settings, those in which all of these have.
+    It has those of `methods` that have run at all, and the settings in which all of these have run.
     """
     runs = {name: per_run(table, "test_accuracy", statistic, **options) for name, table in tables.items()}
     means = pd.concat(runs, names=["experiment"]).groupby(["experiment", "setting", "method"]).mean()
@@ -331,7 +341,7 @@ def mean_ranks(scores: pd.DataFrame) -> pd.Series:
 
 
 def friedman(scores: pd.DataFrame) -> float:
-    """p-value of Friedman's test that all methods (columns) rank alike over the cases (rows).
+    """p-value of Friedman's test that all methods (columns) have equal ranks over the cases (rows).
 
     Raises:
         Missing: there are fewer than three methods.

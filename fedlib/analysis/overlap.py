@@ -1,8 +1,8 @@
-"""Do runs of an authors' program and runs of ours come from one law? Ranks and permutations, for few seeds.
+"""Tests whether runs of the authors' program and our runs have the same distribution: ranks and permutations.
 
-If the seeds of both are draws from one law, an authors' value lies outside the range of n values of ours with
-probability 2 / (n + 1). Rounds of one run hang together: counted over checkpoints, only the expectation is
-known. One number a run (its mean over the rounds that all have) has an exact test: relabel the runs.
+If the seeds of both are draws from one distribution, an authors' value lies outside the range of n values of ours with
+probability 2 / (n + 1). The rounds of one run are dependent, so for a count over checkpoints only the expectation is
+known. One number per run (its mean over the rounds that all have) has an exact test: relabelling the runs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Pair = tuple[np.ndarray, np.ndarray]  # values of the authors' seeds, values of 
 
 
 def outside(theirs: np.ndarray, ours: np.ndarray) -> int:
-    """How many of their values lie outside the range of ours."""
+    """Number of their values outside the range of ours."""
     return int(((theirs < ours.min()) | (theirs > ours.max())).sum())
 
 
 def expected_outside(theirs: np.ndarray, ours: np.ndarray) -> float:
-    """How many would, on average, if both were draws from one law without ties."""
+    """Expected number outside if both are draws from one distribution without ties."""
     return len(theirs) * 2 / (len(ours) + 1)
 
 
 def relabelled(pairs: Sequence[Pair], times: int = 10_000, seed: int = 0) -> float:
-    """Share of random relabellings, within each pair, with at least as many values outside as there are."""
+    """Share of random relabellings within each pair that have at least as many values outside."""
     rng = np.random.default_rng(seed)
     found, totals = sum(outside(*pair) for pair in pairs), np.zeros(times, dtype=int)
     for theirs, ours in pairs:
@@ -43,13 +43,13 @@ def relabelled(pairs: Sequence[Pair], times: int = 10_000, seed: int = 0) -> flo
 
 
 def mean_difference(theirs: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
-    """Mean of theirs less mean of ours, and the two-sided p of the exact permutation test of it."""
+    """Mean of theirs minus mean of ours, and the two-sided p of its exact permutation test."""
     values = np.concatenate([theirs, ours])
     subsets = np.array(list(combinations(range(len(values)), len(theirs))))
     total, sums = values.sum(), values[subsets].sum(axis=1)
     differences = sums / len(theirs) - (total - sums) / len(
         ours
-    )  # the first is as it is: combinations keep order
+    )  # the first is the actual labelling, because combinations keep order
     as_far = np.abs(differences) >= abs(differences[0]) - 1e-12
     return float(differences[0]), float(as_far.mean())
 
@@ -59,7 +59,7 @@ def curves_of(
 ) -> dict[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]]:
     """(experiment, setting, method) -> theirs and ours, each (rounds, seeds), in the rounds that all runs have.
 
-    What has not been run on one of the sides, or not measured, is left out. Round 0 is left out.
+    Curves that one side has not run or not measured are left out, and so is round 0.
     """
     out = {}
     for key, theirs in authors.groupby(GROUP, sort=False):
@@ -85,7 +85,7 @@ def curves_of(
 def compare(
     pairs: Mapping[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]], every: int = 10, unit: float = 1.0
 ) -> pd.DataFrame:
-    """A row a (experiment, setting, method): seeds, checkpoints outside and expected, mean over rounds, its test.
+    """One row per (experiment, setting, method): seeds, checkpoints outside and expected, mean over rounds, its test.
 
     every: checkpoints are the shared rounds that it divides. unit: factor of the values shown.
     """
@@ -110,7 +110,7 @@ def compare(
 
 
 def together(pairs: Mapping[tuple[str, ...], tuple[pd.DataFrame, pd.DataFrame]]) -> dict[str, float]:
-    """All runs of several pairs by their mean over rounds: how many outside, of how many, expected, and the p of it."""
+    """All runs of several pairs by their mean over rounds: number outside, number of runs, expected number, and p."""
     means = [(theirs.mean().to_numpy(), ours.mean().to_numpy()) for theirs, ours in pairs.values()]
     return {
         "outside": sum(outside(*pair) for pair in means),

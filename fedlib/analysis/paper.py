@@ -1,4 +1,4 @@
-"""A paper as the rest of the house sees it: a folder of `fedlib/papers/`, found by looking there."""
+"""A paper as seen by the other rooms: a folder of `fedlib/papers/`, found by listing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper's folder says about it: its short title, its year, how to cite it, and the id of its main claim."""
+    """A paper: its short title, year, citation, and the id of its main claim."""
 
     title: str
     year: int
@@ -22,7 +22,7 @@ class Paper:
 
 @cache
 def papers() -> dict[str, Paper]:
-    """Folder name -> paper, the oldest first."""
+    """Folder name -> paper, oldest first."""
     folder = importlib.import_module("fedlib.papers")
     found = {module.name: part(module.name).PAPER for module in pkgutil.iter_modules(folder.__path__)}
     return dict(sorted(found.items(), key=lambda item: (item[1].year, item[1].title)))
@@ -38,5 +38,5 @@ def part(paper: str, name: str = "") -> ModuleType:
 
 
 def parts(name: str) -> dict[str, ModuleType]:
-    """Paper -> the module of that name in its folder, of the papers that have one."""
+    """Paper -> the module of that name in its folder, for the papers that have one."""
     return {paper: part(paper, name) for paper in papers() if find_spec(f"fedlib.papers.{paper}.{name}")}

@@ -1,6 +1,6 @@
-"""Who owns what: samples by client and label, before any training (HiCS-FL's Figures 7 and 8; FedCor's Figure 7).
+"""Label counts of the clients before training (HiCS-FL's Figures 7 and 8; FedCor's Figure 7).
 
-The partitions are the experiments' own; all methods of one seed share them, so each is made once.
+The partitions are those of the experiments. All methods of one seed share a partition, so each is made once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a client: client, group (of HiCS-FL's alphas, else 0), size, entropy (nats), counts (K,)."""
+    """One row per client: client, group (of HiCS-FL's alphas, else 0), size, entropy (nats), counts (K,)."""
     run = Run(**unit["run"])
     dataset = datasets.load(run.dataset, place.datasets)
     parts = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)

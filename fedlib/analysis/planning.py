@@ -1,9 +1,10 @@
-"""What to train next: the runs that decide most claims an hour first, and no more than fits into the time.
+"""What to train next: the runs that decide most claims per hour first, as many as fit into the time.
 
-A claim is open while a run could still decide it: it is *not run* or not settled, or a data set of it is not run, and
-runs of the experiments that it needs are missing. It is decided once these are there, which takes so many hours: each
-of them earns it at 1 / hours. What is trained together is the missing runs of one setting of an experiment with one
-seed; it is worth the sum over the open claims that need it. Equal worth: the lower seed first, then the cheaper.
+A claim is open if a run could still decide it: it is *not run*, not settled, or not run on one of its datasets, and
+runs of the experiments that it needs are missing. A claim whose missing runs take h hours is worth 1 / h per hour of
+these runs. A unit is the missing runs of one setting of an experiment with one seed, and a fixed time to start them.
+Its worth is the sum over the open claims that need it. Among units of equal worth, the lower seed comes first, then the
+cheaper unit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from fedlib.settings.schema import Run
 
+START = 20.0  # seconds to start a process, read its data and archive its results
 MARGIN = 120.0  # seconds that a start and the first checkpoint take
 
 
@@ -20,8 +22,8 @@ MARGIN = 120.0  # seconds that a start and the first checkpoint take
 class Unit:
     """The missing runs of one setting of an experiment with one seed.
 
-    seconds: estimated training time. claims: open claims that need the experiment. worth: claims an hour. whole:
-    whether it is expected to be finished in the time; else it is begun, and its last checkpoint is kept.
+    seconds: estimated time, `START` included. claims: open claims that need the experiment. worth: claims per hour.
+    whole: whether it is expected to finish in time; otherwise it is begun, and its last checkpoint is kept.
     """
 
     experiment: str
@@ -41,14 +43,13 @@ def units(
 ) -> list[Unit]:
     """The missing runs as units, in the order in which they should be trained.
 
-    missing: experiment -> (setting, run) of each run that is not there. needs: open claim -> experiments. cost: of a
-    run, in seconds.
+    missing: experiment -> (setting, run) of each missing run. needs: open claim -> experiments. cost: seconds of a run.
     """
     groups: dict[tuple[str, str, int], list[Run]] = {}
     for experiment, runs in missing.items():
         for setting, run in runs:
             groups.setdefault((experiment, setting, run.seed), []).append(run)
-    plain = [Unit(*key, tuple(runs), sum(map(cost, runs))) for key, runs in groups.items()]
+    plain = [Unit(*key, tuple(runs), START + sum(map(cost, runs))) for key, runs in groups.items()]
     left: dict[str, float] = {}  # experiment -> seconds
     for unit in plain:
         left[unit.experiment] = left.get(unit.experiment, 0.0) + unit.seconds
@@ -63,9 +64,9 @@ def units(
 
 
 def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:
-    """What is trained within so many seconds: each unit that fits, in order; last the first one that does not, begun.
+    """The units to train within `within` seconds: those that fit, in order, then the first that does not, to be begun.
 
-    One is begun only where a checkpoint is sure to be written, and one round to be done, in what is left.
+    A unit is begun only if the remaining time is enough for a checkpoint and one round.
     """
     chosen, begun, left = [], None, within
     for unit in ordered:

@@ -1,7 +1,7 @@
-"""Readings: named, consistent sets of what a paper leaves open, each of which says whose runs stand for what.
+"""Readings: named, consistent sets of choices that a paper leaves open, and the runs that belong to each.
 
-A rule, a table or a picture asks for an experiment, a setting, a method and a column by the paper's own names. A
-reading finds what stands for them, so that one rule judges every reading::
+A rule, a table or a figure asks for an experiment, a setting, a method and a column by the paper's own names. A
+reading maps these names to runs, so that one rule judges every reading::
 
     Reading(
         "as run",
@@ -14,10 +14,10 @@ reading finds what stands for them, so that one rule judges every reading::
         ),
     )
 
-Each `Swap` acts on what those before it made: here Algorithm 1's runs in "random ids" are those of the authors' tie
-order in "ids sorted by digit". A paper's readings stand in `fedlib/papers/<paper>/readings.py`, as `READINGS`: "as
-written" first, "as run" where the authors' program is public, then whatever else is archived. An entry `LEFT_OPEN`
-lists what is left open without runs of its own.
+Each `Swap` acts on the result of those before it: here Algorithm 1's runs in "random ids" are those of the authors' tie
+order in "ids sorted by digit". A paper's readings are `READINGS` in `fedlib/papers/<paper>/readings.py`: "as written"
+first, "as run" if the authors' program is public, then all others that are archived. `LEFT_OPEN`, in the
+same file, lists the choices that no reading varies: what is left open, what the sources say, what is taken.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True)
 class Swap:
-    """Runs that stand for others: what is asked for by one name is found under another.
+    """Runs that replace others: a request for one name is answered with the runs of another.
 
-    It concerns the settings and the methods that it names, asked -> found (where it names none: all, each under its
-    own name). source: the experiment in which they are found ("": the same). columns: asked -> measured, of what it
-    concerns.
+    settings, methods: asked -> found; names that are not listed are unaffected, and an empty mapping means all, each
+    under its own name. source: the experiment that has the runs ("": the same). columns: asked -> measured, for the
+    runs that the swap affects.
     """
 
     experiment: str
@@ -78,8 +78,8 @@ class Swap:
 class Reading:
     """One consistent set of choices.
 
-    words: in one line. choices: what is left open -> what is taken. sources: what is left open -> where that is from
-    (text, code, the authors' correction). swaps: the runs that stand for those of the paper's names, in order.
+    words: the reading in one line. choices: what is left open -> the option taken. sources: what is left open -> the
+    source of the option (text, code, the authors' correction). swaps: the runs that replace others, in order.
     """
 
     name: str
@@ -89,16 +89,13 @@ class Reading:
     swaps: tuple[Swap, ...] = ()
 
     def find(self, asked: Where) -> Where:
-        """What stands for it."""
+        """The runs that answer a request under this reading."""
         for swap in reversed(self.swaps):
             asked = swap.find(asked)
         return asked
 
     def of(self, results: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        """The results as this reading has them, under the names by which they are asked for.
-
-        What it takes from runs that are not there is left out.
-        """
+        """The results under this reading, by the names with which they are requested; missing runs are left out."""
         read = dict(results)
         for experiment in dict.fromkeys(swap.experiment for swap in self.swaps):
             mine = [swap for swap in self.swaps if swap.experiment == experiment]
@@ -137,12 +134,12 @@ def readings(paper: str) -> list[Reading]:
 
 
 def named(paper: str) -> list[Reading]:
-    """The readings that are fixed before any result is seen: as written, and as run where there is a program."""
+    """The readings fixed before any result is seen: as written and, if there is a public program, as run."""
     return [reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)]
 
 
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:
-    """Every combination of options: what is left open -> (what is taken -> the swaps that it takes), in this order."""
+    """Every combination of options, in order; options: what is left open -> (option -> its swaps)."""
     found = []
     for taken in product(*(option.items() for option in options.values())):
         choices = {what: value for what, (value, _) in zip(options, taken, strict=True)}

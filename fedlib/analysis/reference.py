@@ -1,6 +1,6 @@
-"""Runs of the authors' own programs (`data/reference/`): facts, checked, named as the runs of ours beside them.
+"""Runs of the authors' own programs (`data/reference/`), verified, with the names of our corresponding runs.
 
-A paper whose program was run says so in its folder (`fedlib/papers/<paper>/program.py`)::
+If a paper's program was run, its folder describes it (`fedlib/papers/<paper>/program.py`)::
 
     PROGRAM = Program(
         digest="...",                                  # of data/reference/<paper>.csv
@@ -33,7 +33,7 @@ NAMED = ["commit", "experiment", "setting", "method", "seed", "round"]
 
 @dataclass(frozen=True)
 class Program:
-    """What stands in a paper's file of reference curves, in our names; what is not named here is left out."""
+    """The content of a paper's file of reference curves, in our names; entries not named here are left out."""
 
     digest: str
     settings: Mapping[str, str]
@@ -42,12 +42,12 @@ class Program:
 
 
 def programs() -> dict[str, Program]:
-    """Folder name -> program, of the papers whose authors' program was run."""
+    """Folder name -> program, for the papers whose authors' program was run."""
     return {paper: module.PROGRAM for paper, module in parts("program").items()}
 
 
 def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
-    """The rounds of a paper's own program, a row a (experiment, setting, method, seed, round), in our names.
+    """The rounds of the authors' program in our names, one row per (experiment, setting, method, seed, round).
 
     Raises:
         StoreError: the file is missing, is not the one that was measured, or lacks a column.
@@ -77,9 +77,9 @@ def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
 
 
 def beside(paper: str, experiment: str, scale: Scale, prefix: str = "") -> pd.DataFrame:
-    """The program's rounds that belong beside an experiment's own curves: none at another scale than `paper`.
+    """The program's rounds to show next to an experiment's curves; none at scales other than `paper`.
 
-    prefix: what a figure puts before the experiment's settings (`curves.shown`).
+    prefix: text that a figure puts before the experiment's settings (`curves.shown`).
     """
     if scale != "paper":
         return pd.DataFrame(columns=NAMED)

@@ -1,8 +1,7 @@
-"""Federated averaging as one would write it first, given a run's draws: what the engine must come to, to rounding.
+"""A plain implementation of federated averaging for given draws, which the engine must match to rounding.
 
-One client at a time, one model at a time, torch's own layers, autograd and optimiser, float64. It shares with the
-engine the names of the random streams (the initial model, and which samples are in which batch), and nothing of how it
-computes.
+It trains one client and one model at a time with torch's layers, autograd and optimiser in float64. It shares only the
+random streams with the engine (the initial model, and the samples of each batch), none of its computation.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fedlib.settings.schema import Run
 from fedlib.streams import stream
 from fedlib.training.contract import Job, draw_batches
 
-NETWORKS = {  # model -> its layers, of n pixels and K classes
+NETWORKS = {  # model -> its layers, for n pixels and K classes
     "logistic": lambda n, K: [nn.Linear(n, K)],
     "mlp": lambda n, K: [nn.Linear(n, 50), nn.ReLU(), nn.Linear(50, K)],
 }
@@ -32,7 +31,7 @@ def replay(
 ) -> np.ndarray:
     """(T + 1, 2) test loss (nats) and accuracy before and after each round of plain averaging over given draws.
 
-    start: (d,) initial model. drawn: the clients of rounds 1 to T, one that is drawn twice twice.
+    start: (d,) initial model. drawn: the clients of rounds 1 to T; a client drawn twice is listed twice.
     """
     x, x_test = data.x_train.double().flatten(1), data.x_test.double().flatten(1)
     K = int(data.y_train.max()) + 1

@@ -1,12 +1,12 @@
-"""Studies: measurements that some figures need beside training curves, written once and kept like results.
+"""Studies: measurements that some figures need in addition to training curves, made once and kept like results.
 
-A study is a module of this folder with two functions. `units(settings, experiments, scale)` yields what it is made of,
-each unit a plain dictionary of all that determines its numbers, and `labels` to show them under;
-`measure(unit, place, halfway)` turns a unit into a table, and where that takes long tells `halfway` how far it is. What
-was measured is never measured again: the table is kept under the digest of the unit without its labels. A killed study
-goes on where it was. All tables together are `data/results/<scale>/<study>.parquet`, described by `<study>.json`.
+A study is a module with two functions. `units(settings, experiments, scale)` yields its units, each a plain dictionary
+of everything that determines its numbers, with `labels` for display. `measure(unit, place, halfway)` turns a unit into
+a table and, if that takes long, reports its progress to `halfway`. A unit is measured once: its table is kept under
+the digest of the unit without its labels. A killed study resumes where it stopped. All tables together are
+`data/results/<scale>/<study>.parquet`, described by `<study>.json`.
 
-The settings stand in `params.yaml` under `studies`, as `<paper>_<module>`; a study that trains takes its runs from the
+The settings are in `params.yaml` under `studies`, as `<paper>_<module>`. A study that trains takes its runs from the
 experiments there.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedlib.settings.schema import Scale
 
 Unit = dict[str, Any]
-LABELS = {"setting": "", "method": "", "seed": 0}  # what every table of results has
+LABELS = {"setting": "", "method": "", "seed": 0}  # columns of every table of results
 
 
 def run_study(
@@ -46,21 +46,20 @@ def run_study(
     archive: Path | None = None,
     only_finished: bool = False,
 ) -> Path:
-    """Measure what a study still lacks at a scale and write its table; returns the table's path.
+    """Measure the missing units of a study at a scale and write its table; returns the table's path.
 
-    What is archived is not measured again. Units whose dataset is not at hand, or with `only_finished` all that would
-    have to be measured, are left out and named in the record.
+    Archived units are not measured again. Units whose dataset is unavailable, or with `only_finished` all units that
+    have not been measured, are left out and named in the record.
 
     Raises:
-        ConfigError: no such study, or settings that cannot be used.
-        DataError: none of its datasets is at hand.
-        Unfinished: nothing of it is finished. StoreError: a damaged archive.
+        ConfigError: no such study, or invalid settings. DataError: none of its datasets is available.
+        Unfinished: no unit is finished. StoreError: a damaged archive.
     """
     from fedlib.data import datasets
     from fedlib.files import Unfinished
     from fedlib.runs import archive as archives
     from fedlib.runs.place import Place
-    from fedlib.runs.results import RESULTS, write_table
+    from fedlib.runs.results import RESULTS, nothing_of, write_table
     from fedlib.settings import params
 
     experiments, place = experiments or params.load(), place or Place.from_environment()
@@ -81,9 +80,7 @@ def run_study(
         tables.append(rows.assign(**unit["labels"]))
         records.append({**record, **labels, "unit": unit})
     if not tables and only_finished:
-        raise Unfinished(
-            f"{name} has nothing finished at scale {scale}; run: fedlib run {name} --scale {scale}"
-        )
+        raise Unfinished(nothing_of(name, scale, len(units)))
     if not tables:
         raise datasets.DataError(missing[0]["reason"])
     path = results / scale / f"{name}.parquet"
@@ -95,10 +92,10 @@ def run_study(
 
 
 def units_of(name: str, experiments: Experiments, scale: Scale) -> list[Unit]:
-    """What a study is made of at a scale.
+    """The units of a study at a scale.
 
     Raises:
-        ConfigError: no such study, or settings that cannot be used.
+        ConfigError: no such study, or invalid settings.
     """
     from fedlib.settings.sections import Study, valid
 
@@ -108,14 +105,14 @@ def units_of(name: str, experiments: Experiments, scale: Scale) -> list[Unit]:
 
 
 def words(unit: Unit) -> str:
-    """A unit's labels, as people are told which one it is."""
+    """A unit's labels as text, for messages."""
     return ", ".join(str(label) for label in unit["labels"].values() if label != "")
 
 
 def measure_missing(
     name: str, scale: Scale, units: list[Unit], known: Measured, tell: Callable[[str], None]
 ) -> None:
-    """Measure the units that are not there and whose dataset is, and say how far it is."""
+    """Measure the missing units whose dataset is available, and report progress."""
     from fedlib.analysis.halfway import Halfway
     from fedlib.files import write_whole
     from fedlib.runs.progress import duration
@@ -136,10 +133,10 @@ def measure_missing(
 
 
 class Measured:
-    """The units of a study that have been measured: here, in its results of before, anywhere in the archive.
+    """The measured units of a study: in the store, in its earlier results, anywhere in the archive.
 
-    absent: dataset -> why it is not at hand; of units on it, and with `any_data` of all, archived ones are taken
-    whatever the digest of the data.
+    absent: dataset -> why it is unavailable. Archived units on such a dataset (with `any_data`, all archived units)
+    are used whatever the digest of their data.
     """
 
     def __init__(
@@ -152,7 +149,7 @@ class Measured:
         self.absent: dict[str, str] = {}
 
     def address(self, unit: Unit) -> str | None:
-        """The address under which a measured unit is known."""
+        """The address of a measured unit; None if it has not been measured."""
         if self._measured(unit) is not None:
             return self.kept(unit).stem
         found = self._packed(unit)
@@ -162,12 +159,12 @@ class Measured:
         return self.address(unit) is not None
 
     def kept(self, unit: Unit) -> Path | None:
-        """Where its table stands once it is measured here; None where its dataset is not at hand."""
+        """The path of its table in the store; None if its dataset is unavailable."""
         source = self._source(unit)
         return source and self.place.runs / "studies" / f"{self._address(unit, source['digest'])}.parquet"
 
     def read(self, unit: Unit) -> tuple[pd.DataFrame, dict[str, Any]] | None:
-        """The table of a measured unit, and what made it."""
+        """The table of a measured unit and its record."""
         from fedlib.settings.code import code_of
         from fedlib.simulation.engine import NUMERICS
 
@@ -187,7 +184,7 @@ class Measured:
         return None
 
     def _measured(self, unit: Unit) -> pd.DataFrame | None:
-        """Its table as it was measured here; one that is damaged is named, and measured again."""
+        """Its table in the store; a damaged one is reported and measured again."""
         from fedlib.files import StoreError, say
         from fedlib.runs.sealed import from_kept
 
@@ -201,13 +198,13 @@ class Measured:
             return None
 
     def _source(self, unit: Unit) -> dict[str, str] | None:
-        """Name, provenance and digest of its dataset; of a unit that makes its own data, just that."""
+        """Name, provenance and digest of its dataset, or a note that the unit makes its own data."""
         from fedlib.data import datasets
 
         if (dataset := unit.get("dataset")) is None:
             return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
         try:
-            digest = datasets.digest(dataset, self.place.datasets)  # prepares what is embedded
+            digest = datasets.digest(dataset, self.place.datasets)  # prepares embedded datasets
         except datasets.DataError as error:
             self.absent[dataset] = str(error)
             return None
@@ -231,7 +228,7 @@ class Measured:
 
 
 def module_of(name: str) -> ModuleType:
-    """The module that measures a study: its name after the paper's ("fedcor_toy" is measured by `toy`)."""
+    """The module that measures a study, named by the part after the paper ("fedcor_toy" is measured by `toy`)."""
     from fedlib.settings.schema import ConfigError
 
     kind = name.partition("_")[2]
@@ -253,9 +250,9 @@ def runs_of(
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The training runs that a study follows: (labels, run) of each, a run as a plain dictionary.
 
-    What an experiment saves by measuring losses seldom or by ending early is no matter of a study, which does neither.
+    Settings by which an experiment measures losses less often or ends early do not apply to a study.
 
-    settings: `experiments` {label of the data set: experiment}, and optionally `settings` and `methods` to keep, and
+    settings: `experiments` {label of the dataset: experiment}, and optionally `settings` and `methods` to keep, and
     `seeds`, how many of each experiment's seeds to take.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tables in the papers' own layout: rounds to a target and speed-ups, ours beside the printed."""
+"""Tables in the papers' layout: rounds to a target and speed-ups, ours next to the printed ones."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from fedlib.analysis import measure
 
 
 def median_cell(cap: int) -> Callable[[np.ndarray], str]:
-    """A table cell as HCSFed prints it: the median over seeds, "200+" where it is beyond the cap."""
+    """A table cell in HCSFed's format: the median over seeds, "200+" if it is above the cap."""
     return lambda rounds: f"{cap}+" if np.median(rounds) > cap else f"{np.median(rounds):g}"
 
 
 def mean_cell(rounds: np.ndarray) -> str:
-    """A table cell as FedCor prints it: mean and standard deviation over seeds, N/A if one never arrives."""
+    """A table cell in FedCor's format: mean and standard deviation over seeds, N/A if a seed never arrives."""
     if np.isinf(rounds).any():
         return f"N/A ({np.isinf(rounds).sum()} of {len(rounds)})"
     return f"{rounds.mean():.1f} ± {rounds.std(ddof=1):.1f}" if len(rounds) > 1 else f"{rounds[0]:.1f}"
 
 
 def short_cell(cap: int, rounds: np.ndarray) -> str:
-    """`mean_cell` of runs that are shorter than the paper's, where not to arrive is not N/A yet."""
+    """`mean_cell` for runs shorter than the paper's, in which a seed that has not arrived is not yet N/A."""
     return f"{cap}+" if np.isinf(rounds).any() else mean_cell(rounds)
 
 
 def rounds_table(
     values: pd.Series, printed: Mapping[tuple[str, str], str], cell: Callable[[np.ndarray], str] = mean_cell
 ) -> pd.DataFrame:
-    """Rounds to a target, ours beside the printed: `values` by (setting, method, seed), inf where never.
+    """Rounds to a target, ours next to the printed: `values` by (setting, method, seed), inf if never.
 
-    -> one row a method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
-    highest) and, where anything is printed, "paper": the paper's cell by (setting, method).
+    -> one row per method; for each setting the columns "ours" (`cell` of the seeds' rounds), "seeds" (lowest to
+    highest) and, if anything is printed, "paper": the paper's cell by (setting, method).
 
     Raises:
         Missing: there are no values.
@@ -55,22 +55,22 @@ def rounds_table(
 
 
 def reach(rounds: np.ndarray, never: str = "never") -> str:
-    """The lowest and the highest of sorted rounds; `never` where the target is not reached."""
+    """The lowest and the highest of sorted rounds; `never` if the target is not reached."""
     ends = [never if np.isinf(end) else f"{end:.0f}" for end in (rounds[0], rounds[-1])]
     return ends[0] if ends[0] == ends[1] else "\u2013".join(ends)
 
 
 def speed_up_cell(ratio: float, bound: bool, digits: int = 1) -> str:
-    """A speed-up (`measure.speed_up`) as HCSFed prints it: ">" before a lower bound, "-" where there is none."""
+    """A speed-up (`measure.speed_up`) in HCSFed's format: ">" before a lower bound, "-" if there is none."""
     return "-" if math.isnan(ratio) else f"{'>' * bound}{ratio:.{digits}f}"
 
 
 def speed_ups(
     rounds: pd.Series, columns: Sequence[str], base: str, printed: Mapping[tuple[str, str], str], cap: int
 ) -> pd.DataFrame:
-    """Speed-up over `base` of every method, ours beside the printed.
+    """Speed-up over `base` of every method, ours next to the printed.
 
-    rounds: by (setting, method, seed), inf where never; printed: the paper's by (setting, method).
+    rounds: by (setting, method, seed), inf if never; printed: the paper's by (setting, method).
 
     Raises:
         Missing: `base` has been run in none of the settings `columns`.
@@ -90,9 +90,9 @@ def speed_ups(
 
 
 def gains(ends: pd.Series, base: str) -> pd.DataFrame:
-    """Mean final loss of each method (column) by setting (row), and by how much it is below `base`'s (%).
+    """Mean final loss of each method (column) by setting (row), and how far it is below that of `base` (%).
 
-    ends: by (setting, method, seed). Where `base` has not been run there are no gains.
+    ends: by (setting, method, seed). If `base` has not been run, there are no gains.
     """
     table = ends.unstack("method")
     if base in table:
@@ -103,11 +103,11 @@ def gains(ends: pd.Series, base: str) -> pd.DataFrame:
 
 
 def search_table(ends: pd.Series, used: Mapping[str, str]) -> pd.DataFrame:
-    """A search for the learning rate as the paper made it: final losses by partition and rate, and the lowest.
+    """The paper's search for the learning rate: final losses by partition and rate, and the lowest.
 
-    ends: by (setting, method, seed), settings as "alpha = 10, lr = 0.1". used: alpha -> the rate that the paper's text
-    names. -> a row an alpha, a column a rate (mean over seeds, "diverged" where infinite), the columns "lowest at" (of
-    the rates that have been run) and "the paper's".
+    ends: by (setting, method, seed), settings as "alpha = 10, lr = 0.1". used: alpha -> the rate in the paper's text.
+    -> one row per alpha, one column per rate (mean over seeds, "diverged" if infinite), and the columns "lowest at"
+    (among the rates that have been run) and "the paper's".
     """
     split = ends.index.get_level_values("setting").str.extract(r"alpha = ([\d.]+), lr = ([\d.]+)")
     keys = [pd.Index(split[k], name=name) for k, name in enumerate(("alpha", "lr"))]
@@ -119,9 +119,9 @@ def search_table(ends: pd.Series, used: Mapping[str, str]) -> pd.DataFrame:
 
 
 def cost_table(results: pd.DataFrame, target: float) -> pd.DataFrame:
-    """What each method of one setting reaches and costs, medians over seeds; one row a method.
+    """Results and costs of each method of one setting, medians over seeds; one row per method.
 
-    Parameters and client-steps are those of the whole run, in millions and thousands.
+    Parameters (millions) and client-steps (thousands) are totals of the whole run.
     """
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=target)
     spent = measure.cumulative_cost(results)

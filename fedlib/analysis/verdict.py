@@ -1,4 +1,4 @@
-"""A verdict, in words and data set by data set, and the building blocks of the rules that give one."""
+"""Verdicts, in words and by dataset, and the building blocks of the rules that give them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _DATA = re.compile(r"(?<![\w-])(Fashion-MNIST|FMNIST|MNIST|CIFAR-100|CIFAR-10|Mi
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a claim, and what became of it."""
+    """One part of a claim and its status."""
 
     name: str
     status: Status
 
     @property
     def data(self) -> str:
-        """The data set that its name holds; "" where it holds none."""
+        """The dataset that its name contains; "" if it contains none."""
         found = _DATA.search(self.name)
         return found.group().replace("FMNIST", "Fashion-MNIST") if found else ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim: its status, the replicated value and interval as text, how it came about.
+    """The verdict on a claim: its status, the replicated value and interval as text, and the details.
 
-    parts: those that were put together. strength: "settled" or "indicated"; "" where no seeds are involved.
+    parts: the parts that were combined. strength: "settled" or "indicated"; "" if no seeds are involved.
     """
 
     status: Status
@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """The verdict in words, data set by data set: "held on Fashion-MNIST (3 of 3), CIFAR-10 not run"."""
+        """The verdict in words, by dataset: "held on Fashion-MNIST (3 of 3), CIFAR-10 not run"."""
         names = list(dict.fromkeys(part.data for part in self.parts))
         if self.status in ("not run", "informative") or len(self.parts) < 2:
             return self.status
@@ -66,13 +66,13 @@ class Verdict:
 
 
 def fraction(parts: Sequence[Part]) -> str:
-    """How many of the parts that were run held: "3 of 4"."""
+    """How many parts held out of those that were run: "3 of 4"."""
     done = [part for part in parts if part.status != "not run"]
     return f"{sum(part.status == 'held' for part in done)} of {len(done)}"
 
 
 def together(parts: Sequence[Part]) -> Status:
-    """What parts come to that must all hold: over those that were run."""
+    """The joint status of parts that must all hold, over those that were run."""
     done = {part.status for part in parts} - {"not run"}
     if len(done) == 1:
         return done.pop()
@@ -80,7 +80,7 @@ def together(parts: Sequence[Part]) -> Status:
 
 
 def number(value: float, unit: str = "", digits: int = 3) -> str:
-    """A value as text: three significant digits; "-" for nan; infinitely many rounds are "never"."""
+    """A value as text: three significant digits; "-" for nan; "never" for infinitely many rounds."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -90,7 +90,7 @@ def number(value: float, unit: str = "", digits: int = 3) -> str:
 
 
 def span(bounds: tuple[float, float]) -> str:
-    """An interval as text; empty where there is none."""
+    """An interval as text; empty if there is none."""
     return "" if math.isnan(bounds[0]) else f"[{number(bounds[0])}, {number(bounds[1])}]"
 
 
@@ -119,13 +119,13 @@ def decide(holds: bool, value: str = "", interval: str = "", detail: str = "") -
 def combine(
     parts: Mapping[str, Callable[[], Verdict]], all_of: int | None = None, some_of: int = 1
 ) -> Verdict:
-    """One verdict from named parts, each judged on its own, over those that were run.
+    """One verdict from named, separately judged parts, over those that were run.
 
-    Held if `all_of` parts (default: every one) held, held in part if at least `some_of` did, else not held; where not
-    all parts have been run, both numbers shrink in proportion.
+    Held if `all_of` parts (default: every one) held, held in part if at least `some_of` did, otherwise not held. If
+    only some parts have been run, both numbers shrink in proportion.
 
     Raises:
-        Missing: no part has been run; or too few of them held, while those to be run could still make it `all_of`.
+        Missing: no part has been run; or too few held, but the missing parts could still bring them to `all_of`.
     """
     judged: dict[str, Verdict] = {}
     for name, part in parts.items():
@@ -158,7 +158,7 @@ def combine(
 
 
 def by_detail(verdicts: Mapping[str, Verdict]) -> dict[str, str]:
-    """What verdicts have to say -> the names of those that say it, in one text."""
+    """Detail -> the names of the verdicts with that detail, joined into one text."""
     names: dict[str, list[str]] = {}
     for name, v in verdicts.items():
         if v.detail:

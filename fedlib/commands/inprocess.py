@@ -1,7 +1,7 @@
 """Run a notebook's cells in this process, as an engine of papermill.
 
-Starting a kernel, and importing in it what this process has imported already, costs more than most of our notebooks.
-Cells run in IPython's own shell, so what they display is what a kernel would display.
+Starting a kernel and importing everything in it again takes longer than most of our notebooks. Cells run in IPython's
+own shell, so they display what a kernel would display.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fedlib.analysis.measure import Missing
 from fedlib.pages.artifact import ResultsMissing
 
 JUDGE = "artifact.judge();"
-IN_ORDER = (ResultsMissing, Missing)  # what a page may lack: it ends there, without an error
+IN_ORDER = (ResultsMissing, Missing)  # if a page lacks these, it ends there without an error
 
 
 class Shell(InteractiveShell):
-    """IPython without a terminal or a kernel: what a cell shows is kept in `shown`, as notebook outputs."""
+    """IPython without a terminal or a kernel; `shown` keeps what a cell displays, as notebook outputs."""
 
     def __init__(self, **settings: Any) -> None:
         self.shown: list[NotebookNode] = []
@@ -67,7 +67,7 @@ class Hook(DisplayHook):
 
 
 class Tee:
-    """Standard output of a cell: into the notebook, and at once to the terminal."""
+    """Standard output of a cell, to the notebook and immediately to the terminal."""
 
     def __init__(self, shown: list[NotebookNode]) -> None:
         self.shown, self.terminal = shown, sys.stdout
@@ -88,7 +88,7 @@ class Tee:
 
 
 class InProcess(Engine):
-    """papermill's engine that runs the cells in this process, up to the first that fails."""
+    """A papermill engine that runs the cells in this process, up to the first that fails."""
 
     @classmethod
     def execute_managed_notebook(cls, manager: Any, kernel_name: str, **_: Any) -> None:
@@ -109,7 +109,7 @@ class InProcess(Engine):
 
     @staticmethod
     def _judge(notebook: NotebookNode, ended: int, shell: Shell) -> None:
-        """A page that cannot show everything still decides its claims over what is there."""
+        """Decide the claims of a page that cannot show everything, on the results that exist."""
         for cell in notebook.cells[ended + 1 :]:
             if cell.cell_type == "code" and cell.source.strip() == JUDGE and "artifact" in shell.user_ns:
                 shell.shown = cell.outputs = []

@@ -1,4 +1,4 @@
-"""What `fedlib list`, `data status` and `doctor` show."""
+"""The output of `fedlib list`, `data status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LIBRARIES = (
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """A table whose first column, the names that commands take, is never shortened."""
+    """A table whose first column, the names for commands, is never shortened."""
     names, *others = (Column(header, overflow="fold") for header in columns)
     names.no_wrap = True
     out = Table(names, *others, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
@@ -43,10 +43,10 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
 
 
 def everything(settings: Experiments, scale: Scale, paper: str | None = None) -> Group:
-    """Experiments, studies, artifacts, samplers, datasets; of one paper, those that belong to it.
+    """Experiments, studies, artifacts, samplers and datasets, of all papers or of one.
 
     Raises:
-        ConfigError: nothing belongs to such a paper.
+        ConfigError: there is no such paper.
     """
     from fedlib.samplers import SAMPLERS
     from fedlib.samplers.registry import PROBLEMS
@@ -78,7 +78,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
 
 
 def datasets(names: Collection[str] | None = None) -> Table:
-    """What is here of all datasets, or of those that are named."""
+    """The state of all datasets, or of the named ones."""
     from fedlib.data import datasets
 
     found = [datasets.status(name) for name in datasets.KINDS if names is None or name in names]
@@ -87,7 +87,7 @@ def datasets(names: Collection[str] | None = None) -> Table:
 
 
 def environment() -> Group:
-    """Libraries, machine, disk and data: what is known at once."""
+    """Libraries, machine, disk and data: everything that needs no measurement."""
     free = shutil.disk_usage(ROOT).free / 1e9
     rows = [
         ("python", f"{platform.python_version()} at {sys.prefix}"),
@@ -99,9 +99,9 @@ def environment() -> Group:
 
 
 def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) -> None:
-    """Show the training that a scale still needs, by experiment, in time on this machine, as it is measured.
+    """Show the training time that a scale still needs on this machine, by experiment, while it is measured.
 
-    From the least to the most: a run that ends at a target may end early.
+    Times are ranges, because a run that ends at a target may end early.
     """
     import torch
 
@@ -139,7 +139,7 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
 
 
 def measurements(settings: Experiments, scale: Scale) -> Table:
-    """What of each study is measured; its time is not estimated, as it is no matter of training runs alone."""
+    """The measured units of each study; times are not estimated, because they depend on more than training runs."""
     from fedlib.analysis import studies
     from fedlib.runs import archive, results
     from fedlib.runs.place import Place
@@ -156,14 +156,14 @@ def measurements(settings: Experiments, scale: Scale) -> Table:
 
 
 def between(seconds: np.ndarray) -> str:
-    """A least and a most time span (2,) as people say it."""
+    """A range of times (2,) as text."""
     from fedlib.runs.progress import duration
 
     return " to ".join(dict.fromkeys(map(duration, seconds)))
 
 
 def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
-    """What all runs of a scale, each once, to its T and on one core, take on 1, 10 and 100 nodes."""
+    """The time of all runs of a scale on 1, 10 and 100 nodes: each run once, to its T, on one core."""
     from fedlib.runs import cost
     from fedlib.runs.progress import duration
 

@@ -1,4 +1,4 @@
-"""`fedlib next`: train what decides most claims an hour (`analysis/planning.py`), for so long, and archive it."""
+"""`fedlib next`: train for a given time what decides most claims per hour (`analysis/planning.py`), and archive it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from fedlib.analysis import planning
 from fedlib.analysis.planning import Unit
@@ -17,6 +18,12 @@ from fedlib.runs.progress import duration
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, ConfigError, Run, Scale
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedlib.analysis.claims import Claim
+    from fedlib.runs.results import Finished
+
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -25,7 +32,7 @@ def seconds_of(text: str) -> float:
     """ "150m", "2.5h" or "90s" -> seconds.
 
     Raises:
-        ConfigError: it is none of these, or no time at all.
+        ConfigError: the text is none of these, or the time is zero.
     """
     found = re.fullmatch(r"([0-9.]+)\s*([smh])", text.strip())
     with suppress(ValueError):
@@ -35,56 +42,94 @@ def seconds_of(text: str) -> float:
 
 
 def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
-    """All missing runs that could decide a claim, the most claims an hour first; tells what cannot be trained."""
-    from fedlib.analysis.claims import claims
-    from fedlib.analysis.judging import verdicts
-    from fedlib.analysis.paper import papers
-    from fedlib.runs import archive, cost, results
-    from fedlib.runs.place import Place
+    """All missing runs that could decide a claim, most claims per hour first; reports those that cannot be trained.
 
-    place = Place.from_environment()
-    every = [claim for paper in papers() for claim in claims(paper)]
+    Only claims that lack runs are judged.
+    """
+    from fedlib.analysis.claims import claims
+    from fedlib.analysis.paper import papers
+    from fedlib.runs import cost
+
+    every = [claim for paper in papers() for claim in claims(paper) if not claim.informative]
     needed = sorted({name for claim in every for name in claim.needs} & set(settings.names))
-    tables, missing, cannot = {}, {}, {}
+    tell(f"looking for the runs of {len(needed)} experiments ...")
+    missing: dict[str, list[tuple[str, Run]]] = {}
+    cannot: dict[str, str] = {}
     for name in needed:
-        planned = settings.runs(name, scale)
-        known = results.Finished(
-            name, scale, settings.archived(name), place, results.RESULTS, archive.ARCHIVE
-        )
-        lacking = [(one.setting, one.run) for one in planned if not known.has(one.run)]
-        missing[name] = [(setting, run) for setting, run in lacking if run.dataset not in known.absent]
-        cannot |= {
-            run.dataset: known.absent[run.dataset] for _, run in lacking if run.dataset in known.absent
-        }
-        with suppress(Unfinished, DataError):
-            results.simulate(name, scale, experiments=settings, tell=lambda line: None, only_finished=True)
-            tables[name] = results.open_results(name, scale)[0]
-    judged = verdicts(every, tables).set_index("id")
-    open_ = {
-        claim.id: claim.needs
-        for claim in every
-        if any(missing.get(name) for name in claim.needs) and _open(judged.loc[claim.id])
-    }
+        lacking, absent = _lacking(settings, name, scale)
+        missing[name] = [(setting, run) for setting, run in lacking if run.dataset not in absent]
+        cannot |= {run.dataset: absent[run.dataset] for _, run in lacking if run.dataset in absent}
     for reason in cannot.values():
         tell(f"Left out: {reason}")
-    wanted = {name: runs for name, runs in missing.items() if any(name in of for of in open_.values())}
+    lack = [claim for claim in every if any(missing.get(name) for name in claim.needs)]
+    tell(f"judging the {len(lack)} claims that lack runs ...")
+    there = _tables(settings, scale, {name for claim in lack for name in claim.needs} & set(needed))
+    open_ = {claim.id: claim.needs for claim in _open(lack, there)}
+    wanted = {
+        name: runs for name, runs in missing.items() if runs and any(name in of for of in open_.values())
+    }
     return planning.units(_measurable(wanted, cost.seconds, tell), open_, cost.seconds)
 
 
-def _open(verdict: object) -> bool:
-    return (
-        verdict["verdict"] == "not run" or verdict["strength"] != "settled" or "not run" in verdict["words"]
-    )
+def _lacking(settings: Experiments, name: str, scale: Scale) -> tuple[list[tuple[str, Run]], dict[str, str]]:
+    """The runs of an experiment that are nowhere, and the datasets that are not at hand, with the reason."""
+    planned, known = settings.runs(name, scale), _finished(settings, name, scale)
+    return [(one.setting, one.run) for one in planned if not known.has(one.run)], known.absent
+
+
+def _finished(settings: Experiments, name: str, scale: Scale, any_data: bool = False) -> Finished:
+    from fedlib.runs import archive, results
+    from fedlib.runs.place import Place
+
+    place, kept = Place.from_environment(), settings.archived(name)
+    return results.Finished(name, scale, kept, place, results.RESULTS, archive.ARCHIVE, any_data)
+
+
+def _tables(settings: Experiments, scale: Scale, names: Collection[str]) -> dict[str, pd.DataFrame]:
+    """What is finished of these experiments."""
+    from fedlib.runs import results
+
+    found = {}
+    for name in sorted(names):
+        known = _finished(settings, name, scale, any_data=True)
+        found[name] = results.tidy(name, settings.runs(name, scale), known)[0]
+    return {name: table for name, table in found.items() if len(table)}
+
+
+def _open(claims: Iterable[Claim], results: dict[str, pd.DataFrame]) -> list[Claim]:
+    """The claims that are not settled as written on all their data sets."""
+    from fedlib.analysis.claims import Missing, Runs
+    from fedlib.analysis.readings import AS_WRITTEN, named
+
+    runs: dict[str, Runs] = {}
+
+    def undecided(claim: Claim) -> bool:
+        if claim.paper not in runs:
+            written = next(one for one in named(claim.paper) if one.name == AS_WRITTEN)
+            runs[claim.paper] = Runs(written.of(results))
+        mine = runs[claim.paper].only(claim.needs)
+        try:
+            if "not run" in claim.rule(mine).words:
+                return True
+        except Missing:
+            return True
+        return claim.judge(mine).strength != "settled"  # takes the rule once more for each seed
+
+    return [claim for claim in claims if undecided(claim)]
 
 
 def _measurable(
     missing: dict[str, list[tuple[str, Run]]], cost: Callable[[Run], float], tell: Tell
 ) -> dict[str, list[tuple[str, Run]]]:
-    """Without the experiments whose cost cannot be measured: a model whose weights are not here."""
-    out = {}
+    """The runs without those whose cost cannot be measured because a model's weights are missing."""
+    out, told = {}, set()
     for name, runs in missing.items():
         try:
             for _, run in runs:
+                what = f"{run.model} on {run.dataset}, batches of {run.local.batch}"
+                if what not in told:
+                    tell(f"measuring the speed of {what} ...")
+                    told.add(what)
                 cost(run)
         except ConfigError as error:
             tell(f"Left out: {name}: {error}")
@@ -94,11 +139,11 @@ def _measurable(
 
 
 def lines(chosen: list[Unit]) -> list[str]:
-    """The plan in words, a line a unit."""
+    """The plan in words, one line per unit."""
     return [
         f"{i}. {unit.experiment} {unit.setting} seed {unit.seed}: {len(unit.runs)} runs, "
         f"about {duration(unit.seconds)}{'' if unit.whole else ', begun and kept at its last checkpoint'}; "
-        f"{unit.worth:.2g} claims an hour ({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
+        f"{unit.worth:.2g} claims per hour ({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
         for i, unit in enumerate(chosen, start=1)
     ]
 
@@ -106,8 +151,8 @@ def lines(chosen: list[Unit]) -> list[str]:
 def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None:
     """Train units one by one until `deadline` (monotonic seconds), and archive each experiment as soon as one ends.
 
-    Where estimates were too low, what is left is not started, or is stopped at the deadline: `fedlib run` and
-    `fedlib next` continue from its last checkpoint.
+    If estimates were too low, the remaining units are not started, or are stopped at the deadline; `fedlib run` and
+    `fedlib next` continue from their last checkpoints.
     """
     from fedlib.analysis.collect import pack
 
@@ -119,7 +164,7 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
         ended = _run(command(unit, scale), left)
         with suppress(Unfinished, DataError):
             pack(unit.experiment, scale, tell)
-        how = "done" if ended else "stopped, goes on next time from its last checkpoint"
+        how = "done" if ended else "stopped; the next command continues from its last checkpoint"
         tell(f"{unit.experiment} {unit.setting} seed {unit.seed}: {how}.")
 
 
@@ -129,7 +174,7 @@ def command(unit: Unit, scale: Scale) -> list[str]:
 
 
 def _run(arguments: list[str], seconds: float) -> bool:
-    """`fedlib` in a process of its own, for so long at most; whether it ended by itself."""
+    """Run `fedlib` in a separate process for at most `seconds`; True if it ended by itself."""
     process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib", *arguments], cwd=ROOT)
     try:
         process.wait(timeout=max(1.0, seconds))
@@ -140,6 +185,6 @@ def _run(arguments: list[str], seconds: float) -> bool:
         process.wait()
     if process.returncode:
         raise ConfigError(
-            f"fedlib {' '.join(arguments)} failed, see above; mend it, or leave it out of params.yaml."
+            f"fedlib {' '.join(arguments)} failed, see above; fix it, or remove it from params.yaml."
         )
     return True

@@ -1,9 +1,9 @@
-"""Notebooks run the same way every time: papermill's parameters, no traces of when and where.
+"""Run notebooks reproducibly: with papermill's parameters and without traces of time and place.
 
 A source notebook is *normalised* before anything depends on it (no outputs, no counts, canonical metadata, ids by
-position), so that opening, running and saving it without changing code or prose makes nothing stale. It is then
-executed by papermill in a process of its own, which runs the cells itself (`inprocess.py`). A notebook that asks for
-results that are not there (`artifact.ResultsMissing`) ends at that cell, in order.
+position), so opening, running and saving it without changing code or prose makes nothing stale. papermill then executes
+it in a separate process, which runs the cells itself (`inprocess.py`). A notebook that needs missing results
+(`artifact.ResultsMissing`) ends at that cell without an error.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from fedlib.settings.errors import ConfigError, meant
 from fedlib.settings.schema import ROOT, Scale
 
 SOURCES = ROOT / "notebooks"
+EXAMPLES = SOURCES / "natural"  # of the library: no artifacts, run by hand
 NORMALISED = ROOT / "data" / "notebooks"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-LOGS = ("simulate", "study")  # notebooks that run once an experiment
-KEPT = ("tags", "slideshow")  # cell metadata that says something about the content
+LOGS = ("simulate", "study")  # notebooks that run once per experiment
+KEPT = ("tags", "slideshow")  # cell metadata that belongs to the content
 
 
 def normalise(notebook: NotebookNode, outputs: bool = False) -> NotebookNode:
-    """A copy without anything that running, opening or saving changes; with `outputs`, these are kept."""
+    """A copy without anything that running, opening or saving changes; `outputs` keeps the outputs."""
     cells = []
     for position, old in enumerate(notebook.cells):
         cell = NotebookNode(cell_type=old.cell_type, id=f"cell-{position}", source=old.source)
@@ -50,7 +51,7 @@ def read(path: Path) -> NotebookNode:
     """Read a notebook.
 
     Raises:
-        ConfigError: it is missing or is no notebook.
+        ConfigError: the file is missing or is not a notebook.
     """
     try:
         return nbformat.read(path, as_version=4)
@@ -61,9 +62,9 @@ def read(path: Path) -> NotebookNode:
 
 
 def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path = ROOT) -> list[Path]:
-    """Write the normalised copy of every notebook below `sources` to `target`, and drop what has no source.
+    """Write a normalised copy of every notebook below `sources` to `target`, and delete copies without a source.
 
-    A copy's metadata hold the digests of the code that it uses: it changes when that code does.
+    A copy's metadata contains the digests of the code that the notebook uses, so it changes when that code does.
     """
     wanted = {}
     for source in sorted(sources.rglob("*.ipynb")):
@@ -75,7 +76,7 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
     for old in set(target.rglob("*.ipynb")) - set(wanted):
         old.unlink()
     for path, content in wanted.items():
-        if not path.exists() or path.read_bytes() != content:  # else its date would say that it changed
+        if not path.exists() or path.read_bytes() != content:  # otherwise its date would change
             write_whole(path, content)
     return list(wanted)
 
@@ -92,8 +93,8 @@ def clean(path: Path) -> bool:
 def run(name: str, scale: Scale, experiment: str | None = None, only_finished: bool = False) -> Path:
     """Run an artifact's notebook at a scale; returns the executed notebook.
 
-    `simulate` and `study` run for one experiment or study; their notebook becomes its log. With `only_finished` they
-    train and measure nothing.
+    `simulate` and `study` run for one experiment or study, and the executed notebook is its log. With `only_finished`
+    they train and measure nothing.
 
     Raises:
         ConfigError: no such notebook, or nothing to simulate.
@@ -106,7 +107,7 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         raise ConfigError(f"there is no notebook {name!r}; {there}")
     if name in LOGS:
         if experiment is None:
-            raise ConfigError(f"`{name}` needs to know what: add --experiment NAME.")
+            raise ConfigError(f"`{name}` needs an experiment: add --experiment NAME.")
         output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
         chosen = {"only_finished": True} if only_finished else {}
         execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
@@ -114,14 +115,14 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
         old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
         execute(source, output, {"scale": scale})
-        for path, written in old.items():  # what the notebook no longer makes
+        for path, written in old.items():  # files that the notebook no longer makes
             if path.stat().st_mtime_ns == written:
                 path.unlink()
     return output
 
 
 def parameters_of(notebook: NotebookNode) -> dict[str, str]:
-    """Names and defaults (as written) of a notebook's parameters cell."""
+    """Names and defaults (as source text) from a notebook's parameters cell."""
     from papermill import inspect_notebook
 
     return {name: entry["default"] for name, entry in inspect_notebook(notebook).items()}
@@ -130,11 +131,11 @@ def parameters_of(notebook: NotebookNode) -> dict[str, str]:
 def execute(source: Path, output: Path, parameters: Mapping[str, Any] | None = None) -> None:
     """Run a notebook from top to bottom in this process and write it, with its outputs, to `output`.
 
-    Standard output appears in the notebook and, as it comes, in the terminal; standard error (progress) in the
-    terminal only. Running it twice writes the same bytes as far as its cells print the same.
+    Standard output goes to the notebook and immediately to the terminal; standard error (progress) goes only to the
+    terminal. Running a notebook twice writes the same bytes if its cells print the same.
 
     Raises:
-        ConfigError: it has no such parameter. PapermillExecutionError: a cell failed; nothing is written.
+        ConfigError: no such parameter. PapermillExecutionError: a cell failed; nothing is written.
     """
     from papermill.execute import execute_notebook
 

@@ -1,9 +1,9 @@
-"""What `dvc.yaml` asks for beyond single notebooks: inputs, the artifacts' stages, everything at once.
+"""The parts of `dvc.yaml` beyond single notebooks: inputs, the artifacts' stages, the whole pipeline.
 
-DVC reads and writes its whole lock file at every stage, so stages depend on few files that say much: a notebook's
-normalised copy holds the digests of the code that it uses (`uses.py`), an experiment's input all its settings. DVC can
-loop over the experiments of `params.yaml`, but not over lists of dependencies: the artifacts' stages are written out
-by `fedlib pipeline`.
+DVC reads and writes its whole lock file at every stage, so stages depend on few files with much content: a notebook's
+normalised copy contains the digests of the code that it uses (`uses.py`), and an experiment's input contains all its
+settings. DVC can loop over the experiments of `params.yaml`, but not over lists of dependencies, so `fedlib pipeline`
+writes out the artifacts' stages.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fedlib.commands.warm import warm
-from fedlib.data.sources import DataError
-from fedlib.files import StoreError, alone, sealed, unsealed, write_whole
+from fedlib.files import alone, sealed, unsealed, write_whole
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
@@ -36,7 +33,7 @@ WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every exper
 
 
 def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
-    """Rewrite the one line of `params.yaml` that names the current scale."""
+    """Rewrite the line of `params.yaml` that names the current scale."""
     text, found = re.subn(
         r"^scale:[ \t]*\w+", f"scale: {scale}", path.read_text(), count=1, flags=re.MULTILINE
     )
@@ -46,11 +43,11 @@ def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
 
 
 def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str, str]:
-    """Prepare every dataset that the experiments need at a scale; returns dataset -> what stops it, if anything.
+    """Prepare every dataset that the experiments need at a scale; returns dataset -> reason, for those that failed.
 
-    `<root>/<scale>/<name>.json` then holds all that an experiment or study is made of: its settings, resolved for the
-    scale, its data (provenance, digest) or why that is not here, and the digest of what is archived of it. It is what
-    the simulation depends on.
+    `<root>/<scale>/<name>.json` then contains everything that determines an experiment or study: its settings at the
+    scale, its data (provenance, digest) or the reason for its absence, and the digest of its archive. The simulation
+    stage depends on this file.
     """
     from fedlib.runs import archive
 
@@ -74,14 +71,14 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
         if (packed := archive.path_of(name, scale)).exists():
             content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
         write_whole(root / scale / f"{name}.json", _text(sealed(content)))
-    for old in (root / scale).glob("*.json"):  # DVC keeps what stands here
+    for old in (root / scale).glob("*.json"):  # DVC keeps the files in this folder
         if old.stem not in inputs:
             old.unlink()
     return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
 
 
 def _failed(name: str, scale: Scale) -> list[str]:
-    """When runs of an experiment failed, by its record: what else would have DVC try them again?"""
+    """The times at which runs of an experiment failed, from its record; they make DVC try again."""
     from fedlib.runs import results
 
     return [run["failed"] for run in results.record(name, scale).get("missing", []) if "failed" in run]
@@ -116,11 +113,11 @@ def _prepared(name: str) -> dict[str, str]:
 
 
 def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
-    """Drop what `prepare_inputs` noted of a dataset's absence (None: of any), so that DVC looks again."""
+    """Delete the inputs that record a dataset's absence (None: any dataset's), so that DVC looks for it again."""
     for path in root.rglob("*.json"):
         try:
             known = unsealed(json.loads(path.read_bytes())).get("data", {})
-        except ValueError:  # damaged: DVC makes it again
+        except ValueError:  # a damaged input, which DVC makes again
             path.unlink()
             continue
         if any("missing" in known.get(name, {}) for name in ([dataset] if dataset else known)):
@@ -128,11 +125,11 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
 
 
 def forget_changed(scale: Scale, root: Path = INPUTS) -> None:
-    """Drop inputs of experiments whose samplers have other code now, or of which runs failed: DVC looks again."""
+    """Delete the inputs of experiments whose samplers' code changed or whose runs failed: DVC runs them again."""
     for path in (root / scale).glob("*.json"):
         content = json.loads(path.read_text())
         code = content.pop("code", {})
-        with suppress(ValueError):  # a sampler that is gone: its own stage says so
+        with suppress(ValueError):  # a sampler that no longer exists is reported by its own stage
             if code_of(content) != code or _failed(path.stem, scale):
                 path.unlink()
 
@@ -167,12 +164,12 @@ def _stage(name: str, experiments: list[str]) -> str:
 
 
 def place(artifact: str) -> str:
-    """Where an artifact's notebook is: "fedcor-table_1" -> "fedcor/table_1"."""
+    """The place of an artifact's notebook: "fedcor-table_1" -> "fedcor/table_1"."""
     return artifact.replace("-", "/", 1)
 
 
 def write_stages(path: Path = PIPELINE) -> bool:
-    """Bring the artifacts' part of `dvc.yaml` up to date; True if it changed."""
+    """Update the artifacts' part of `dvc.yaml`; True if it changed."""
     text = path.read_text()
     if MARK not in text:
         raise ConfigError(
@@ -186,15 +183,15 @@ def write_stages(path: Path = PIPELINE) -> bool:
 
 
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
-    """Make the logs and pages that are not there, older than what they show or the code they use, or of other settings.
+    """Make the logs and pages that are missing, older than their results or code, or made from other settings.
 
-    Trains nothing: results come from the store and the archive (`results.collect`). Where a page lacks a method
-    that another scale has (`site.INSTEAD`), its page at that scale is made too.
+    Nothing is trained: results come from the store and the archive (`results.collect`). If a page lacks a method that
+    another scale has (`site.INSTEAD`), the page at that scale is made too.
 
-    Returns the commands that failed: what stops one page stops no other, and stands in the terminal.
+    Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
 
     Raises:
-        StoreError: another process makes pages, or packs the archive.
+        StoreError: another process is making pages or packing the archive.
     """
     settings = params.load()
     with alone(ROOT / "data"):
@@ -224,7 +221,7 @@ def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]
 
 
 def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> list[list[str]]:
-    """The commands that make what is stale of the tables and logs of experiments and studies."""
+    """The commands that make the stale tables and logs of experiments and studies."""
     from fedlib.analysis import studies
     from fedlib.commands import notebooks
     from fedlib.runs import archive, results
@@ -248,7 +245,7 @@ def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> li
 
 
 def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
-    """The commands that make what is stale of the pages of artifacts; shown: artifact -> experiments."""
+    """The commands that make the stale pages of artifacts; shown: artifact -> experiments."""
     from fedlib.commands import notebooks
     from fedlib.runs import results
 
@@ -264,7 +261,7 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
 
 
 def _older(path: Path, others: Iterable[Path]) -> bool:
-    """Whether a file is missing, or older than one of the others that are there."""
+    """Whether a file is missing, or older than one of the others that exist."""
     if not path.exists():
         return True
     made = path.stat().st_mtime
@@ -274,7 +271,7 @@ def _older(path: Path, others: Iterable[Path]) -> bool:
 def _run(
     commands: list[list[str]], scale: Scale, environment: Mapping[str, str], tell: Callable[[str], None]
 ) -> list[str]:
-    """Run `fedlib` commands one after the other; returns those that failed."""
+    """Run `fedlib` commands in order; returns those that failed."""
     failed = []
     for i, command in enumerate(commands, start=1):
         words = f"fedlib {' '.join(command)} --scale {scale}"
@@ -290,70 +287,8 @@ def _run(
     return failed
 
 
-def repro(arguments: list[str]) -> int:
-    """`dvc repro <arguments>` with one warm process for all its commands; returns DVC's exit status.
-
-    Data that was not there the last time is looked for again, runs that failed are tried again; if any fails, this
-    does, though all pages are made.
-    """
-    from fedlib.runs import results
-
-    settings = params.load()
-    path = os.pathsep.join(
-        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    )  # DVC, and what it runs
-    with alone(ROOT / "data") as held:
-        write_stages()
-        forget_missing()
-        forget_changed(settings.scale)
-        ahead = nullcontext() if arguments else training_ahead()
-        with warm({**os.environ, "PATH": path}) as environment, ahead:
-            command = [sys.executable, "-m", "dvc", "repro", *arguments]
-            done = subprocess.run(command, cwd=ROOT, env=environment, pass_fds=[held], check=False)
-    failed = [one for name in settings.names for one in results.failed(results.record(name, settings.scale))]
-    for one in failed:
-        print(f"Failed: {one}", file=sys.stderr)
-    return done.returncode or int(bool(failed))
-
-
-@contextmanager
-def training_ahead() -> Iterator[None]:
-    """A process that trains small experiments, the last one first, while DVC goes through its stages one by one.
-
-    Pages and small models keep one core busy; this uses another. Whoever comes second to a run finds it finished, or
-    waits for it. What cannot be trained is told by its own stage.
-    """
-    process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib.commands.pipeline"], cwd=ROOT)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def train_ahead() -> None:
-    """What the process of `training_ahead` does: every experiment that a stage would train without workers."""
-    from fedlib.runs import archive, results
-    from fedlib.runs.place import FEW_ROUNDS, Place, cores
-    from fedlib.runs.train import end_with_parent, train
-
-    end_with_parent(os.getppid())
-    place = replace(Place.from_environment(), workers=1)
-    if place.scheduler or place.device != "cpu" or cores() == 1:
-        return
-    settings = params.load()
-    scale = settings.scale
-    for name in reversed(settings.names):
-        while not (INPUTS / scale / f"{name}.json").exists():  # the data is not there yet
-            time.sleep(0.5)
-        with suppress(ConfigError, DataError, StoreError):
-            runs = [one.run for one in settings.runs(name, scale)]
-            kept = settings.archived(name)
-            known = results.Finished(name, scale, kept, place, results.RESULTS, archive.ARCHIVE)
-            lacking = [run for run in runs if known.digest(run.dataset) and not known.has(run)]
-            if sum(run.T for run in lacking) < FEW_ROUNDS:
-                train(lacking, place, tell=lambda line: None)
-
-
-if __name__ == "__main__":
-    train_ahead()
+def without_git(root: Path = ROOT) -> None:
+    """Tell DVC, which refuses otherwise, where the project is in no git repository but comes from an archive."""
+    local = root / ".dvc" / "config.local"
+    if not local.exists() and not any((folder / ".git").exists() for folder in (root, *root.parents)):
+        write_whole(local, b"[core]\n    no_scm = true\n")

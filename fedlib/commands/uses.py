@@ -1,7 +1,7 @@
-"""Which files of `fedlib` a notebook depends on: those that it imports, directly or not, by reading, not running, them.
+"""The files of `fedlib` that a notebook imports, directly or indirectly, found by reading them, not by running them.
 
-Their digests go into the notebook's normalised copy, so that this copy alone says whether its stage is stale: a change
-of a plot makes pages again, never simulations.
+Their digests are stored in the notebook's normalised copy, so that this copy alone determines whether its stage is
+stale: a change of a plot makes pages again, never simulations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-# What determines the numbers of a simulation or a study; their notebooks import more, to show what they did.
+# The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
 NUMBERS = (
     "__init__.py",
     "streams.py",
@@ -38,7 +38,7 @@ EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
 
 
 def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
-    """File (from the project's folder) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
+    """File (relative to the project) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     if place in GIVEN:
         files = {path for pattern in GIVEN[place] for path in (root / "fedlib").glob(pattern)}
@@ -55,7 +55,7 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
 
 
 def closure(files: Iterable[Path], root: Path) -> set[Path]:
-    """The files, and all of `fedlib` that they import in turn."""
+    """The files, and all files of `fedlib` that they import, directly or indirectly."""
     found: set[Path] = set()
     waiting = list(files)
     while waiting:

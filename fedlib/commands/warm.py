@@ -1,8 +1,9 @@
 """Run many `fedlib` commands without importing everything each time.
 
-`fedlib repro` starts one process that imports what notebooks and simulations need, and listens. While it lives
-(`FEDLIB_WARM` names its socket), every `fedlib` command is forked from it: same arguments, folder, environment, output
-and exit status as if it had started by itself, some seconds sooner. Nothing depends on it but time.
+`fedlib repro` starts one process that imports what notebooks and simulations need, and listens. While it runs
+(`FEDLIB_WARM` names its socket), every `fedlib` command is forked from it, with the same arguments, folder,
+environment, output and exit status as a command started normally, but some seconds faster. It affects nothing but
+time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
 
 VARIABLE = "FEDLIB_WARM"
-SERVE = "serve-warm"  # the one argument that `__main__` answers with `serve`
+SERVE = "serve-warm"  # the argument for which `__main__` calls `serve`
 PRELOADED = (
     "fedlib.commands.notebooks",
     "fedlib.commands.inprocess",
@@ -33,16 +34,24 @@ PRELOADED = (
     "fedlib.runs.results",
     "jinja2",
 )
-HEADER = 8  # bytes: the length of the request that follows
+HEADER = 8  # bytes, which hold the length of the request that follows
 
 
-def ask(arguments: Sequence[str], address: str) -> int:
-    """Have the warm process run `fedlib <arguments>` with this process's output; returns the exit status."""
-    asked = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
+def ask(
+    arguments: Sequence[str],
+    address: str,
+    output: tuple[int, int] = (1, 2),
+    environment: Mapping[str, str] = os.environ,
+) -> int:
+    """Have the warm process run `fedlib <arguments>` in this folder; returns the exit status.
+
+    output: descriptors of its standard output and standard error.
+    """
+    asked = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(environment)}
     request = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], [1, 2])
+        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], list(output))
         connection.sendall(request)
         answer = connection.recv(16)
     return int(answer or b"1")
@@ -63,11 +72,11 @@ class Handler(BaseRequestHandler):
         os.setsid()
         threading.Thread(target=self._end_with_client, daemon=True).start()
         status = run(self.server.app, request["arguments"])
-        atexit._run_exitfuncs()  # as at a process's own end: a forked one skips them, and joblib cleans up there
+        atexit._run_exitfuncs()  # a forked process skips these at its end, but joblib cleans up in them
         self.request.sendall(str(status).encode())
 
     def _end_with_client(self) -> None:
-        """Whoever asked was killed or interrupted: so is what was asked for, and all that it started."""
+        """If the client was killed or interrupted, kill the command and everything it started."""
         if not self.request.recv(1):
             os.killpg(0, signal.SIGKILL)
 
@@ -92,7 +101,7 @@ class Server(ForkingMixIn, UnixStreamServer):
 
     def service_actions(self) -> None:
         super().service_actions()
-        if os.getppid() != self.parent:  # whoever started us is gone, and so must be what runs here for DVC
+        if os.getppid() != self.parent:  # our parent is gone, so the commands that run here for DVC must end
             for command in self.active_children or ():
                 for kill in (os.kill, os.killpg):  # the second fails if it was not yet the head of a session
                     with suppress(ProcessLookupError):
@@ -101,24 +110,33 @@ class Server(ForkingMixIn, UnixStreamServer):
 
 
 def serve(address: str, app: Callable[[], int]) -> None:
-    """What the warm process does: listen, and run `app` (`fedlib ...`) for whoever asks, each in a fork."""
+    """The warm process: listen, and run `app` (`fedlib ...`) for every request, each in a fork."""
+    from fedlib.settings import params  # not at the top: `ask` needs none of it
+    from fedlib.settings.errors import ConfigError
+
     with Server(address, app) as server:
         for module in PRELOADED:
             importlib.import_module(module)
         importlib.import_module("fedlib.training.compiled").load()
+        with suppress(ConfigError):  # the command that needs it reports it
+            params.load()
         server.serve_forever()
 
 
 @contextmanager
 def warm(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """`environment` as it makes `fedlib` commands fork from a warm process, which lives as long as this."""
+    """`environment` in which `fedlib` commands fork from a warm process, which runs as long as this context."""
     with tempfile.TemporaryDirectory(prefix="fedlib") as folder:
         address = str(Path(folder, "warm"))
-        process = subprocess.Popen([sys.executable, "-P", "-m", "fedlib", SERVE, address], env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fedlib", SERVE, address],
+            env=environment,
+            process_group=0,  # Ctrl-C stops the process that started this one
+        )
         try:
             while not Path(address).exists() and process.poll() is None:
                 threading.Event().wait(0.01)
-            listens = process.poll() is None  # it ends where its address is too long for a socket
+            listens = process.poll() is None  # it ends if its address is too long for a socket
             yield {**environment, VARIABLE: address} if listens else dict(environment)
         finally:
             process.terminate()

@@ -1,1 +1,1 @@
-"""Datasets: where they come from, how they are verified and loaded, and how clients share them."""
+"""Datasets: where they come from, how they are verified and loaded, and how they are split over the clients."""

@@ -1,9 +1,9 @@
 """Datasets: where they come from, how they are verified, and how they are loaded.
 
-A dataset is prepared once into two files, `<name>.npz` (arrays only) and `<name>.json` (provenance, digest), the
-second written last. Sources, in order: what is already prepared; a mirror folder (argument, or environment variable
-FEDLIB_MIRROR); a download through torchvision. Whatever is found damaged is named, never replaced silently.
-Layouts of mirror and prepared files: `data/README.md`.
+A dataset is prepared once, as two files: `<name>.npz` (arrays only) and then `<name>.json` (provenance, digest). Its
+sources are tried in this order: what is already prepared; a mirror folder (argument, or environment variable
+FEDLIB_MIRROR); a download through torchvision. Damaged data is reported, never replaced silently. `data/README.md`
+describes the layout of a mirror and of prepared files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DATASETS = ROOT / "data" / "datasets"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
-# Mean and standard deviation, by channel, of pixels / 255.
+# Mean and standard deviation per channel of pixels / 255.
 SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "unit": ((0.0,), (1.0,)),
     "half": ((0.5,), (0.5,)),  # Clustered Sampling, FedCor: CIFAR-10; HiCS-FL: Fashion-MNIST
@@ -45,11 +45,12 @@ SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset as loaded.
+    """A loaded dataset.
 
-    x_train, x_test: uint8 (n, C, H, W), 0 to 255 (digits' 17 grey levels are stretched over that range).
-    y_train, y_test: int64 (n,), labels 0 to n_classes - 1. classes: their names. provenance: a sentence that
-    belongs on every page which shows results on this data. digest: SHA-256 of the four arrays.
+    x_train, x_test: uint8 (n, C, H, W), 0 to 255 (the 17 grey levels of digits are stretched over that range).
+    y_train, y_test: int64 (n,), labels 0 to n_classes - 1. classes: their names.
+    provenance: a sentence that must appear on every page with results on this data.
+    digest: SHA-256 of the four arrays.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Dataset:
 
     @property
     def n_classes(self) -> int:
+        """Number of classes K."""
         return len(self.classes)
 
 
@@ -70,7 +72,8 @@ class Dataset:
 class Tensors:
     """A scaled dataset: x float32 (n, C, H, W), y int64 (n,).
 
-    pixels: where x_train comes from pixels, these, uint8 (n, C, H, W), and each channel's (scale, shift): (C,) float32.
+    pixels: None if x_train does not come from pixels. Otherwise these pixels, uint8 (n, C, H, W), and the (scale,
+        shift) of each channel, (C,) float32 each.
     """
 
     x_train: torch.Tensor
@@ -81,19 +84,19 @@ class Tensors:
 
 
 def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
-    """The dataset as tensors, pixels scaled by a scheme of `SCALINGS` (None: the dataset's own).
+    """The dataset as tensors, with pixels scaled by a scheme of `SCALINGS` (None: the dataset's own).
 
     Raises:
-        DataError: the scheme has another number of channels than the images.
+        DataError: the scheme's number of channels differs from the images'.
     """
-    import torch  # here, so that asking what is prepared imports no torch
+    import torch  # here, so that listing prepared datasets does not import torch
 
     scaling = scaling or KINDS[dataset.name].scaling
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in SCALINGS[scaling])
     channels = dataset.x_train.shape[1]
     if len(mean) not in (1, channels):
         raise DataError(
-            f"scaling: {scaling!r} is for images of {len(mean)} channels, {dataset.name} has {channels}; "
+            f"scaling: {scaling!r} is for images of {len(mean)} channels, but {dataset.name} has {channels}; "
             "use unit, half or mnist."
         )
 
@@ -107,9 +110,9 @@ def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
 
 
 def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Path:
-    """Make a dataset ready for `load`; returns its `.npz`. What is prepared already is left as it is.
+    """Make a dataset ready for `load`; returns the path of its `.npz`. A dataset that is prepared is left unchanged.
 
-    mirror: folder with one folder a dataset; None takes the environment variable FEDLIB_MIRROR.
+    mirror: folder with one folder per dataset; None takes the environment variable FEDLIB_MIRROR.
 
     Raises:
         DataError: unknown name, no source, a wrong or truncated source, or a folder that cannot be written.
@@ -146,12 +149,12 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
 
 
 def load(name: str, root: Path = DATASETS) -> Dataset:
-    """A prepared dataset; `digits` is prepared on the fly.
+    """Load a prepared dataset. `digits` is prepared on first use.
 
-    Contents are checked by the CRCs recorded when they were prepared, which reading computes anyway.
+    Contents are checked against the CRCs recorded at preparation. Reading the file computes these anyway.
 
     Raises:
-        DataError: not prepared, or damaged.
+        DataError: the dataset is not prepared, or is damaged.
     """
     record = _record(name, prepare(name, root=root).parent if name == "digits" else root)
     arrays = _read(name, root)
@@ -162,15 +165,15 @@ def load(name: str, root: Path = DATASETS) -> Dataset:
 
 
 def digest(name: str, root: Path = DATASETS) -> str:
-    """SHA-256 of a prepared dataset's arrays, as recorded; raises DataError like `load`."""
+    """The recorded SHA-256 of a prepared dataset's arrays. Raises DataError like `load`."""
     return _record(name, prepare(name, root=root).parent if name == "digits" else root)["digest"]
 
 
 def verify(name: str, root: Path = DATASETS) -> str:
-    """Hash a prepared dataset's arrays anew; returns the digest.
+    """Compute the digest of a prepared dataset's arrays again and compare it with the record; returns the digest.
 
     Raises:
-        DataError: not prepared, damaged, or other contents than those prepared.
+        DataError: the dataset is not prepared, is damaged, or differs from what was prepared.
     """
     recorded, arrays = _record(name, root)["digest"], _read(name, root)
     _check(name, _kind(name), arrays)
@@ -180,7 +183,7 @@ def verify(name: str, root: Path = DATASETS) -> str:
 
 
 def status(name: str, root: Path = DATASETS) -> dict[str, str]:
-    """What is known without reading arrays: name, state (prepared, missing, damaged), provenance, digest."""
+    """What is known without reading arrays: name, state (prepared, missing, damaged), provenance and digest."""
     if _kind(name) and not (root / f"{name}.json").exists():
         return {"name": name, "state": "missing", "provenance": "", "digest": ""}
     try:
@@ -201,7 +204,7 @@ def _again(name: str) -> str:
 
 
 def _record(name: str, root: Path) -> dict[str, Any]:
-    """The contents of `<name>.json`, checked against the directory of `<name>.npz`."""
+    """The content of `<name>.json`, checked against the directory of `<name>.npz`."""
     _kind(name)
     path = root / f"{name}.npz"
     try:
@@ -211,26 +214,28 @@ def _record(name: str, root: Path) -> dict[str, Any]:
         raise DataError(f"{name} is not prepared; run: fedlib data prepare {name}") from None
     except (ValueError, TypeError):
         raise DataError(
-            f"{name}.json is no record of a prepared dataset, or was changed; {_again(name)}."
+            f"{name}.json is not a record of a prepared dataset, or was changed; {_again(name)}."
         ) from None
     if missing:
         raise DataError(f"{name}.json lacks {min(missing)!r}; {_again(name)}.")
     if record["name"] != name:
         raise DataError(f"{name}.json is the record of {record['name']}; {_again(name)}.")
     if _members(path) != record["members"]:
-        raise DataError(f"{name}.npz holds other contents than {name}.json records; {_again(name)}.")
+        raise DataError(f"{name}.npz differs from what {name}.json records; {_again(name)}.")
     return record
 
 
 def _members(path: Path) -> dict[str, list[int]]:
-    """Size and CRC-32 of each array of an .npz, from its directory alone."""
+    """Size and CRC-32 of each array in an .npz, from its directory alone."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {info.filename: [info.file_size, info.CRC] for info in archive.infolist()}
     except FileNotFoundError:
         raise DataError(f"{path.name} is missing beside its record; {_again(path.stem)}.") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        raise DataError(f"{path.name} is truncated or no archive of arrays; {_again(path.stem)}.") from None
+        raise DataError(
+            f"{path.name} is truncated or not an archive of arrays; {_again(path.stem)}."
+        ) from None
 
 
 def _read(name: str, root: Path) -> Arrays:
@@ -242,22 +247,22 @@ def _read(name: str, root: Path) -> Arrays:
 
 
 def _check(name: str, kind: Kind, arrays: Arrays) -> None:
-    """Refuse arrays that are not what the dataset must look like."""
+    """Raise DataError for arrays that do not have the dataset's shapes, types or labels."""
     for part, n in (("train", kind.n_train), ("test", kind.n_test)):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if x.dtype != np.uint8 or x.shape != (n, *kind.shape):
             expected = f"uint8 {(n, *kind.shape)}"
             raise DataError(
-                f"{name}: the {part} images are {x.dtype} {x.shape}, expected {expected}; get the data anew."
+                f"{name}: the {part} images are {x.dtype} {x.shape}, expected {expected}; get the data again."
             )
         if y.dtype != np.int64 or y.shape != (n,):
             raise DataError(
-                f"{name}: the {part} labels are {y.dtype} {y.shape}, expected int64 ({n},); get it anew."
+                f"{name}: the {part} labels are {y.dtype} {y.shape}, expected int64 ({n},); get it again."
             )
         if y.min() < 0 or y.max() >= kind.n_classes:
             bad = y.min() if y.min() < 0 else y.max()
             raise DataError(
-                f"{name}: a {part} label is {bad}, expected 0 to {kind.n_classes - 1}; get the data anew."
+                f"{name}: a {part} label is {bad}, expected 0 to {kind.n_classes - 1}; get the data again."
             )
 
 
@@ -272,7 +277,7 @@ def _digest(arrays: Arrays) -> str:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only once it is completely written."""
+    """Yields a temporary file that gets its final name only once it is completely written."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as handle:

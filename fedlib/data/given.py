@@ -1,9 +1,9 @@
-"""A partition as it is given: the samples of each client, as indices, in a file named by a digest of what it holds.
+"""A partition from a file: the indices of each client's samples. The file is named by a digest of its content.
 
     spec = given.keep(train=[[0, 5, 7], [1, 2]])  # data/partitions/<digest>.json
     spec                                          # Given(scheme='given', digest='...'): what a run's `partition` says
 
-The digest is part of a run's address; where the file came from is not.
+The digest is part of a run's address. Where the file came from is not.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ Indices = Sequence[Sequence[int] | np.ndarray]
 def keep(
     train: Indices, holdout: Indices | None = None, test: Indices | None = None, root: Path | None = None
 ) -> Given:
-    """Write a partition's file; returns the settings that stand for it.
+    """Write a partition to its file; returns the settings that refer to it.
 
-    train, holdout: a list a client of indices into the training set. test: likewise into the test set.
+    train, holdout: for each client, a list of indices into the training set. test: for each client, a list of indices
+        into the test set.
     """
     given = dict(zip(PARTS, (train, holdout, test), strict=True))
     content = {
@@ -45,10 +46,10 @@ def keep(
 def load(
     spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None
 ) -> dict[str, list[np.ndarray] | None]:
-    """`train`, `holdout` and `test` of a partition: an int64 array of indices a client, or None where it has none.
+    """`train`, `holdout` and `test` of a partition: one int64 array of indices per client, or None where it has none.
 
     Raises:
-        ConfigError: the file is missing or damaged, or its clients are not N clients of this dataset.
+        ConfigError: the file is missing or damaged, or it does not describe N clients of this dataset.
     """
     root = root or PARTITIONS
     path = root / f"{spec.digest}.json"
@@ -58,9 +59,9 @@ def load(
     except FileNotFoundError:
         raise ConfigError(f"{where} is not in {root}; copy it there, or make it (`given.keep`).") from None
     except ValueError as error:
-        raise ConfigError(f"{where} is no JSON ({error}); make it again (`given.keep`).") from None
+        raise ConfigError(f"{where} is not JSON ({error}); make it again (`given.keep`).") from None
     if address_of(content) != spec.digest:
-        raise ConfigError(f"{where} does not hold what its name says; make it again (`given.keep`).")
+        raise ConfigError(f"{where} does not match the digest in its name; make it again (`given.keep`).")
     if "train" not in content or set(content) - set(PARTS):
         raise ConfigError(
             f"{where} must hold train, and may hold holdout and test; it has {', '.join(content)}."
@@ -73,13 +74,14 @@ def _checked(parts: list[list[int]] | None, where: str, N: int, n: int) -> list[
     if parts is None:
         return None
     if len(parts) != N:
-        raise ConfigError(f"{where} has {len(parts)} clients, N is {N}; set N: {len(parts)}.")
+        raise ConfigError(f"{where} has {len(parts)} clients, but N is {N}; set N: {len(parts)}.")
     arrays = [np.array(part, dtype=np.int64) for part in parts]
     for k, part in enumerate(arrays):
         if not len(part):
             raise ConfigError(f"{where} of client {k} is empty; leave the client out.")
         if part.min() < 0 or part.max() >= n:
             raise ConfigError(
-                f"{where} of client {k} has sample {part.max()}, the dataset has 0 to {n - 1}; is it another dataset's?"
+                f"{where} of client {k} has sample {part.max()}, but the dataset has 0 to {n - 1}; "
+                "does the partition belong to another dataset?"
             )
     return arrays

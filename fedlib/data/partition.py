@@ -1,17 +1,19 @@
-"""Who owns which samples: the papers' ways to split a dataset over N clients.
+"""Partitions: the papers' ways to split a dataset over N clients.
 
-"Dirichlet" names three different splits here (`DirichletClients`, `DirichletPrior`, `DirichletClasses`), which give
-quite different clients for one alpha: each paper's own is used, and `Partition.describe` shows what came out.
+"Dirichlet" names three different splits here (`DirichletClients`, `DirichletPrior`, `DirichletClasses`). For one alpha,
+they give quite different clients. Each paper's own split is used, and `Partition.describe` shows the result.
 
 Deviations from the authors' programs:
-1. All draws come from a generator of the run's seed; theirs use global ones. In Clustered Sampling's split this matters
-   at alpha = 0.001: numpy's legacy Dirichlet fails there on some seeds (0/0), and rounds shares of 1 to less, so that
-   clients of one class receive a stray sample of the last label (1.39 labels a client, 1.30 here).
+1. All draws come from a generator that depends on the run's seed; their programs use global generators. This matters
+   in Clustered Sampling's split at alpha = 0.001. numpy's legacy Dirichlet fails there on some seeds (0/0) and rounds
+   shares of 1 down, so that clients of one class receive a stray sample of the last label (1.39 labels per client
+   there, 1.30 here).
 2. One-class clients are numbered at random (see `OneClass.permute`).
-3. FedCor: a draw of label shares that no client sizes can turn into the whole training set is drawn anew.
-4. HiCS-FL: shares are kept as logarithms, so that the clients with room left always have shares; its program divides 0
-   by 0 there and gives the whole class to the last client. Each class is cut in equal parts, whatever its size.
-5. Where samples do not divide evenly, `IID` and `Shards` leave the rest unused, so that sizes are equal.
+3. FedCor: label shares are drawn again if no client sizes can use up the whole training set.
+4. HiCS-FL: shares are kept as logarithms, so that clients with room left always have a share. The authors' program
+   divides 0 by 0 there and gives the whole class to the last client. Each class is cut into equal parts, whatever its
+   size.
+5. Where samples do not divide evenly, `IID` and `Shards` leave the remainder unused, so that sizes are equal.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from fedlib.settings.schema import ConfigError
 from fedlib.streams import stream
 
 Parts = list[np.ndarray]
-ATTEMPTS = 5_000  # of schemes that draw until the result is acceptable
+ATTEMPTS = 5_000  # of schemes that repeat the draw until the result is acceptable
 
 
 class Labelled(Protocol):
@@ -44,14 +46,13 @@ class Labelled(Protocol):
 
 @dataclass(frozen=True)
 class Partition:
-    """The samples of N clients.
+    """Each client's samples, for N clients. The parts are lists of N index arrays.
 
-    train: what each client trains on, indices into the training set; a sample may occur more than once where the
-        paper draws with replacement.
-    holdout: what each client keeps aside to measure losses on, or None (FedCor: the last 20 % of its samples).
-    test: each client's part of the test set, or None where the paper has no such parts (or `IID` too few samples).
-    labels: (N, K) number of the client's samples, hold-out included, by label.
-    group: (N,) which of HiCS-FL's alphas the client was drawn with (client ids are in that order), or None.
+    train: indices into the training set. A sample may occur more than once where the paper draws with replacement.
+    holdout: indices into the training set, of samples set aside to measure losses on, or None (FedCor: the last 20 %).
+    test: indices into the test set, or None where the paper has no such parts (or `IID` has too few samples).
+    labels: (N, K) number of a client's samples by label, including the hold-out part.
+    group: (N,) index of the HiCS-FL alpha that the client was drawn with (client ids are in that order), or None.
     """
 
     train: Parts
@@ -62,7 +63,7 @@ class Partition:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(N,) samples n_k of each client, hold-out included."""
+        """(N,) number of samples n_k of each client, including the hold-out part."""
         return self.labels.sum(axis=1)
 
     @property
@@ -77,7 +78,7 @@ class Partition:
 
     @property
     def label_entropy(self) -> np.ndarray:
-        """(N,) entropy of each client's labels in nats."""
+        """(N,) entropy in nats of each client's labels."""
         return entr(self.shares).sum(axis=1)
 
     @property
@@ -87,21 +88,21 @@ class Partition:
 
     @property
     def asked(self) -> Parts:
-        """What each client measures its loss on when asked: its hold-out part where it keeps one."""
+        """The part on which each client measures its loss when a sampler asks: its hold-out part where it has one."""
         return self.train if self.holdout is None else self.holdout
 
     @cached_property
     def used(self) -> np.ndarray:
-        """Sorted distinct training samples that some client trains on."""
+        """Sorted distinct training samples that at least one client trains on."""
         return np.unique(np.concatenate(self.train))
 
     @cached_property
     def place_in_used(self) -> np.ndarray:
-        """Where in `used` the clients' training samples stand, all clients one after the other."""
+        """Positions in `used` of the clients' training samples, all clients one after another."""
         return np.searchsorted(self.used, np.concatenate(self.train))
 
     def describe(self) -> pd.DataFrame:
-        """One row a client: its sizes and how skewed its labels are (entropy in nats, shares in [0, 1])."""
+        """One row per client: its sizes and the skew of its labels (entropy in nats, shares in [0, 1])."""
         owned = (
             self.train
             if self.holdout is None
@@ -122,12 +123,13 @@ class Partition:
 
 
 def make(spec: schema.Partition, dataset: Labelled, N: int, seed: int, holdout: float = 0.0) -> Partition:
-    """Split a dataset over N clients as `spec` says; the same seed gives the same partition.
+    """Split a dataset over N clients according to `spec`. The same seed gives the same partition.
 
-    holdout: share of each client's (shuffled) samples to keep aside; the first floor((1 - holdout) n_k) are trained on.
+    holdout: share of each client's (shuffled) samples that is set aside; the client trains on the first
+        floor((1 - holdout) n_k).
 
     Raises:
-        ConfigError: the scheme cannot be had from this dataset.
+        ConfigError: this dataset does not allow the scheme.
     """
     rng = stream(seed, "partition")
     y, y_test = dataset.y_train, dataset.y_test
@@ -155,17 +157,17 @@ def make(spec: schema.Partition, dataset: Labelled, N: int, seed: int, holdout: 
     if kept is not None:
         labels += np.stack([np.bincount(y[part], minlength=K) for part in kept])
         if holdout:
-            raise ConfigError(f"holdout: {holdout}, but the given partition has a part for it; leave it out.")
+            raise ConfigError(f"holdout: {holdout}, but the given partition brings its own; leave it out.")
     elif holdout:
         train, kept = hold_out(train, holdout, rng)
     return Partition(train, kept, test, labels, group)
 
 
 def hold_out(parts: Parts, share: float, rng: np.random.Generator) -> tuple[Parts, Parts]:
-    """Each part, shuffled, cut in its first floor((1 - share) n) samples and the rest (FedCor's code)."""
+    """Shuffle each part and split it into its first floor((1 - share) n) samples and the rest (as in FedCor's code)."""
     train, kept = [], []
     for k, part in enumerate(parts):
-        cut = int((1 - share) * len(part) + 1e-9)  # 0.9 * 10 may be a hair below 9
+        cut = int((1 - share) * len(part) + 1e-9)  # 0.9 * 10 may be slightly below 9
         if not 0 < cut < len(part):
             raise ConfigError(
                 f"holdout: {share} of client {k}'s {len(part)} samples leaves a part empty; lower N."
@@ -182,7 +184,7 @@ def equal_parts(n: int, N: int, rng: np.random.Generator) -> Parts:
 
 
 def shards(y: np.ndarray, N: int, per_client: int, rng: np.random.Generator) -> Parts:
-    """Sort by label, cut in per_client * N equal shards, deal them at random (FedCor, section 5: 1SPC and 2SPC)."""
+    """Sort by label, cut into per_client * N equal shards, deal them at random (FedCor, section 5: 1SPC and 2SPC)."""
     total = per_client * N
     if total > len(y):
         raise ConfigError(
@@ -197,11 +199,11 @@ def shards(y: np.ndarray, N: int, per_client: int, rng: np.random.Generator) -> 
 def one_class(
     spec: schema.OneClass, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
 ) -> tuple[Parts, Parts]:
-    """N / K clients a label, each with the next samples of it in file order (Clustered Sampling, section 6)."""
+    """N / K clients per label, each with the next samples of it in file order (Clustered Sampling, section 6)."""
     K = int(y.max()) + 1
     if N % K:
         raise ConfigError(
-            f"partition.scheme: one_class needs N to be a multiple of the {K} classes, not {N}."
+            f"partition.scheme: one_class needs N to be a multiple of the {K} classes, but N is {N}."
         )
     per_label = N // K
     client = rng.permutation(N) if spec.permute else np.arange(N)
@@ -211,7 +213,7 @@ def one_class(
         for label, pool in enumerate(by_label(labels, K)):
             if per_label * size > len(pool):
                 raise ConfigError(
-                    f"partition.{key}: {per_label} clients of label {label} cannot have {size} samples each, there are "
+                    f"partition.{key}: {per_label} clients of label {label} cannot have {size} samples each: there are "
                     f"{len(pool)}; lower it to {len(pool) // per_label} or less."
                 )
             for j in range(per_label):
@@ -223,10 +225,10 @@ def one_class(
 def dirichlet_clients(
     spec: schema.DirichletClients, y: np.ndarray, y_test: np.ndarray, rng: np.random.Generator
 ) -> tuple[Parts, Parts]:
-    """Shares ~ Dir(alpha) a client, used for training and test alike; samples drawn with replacement.
+    """Each client draws shares ~ Dir(alpha), for training and test alike; samples are drawn with replacement.
 
-    Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it): counts are truncated
-    and the last label receives the remainder, which gives single-class clients an occasional stray sample of it.
+    Source: Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it). Counts are
+    truncated and the last label receives the remainder, so a single-class client sometimes gets a stray sample of it.
     """
     K = int(y.max()) + 1
     sizes = np.repeat([size for _, size in spec.sizes], [count for count, _ in spec.sizes])
@@ -241,10 +243,10 @@ def dirichlet_clients(
 
 
 def dirichlet_prior(y: np.ndarray, N: int, alpha: float, rng: np.random.Generator) -> Parts:
-    """Shares q_k ~ Dir(alpha * class prior), then sizes s_k that use every sample (FedCor, appendix C.2, as its code).
+    """Shares q_k ~ Dir(alpha * class prior), then sizes s_k that use every sample (FedCor, appendix C.2 and its code).
 
-    Client k receives floor(s_k q_ki) samples of label i, and what is left over goes to clients at random, one sample
-    at a time. alpha = 0.2 on ten equal classes is 0.02 a class.
+    Client k receives floor(s_k q_ki) samples of label i. The remaining samples go to random clients, one at a time.
+    alpha = 0.2 on ten equal classes is 0.02 per class.
     """
     total = np.bincount(y)
     present = np.flatnonzero(total)
@@ -269,11 +271,11 @@ def dirichlet_prior(y: np.ndarray, N: int, alpha: float, rng: np.random.Generato
 
 
 def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
-    """The s >= 0 of least ||s||^2 with sum_k s_k q_k = prior, or None where there is none.
+    """The s >= 0 of least ||s||^2 with sum_k s_k q_k = prior; None if there is none.
 
-    q: (N, K) label shares of clients. prior: (K,) class shares of the data. s: (N,) data shares.
+    q: (N, K) label shares of the clients. prior: (K,) class shares of the data. s: (N,) data shares.
     """
-    # The constraint as heavily weighted rows of a least-squares problem: it is met to about 1e-8.
+    # The constraint enters as heavily weighted rows of a least-squares problem; it is met to about 1e-8.
     N, weight = len(q), 1e4
     size, _ = nnls(np.vstack([weight * q.T, np.eye(N)]), np.concatenate([weight * prior, np.zeros(N)]))
     return size if np.abs(size @ q - prior).max() < 1e-6 else None
@@ -282,10 +284,10 @@ def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
 def dirichlet_classes(
     spec: schema.DirichletClasses, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
 ) -> tuple[Parts, Parts, np.ndarray]:
-    """Each class dealt over the clients of a group by Dir(alpha), a group for each alpha (HiCS-FL, 6.10, as its code).
+    """Split each class over the clients of a group by Dir(alpha), one group per alpha (HiCS-FL, 6.10, and its code).
 
-    Every class is cut in |alphas| consecutive parts, one a group. A client that has its average size receives no more;
-    a group is drawn anew until every client has `min_share` of the average, in training and in test.
+    Every class is cut into |alphas| consecutive parts, one per group. A client that has reached the average size
+    receives no more. A group is drawn again until every client has `min_share` of the average, in training and in test.
     """
     K, G = int(y.max()) + 1, len(spec.alphas)
     n = N // G
@@ -313,9 +315,9 @@ def dirichlet_classes(
 
 
 def capped_shares(available: np.ndarray, n: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
-    """(n, K) shares of each class over n clients, ~ Dir(alpha) over those that are below the average size so far."""
+    """(n, K) shares of each class over n clients, ~ Dir(alpha) over those still below the average size."""
     K = len(available)
-    # A Gamma(alpha) variate is a Gamma(alpha + 1) variate times U^(1 / alpha): in logs nothing underflows.
+    # A Gamma(alpha) variate is a Gamma(alpha + 1) variate times U^(1 / alpha); in logarithms nothing underflows.
     logs = np.log(rng.standard_gamma(alpha + 1, (n, K))) + np.log1p(-rng.random((n, K))) / alpha
     shares = np.zeros((n, K))
     sizes = np.zeros(n)
@@ -327,17 +329,17 @@ def capped_shares(available: np.ndarray, n: int, alpha: float, rng: np.random.Ge
 
 
 def cumulative_floors(shares: np.ndarray, available: np.ndarray) -> np.ndarray:
-    """(n, K) counts of each class: its samples cut at floor(available * cumulative share), all of them used."""
+    """(n, K) counts of each class: its samples are cut at floor(available * cumulative share), so all are used."""
     ends = np.floor(np.cumsum(shares, axis=0) * available + 1e-9).astype(int)
     return np.diff(ends, axis=0, prepend=0)
 
 
 def by_label(y: np.ndarray, K: int) -> Parts:
-    """The indices of each label, in file order."""
+    """K arrays with the indices of each label, in file order."""
     return np.split(np.argsort(y, kind="stable"), np.cumsum(np.bincount(y, minlength=K))[:-1])
 
 
 def collect(pools: Sequence[np.ndarray], counts: np.ndarray) -> Parts:
-    """Deal each label's pool out in client order; counts: (N, K) samples a client takes -> N sorted index arrays."""
+    """Deal each label's pool out in client order. counts: (N, K) samples per client -> N sorted index arrays."""
     pieces = [np.split(pool, np.cumsum(counts[:, k]))[:-1] for k, pool in enumerate(pools)]
     return [np.sort(np.concatenate(part)) for part in zip(*pieces, strict=True)]

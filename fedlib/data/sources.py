@@ -1,6 +1,6 @@
-"""Where datasets come from: what each must look like, and how it is read from a mirror folder or a download.
+"""Sources of datasets: what each must look like, and how it is read from a mirror folder or a download.
 
-Contents are checked by SHA-256 before anything is unpacked or unpickled. Layout of a mirror: `data/README.md`.
+Contents are checked by SHA-256 before they are unpacked or unpickled. `data/README.md` describes a mirror's layout.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 class DataError(ValueError):
-    """Data that is missing, damaged or of no use; the message is one sentence for people."""
+    """Data is missing, damaged or unusable; the message is one sentence for people."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """What a dataset must look like.
 
-    n_train, n_test: samples. shape: (C, H, W). classes: names in label order, or only their number where the names
-    come with the data. scaling: the scheme for runs that name none. files: SHA-256 by file name.
+    n_train, n_test: numbers of samples. shape: (C, H, W).
+    classes: names in label order, or only their number where the data contains the names.
+    scaling: the scheme for runs that name none. files: SHA-256 by file name.
     """
 
     n_train: int
@@ -60,10 +61,11 @@ class Kind:
 
     @property
     def n_classes(self) -> int:
+        """Number of classes K."""
         return self.classes if isinstance(self.classes, int) else len(self.classes)
 
 
-# The checksums of IDX files are those of the uncompressed contents: gzip wrappers differ between mirrors.
+# The checksums of IDX files are those of the uncompressed contents, because gzip wrappers differ between mirrors.
 MNIST_FILES = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -97,7 +99,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Found:
-    """Arrays, class names in label order, and a sentence that says what they are."""
+    """Arrays, class names in label order, and a sentence that states the provenance."""
 
     arrays: Arrays
     classes: tuple[str, ...]
@@ -105,13 +107,13 @@ class Found:
 
 
 def find(name: str, mirror: Path | None, scratch: Path) -> tuple[Found, str]:
-    """A dataset from the first source that has it, and that source's name.
+    """A dataset from the first source that has it, and the name of that source.
 
-    mirror: folder with one folder a dataset; None takes the environment variable FEDLIB_MIRROR.
+    mirror: folder with one folder per dataset; None takes the environment variable FEDLIB_MIRROR.
     scratch: an empty folder for downloads.
 
     Raises:
-        DataError: no source has it, or the one that has it holds something wrong.
+        DataError: no source has it, or the source's data is wrong.
     """
     if name == "digits":
         return read_digits(), "scikit-learn"
@@ -119,7 +121,7 @@ def find(name: str, mirror: Path | None, scratch: Path) -> tuple[Found, str]:
     named = mirror or os.environ.get("FEDLIB_MIRROR")
     if named and not Path(named).is_dir():
         raise DataError(
-            f"the mirror {str(named)!r} is no folder; correct FEDLIB_MIRROR, or unset it to download."
+            f"the mirror {str(named)!r} is not a folder; correct FEDLIB_MIRROR, or unset it to download."
         )
     if named and (folder := Path(named) / name).is_dir():
         return read(name, kind, folder), "mirror"
@@ -127,13 +129,13 @@ def find(name: str, mirror: Path | None, scratch: Path) -> tuple[Found, str]:
 
 
 def download(name: str, scratch: Path) -> Path:
-    """Fetch the published files through torchvision; returns a folder laid out like a mirror's."""
+    """Download the published files through torchvision; returns a folder with the layout of a mirror's."""
     if name not in ("mnist", "fmnist", "cifar10", "cifar100"):
         raise DataError(
             f"{name} is never downloaded; lay its files out as data/README.md says, name the mirror in FEDLIB_MIRROR, "
             f"and run: fedlib data prepare {name}."
         )
-    from torchvision import datasets  # slow to import, and needed here only
+    from torchvision import datasets  # slow to import, and only needed here
     from torchvision.datasets.utils import download_url
 
     try:
@@ -153,7 +155,7 @@ def download(name: str, scratch: Path) -> Path:
 
 
 def read_digits() -> Found:
-    """scikit-learn's embedded digits, 8 x 8, grey levels 0 to 16 stretched to 0 to 255; a fixed stratified split."""
+    """scikit-learn's digits, 8 x 8, grey levels 0 to 16 stretched to 0 to 255, with a fixed stratified split."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -170,7 +172,7 @@ def read_digits() -> Found:
 
 
 def read_idx(name: str, kind: Kind, folder: Path) -> Found:
-    """MNIST and Fashion-MNIST: four gzipped IDX files."""
+    """MNIST or Fashion-MNIST from four gzipped IDX files."""
 
     def content(file: str, *shape: int) -> np.ndarray:
         where, ndim = f"{name}/{file}.gz", len(shape)
@@ -178,18 +180,18 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
         expected = header + math.prod(shape)
         try:
             with gzip.open(folder / f"{file}.gz") as handle:
-                raw = handle.read(expected + 1)  # what is packed may be of any size
+                raw = handle.read(expected + 1)  # the content of a gzip file may have any size
         except FileNotFoundError:
             raise DataError(
                 f"{where} is missing; add it to the mirror, or remove the folder to download."
             ) from None
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise DataError(f"{where} is truncated or no gzip file; fetch it again.") from None
+            raise DataError(f"{where} is truncated or not a gzip file; fetch it again.") from None
         if len(raw) > expected:
             raise DataError(f"{where} holds more than the {expected:,} bytes of {name}; fetch it again.")
         _same(where, hashlib.sha256(raw).hexdigest(), kind.files[file])
         if raw[:header] != np.array([0x800 + ndim, *shape], ">u4").tobytes() or len(raw) != expected:
-            raise DataError(f"{where} is no IDX file of {ndim}-dimensional bytes; fetch it again.")
+            raise DataError(f"{where} is not an IDX file of {ndim}-dimensional bytes; fetch it again.")
         return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
     arrays = {}
@@ -201,14 +203,14 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
 
 
 def read_cifar10(name: str, kind: Kind, folder: Path) -> Found:
-    """CIFAR-10: the published archive, or its JPEG re-encoding."""
+    """CIFAR-10 from the published archive, or from its JPEG re-encoding."""
     if (folder / ORIGINAL).exists() or not (folder / RECODED).exists():
         return read_cifar(name, kind, folder)
     return read_jpeg_archive(name, kind, folder / RECODED)
 
 
 def read_cifar(name: str, kind: Kind, folder: Path) -> Found:
-    """The published Python archives of CIFAR-10 and CIFAR-100 (fine labels)."""
+    """CIFAR-10 or CIFAR-100 (fine labels) from the published Python archive."""
     title, file, batches, test, meta, labels, names = {
         "cifar10": (
             "CIFAR-10",
@@ -246,7 +248,7 @@ def read_cifar(name: str, kind: Kind, folder: Path) -> Found:
 
 
 def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
-    """`train|test/<class>/<number>.jpg` in a tar.gz, ordered by (class, number)."""
+    """`train|test/<class>/<number>.jpg` in a tar.gz, in the order of (class, number)."""
     where = f"{name}/{path.name}"
     images: dict[str, dict[tuple[int, int], np.ndarray]] = {"train": {}, "test": {}}
     for member, content in _members(where, path, kind.files[path.name]):
@@ -278,7 +280,7 @@ def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
 
 
 def read_mini_imagenet(name: str, kind: Kind, folder: Path) -> Found:
-    """One folder of 600 images a class; 500 for training, 100 for testing, drawn with seed 42 (the papers name none).
+    """One folder of 600 images per class: 500 for training, 100 for testing, drawn with seed 42 (the papers name none).
 
     Each image is resized to a shorter side of 84 and cropped to its centre, as HiCS-FL's code does.
     """
@@ -317,8 +319,8 @@ def read_mini_imagenet(name: str, kind: Kind, folder: Path) -> Found:
 
 
 def decode(where: str, content: bytes, side: int | None = None) -> np.ndarray:
-    """An image as uint8 (H, W, 3); side: resize the shorter side to it and crop the centre."""
-    from PIL import Image  # here, so that asking what is prepared does not wait for it
+    """An image as uint8 (H, W, 3). side: resize the shorter side to this length and crop the centre."""
+    from PIL import Image  # here, so that listing prepared datasets does not import it
 
     try:
         image = Image.open(io.BytesIO(content)).convert("RGB")
@@ -331,11 +333,11 @@ def decode(where: str, content: bytes, side: int | None = None) -> np.ndarray:
             image = image.crop((left, top, left + side, top + side))
         return np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise DataError(f"{where} is no readable image; fetch it again.") from None
+        raise DataError(f"{where} is not a readable image; fetch it again.") from None
 
 
 class _Plain(pickle.Unpickler):
-    """Unpickles containers, strings, numbers and numpy arrays; anything else is refused before it is looked up."""
+    """Unpickles containers, strings, numbers and numpy arrays. Anything else is refused before it is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
@@ -349,11 +351,11 @@ class _Plain(pickle.Unpickler):
 
 
 def unpickle(where: str, content: bytes) -> Any:
-    """The plain data in a pickle; nothing in it is ever executed."""
+    """The plain data in a pickle. Nothing in the pickle is executed."""
     try:
         return _Plain(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a damaged pickle raises almost anything
-        raise DataError(f"{where} is no pickle of plain arrays ({error}); fetch it again.") from None
+        raise DataError(f"{where} is not a pickle of plain arrays ({error}); fetch it again.") from None
 
 
 def _same(where: str, found: str, expected: str) -> None:
@@ -362,7 +364,7 @@ def _same(where: str, found: str, expected: str) -> None:
 
 
 def _members(where: str, path: Path, expected: str) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The files of a tar.gz, one after the other, once its checksum has matched."""
+    """The files of a tar.gz, one after another, once its checksum has matched."""
     try:
         with path.open("rb") as handle:
             _same(where, hashlib.file_digest(handle, "sha256").hexdigest(), expected)
@@ -385,7 +387,7 @@ def _members(where: str, path: Path, expected: str) -> Iterator[tuple[PurePosixP
             f"{where} is missing; add it to the mirror, or remove the folder to download."
         ) from None
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{where} is truncated or no tar.gz archive; fetch it again.") from None
+        raise DataError(f"{where} is truncated or not a tar.gz archive; fetch it again.") from None
 
 
 READERS = {

@@ -1,6 +1,6 @@
 """The samplers in a Flower federation: `SamplerStrategy` on the server, `Answers` on the clients.
 
-A client needs neither torch nor a sampler: each of the two is loaded when it is first asked for.
+Each of the two is loaded on first use, so that a client needs neither torch nor a sampler.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What a client adds to its `ClientApp`, so that it can answer a sampler's questions."""
+"""The mod that a client adds to its `ClientApp` to answer a sampler's questions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from fedlib.flower.records import flatten, only_arrays
 
 Call = Callable[[Message, Context], Message]
-ASK = "fedlib-ask"  # key of a message's config: about, train, encoded or gradient; without it the message is not ours
-KEPT = "fedlib-kept"  # key of a client's state: what it trained when it was asked, until it is selected
+ASK = "fedlib-ask"  # key of our messages' config: about, train, encoded or gradient
+KEPT = "fedlib-kept"  # key of a client's state: the result of training for a question, until it is selected
 
 
 def partition_id(context: Context) -> int:
-    """The client's number, as simulations and `flower-supernode --node-config "partition-id=3"` give it."""
+    """The client's number, from a simulation or from `flower-supernode --node-config "partition-id=3"`."""
     return int(context.node_config["partition-id"])
 
 
@@ -25,14 +25,14 @@ class Answers:
     """A Flower mod around a client's own train and evaluate functions: `ClientApp(mods=[Answers(size=...)])`.
 
     The functions are Flower's: `train` replies with the trained arrays and its mean loss, `evaluate` with the loss of
-    the arrays that it was sent. The mod needs neither torch nor the server's model.
+    the arrays that it received. The mod needs neither torch nor the server's model.
 
-    size: how many training samples the client has. client: its number, 0 to N - 1.
-    gradient: for samplers that ask for `Gradients`: as `train`, but it replies with the mean gradient of one
+    size: number of training samples of the client. client: its number, 0 to N - 1.
+    gradient: for samplers that ask for `Gradients`. Like `train`, but it replies with the mean gradient of one
         mini-batch, under the names of the arrays.
-    encode: what the client makes of its update before a selection, if the sampler asks for that, e.g.
-        `HCSFed(R=0.1).encode` or `importance.norms`: (1, d) -> (1, ...). None: it sends its whole update, which the
-        server then encodes, and which is charged as a whole.
+    encode: what the client computes from its update before a selection, if the sampler asks for it: (1, d) -> (1, ...),
+        for example `HCSFed(R=0.1).encode` or `importance.norms`. None: the client sends its complete update, which the
+        server encodes; the cost is that of the complete update.
     """
 
     size: Callable[[Context], int]
@@ -52,7 +52,7 @@ class Answers:
         return Message(RecordDict({"metrics": MetricRecord(about)}), reply_to=message)
 
     def train(self, message: Message, context: Context, call_next: Call) -> Message:
-        """The training of a selected client, or what it kept of it when it was asked in this round."""
+        """Train a selected client, or return the result that it kept when it was asked in this round."""
         kept = context.state.pop(KEPT, None)
         if kept is None or kept["of"] != work_of(message):
             return call_next(message, context)
@@ -60,7 +60,7 @@ class Answers:
         return Message(RecordDict(records), reply_to=message)
 
     def encoded(self, message: Message, context: Context, call_next: Call) -> Message:
-        """Trains, keeps the result and sends what `encode` makes of the update; without it, the whole result."""
+        """Train, keep the result, and send the encoded update; without `encode`, send the complete result."""
         reply = call_next(message, context)
         if self.encode is None or reply.has_error():
             return reply
@@ -82,6 +82,6 @@ class Answers:
 
 
 def work_of(message: Message) -> str:
-    """Which training a message asks for: the same text for the same work."""
+    """Text that identifies the training that a message asks for: equal for equal work."""
     config = message.content["config"]
     return f"{config['run']}, round {config['server-round']}, draw {config['draw']}"

@@ -1,4 +1,4 @@
-"""A sampler's questions as messages to clients: their answers, and what they cost, counted as the engine counts."""
+"""Send a sampler's questions to clients as messages, and count their costs as the engine does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedlib.simulation.live import Costs, SamplerError
 
 @dataclass(frozen=True)
 class Metrics:
-    """What the user's own functions call their metrics. steps: of a training, where they say it."""
+    """Names of the metrics that the user's own functions return. steps: of a training, where they report it."""
 
     train_loss: str = "train_loss"
     eval_loss: str = "eval_loss"
@@ -31,7 +31,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Trained:
-    """What one client's training gave: its whole model (d,), its loss, its steps."""
+    """The result of one client's training: its model (d,), its loss, its steps."""
 
     flat: np.ndarray
     loss: float
@@ -40,9 +40,9 @@ class Trained:
 
 @dataclass
 class Asker:
-    """One round's questions, about one global model `arrays` after another.
+    """The questions of one round, about one global model `arrays` after another.
 
-    config: what every message of the round says besides. costs: what the round has cost so far.
+    config: what every message of the round also contains. costs: the costs of the round so far.
     """
 
     wire: Wire
@@ -56,14 +56,14 @@ class Asker:
         self.about(self.arrays)
 
     def about(self, arrays: ArrayRecord) -> None:
-        """From now on questions are about this global model, which no client has yet."""
+        """From now on, questions are about this global model, which no client has yet."""
         self.arrays, self.start = arrays, self.model.flat(arrays)
-        self.holds: set[int] = set()  # clients that were sent it
-        self.trained: dict[int, Trained] = {}  # clients whose whole training has arrived
-        self.kept: set[int] = set()  # clients that have trained and sent what they make of it alone
+        self.holds: set[int] = set()  # clients that have received it
+        self.trained: dict[int, Trained] = {}  # clients whose complete training result has arrived
+        self.kept: set[int] = set()  # clients that have trained but sent only their encoded update
 
     def converse(self, method: Callable, *arguments: Any) -> Any:
-        """Call a sampler's method; where it yields questions, answer them."""
+        """Call a sampler's method; if it yields questions, answer them."""
         started, asked = time.perf_counter(), 0.0
         result = method(*arguments)
         if inspect.isgenerator(result):
@@ -80,10 +80,10 @@ class Asker:
         return result
 
     def answer(self, question: Any) -> np.ndarray:
-        """(n, ...) one row a client that was asked; one that failed is given the mean of the others.
+        """(n, ...) one row per asked client; a client that failed gets the mean of the others.
 
         Raises:
-            SamplerError: it is no question, or nobody answered.
+            SamplerError: it is not a question, or no client answered.
         """
         known = {
             Updates: self.updates,
@@ -92,16 +92,16 @@ class Asker:
             TrialLosses: self.trial_losses,
         }
         if type(question) not in known:
-            raise SamplerError(f"the sampler yielded a {type(question).__name__}, which is no question.")
+            raise SamplerError(f"the sampler yielded a {type(question).__name__}, which is not a question.")
         rows = known[type(question)](question)
         came = [row for row in rows if row is not None]
         if not came:
             why = f" ({self.wire.why})" if self.wire.why else ""
-            raise SamplerError(f"nobody answered the sampler's {type(question).__name__}{why}.")
+            raise SamplerError(f"no client answered the sampler's {type(question).__name__}{why}.")
         otherwise = np.mean(came, axis=0)
         return np.stack([otherwise if row is None else row for row in rows])
 
-    # -- one kind of question each -----------------------------------------------------------------------------
+    # -- one method per kind of question -----------------------------------------------------------------------
 
     def updates(self, question: Updates) -> list[np.ndarray | None]:
         plain = question.encode is Updates.__dataclass_fields__["encode"].default
@@ -144,7 +144,7 @@ class Asker:
         return rows
 
     def losses(self, clients: Iterable[int], arrays: ArrayRecord) -> list[float | None]:
-        """The clients' losses of a model, by their own evaluate functions."""
+        """The clients' losses of a model, computed by their own evaluate functions."""
         if arrays is self.arrays:
             self.send_model(clients)
         rows = []
@@ -170,10 +170,10 @@ class Asker:
         self.costs.parameters_down += len(question.clients) * self.model.d
         return self.losses(question.clients, trial)
 
-    # -- training of the selected ------------------------------------------------------------------------------
+    # -- training of the selected clients ----------------------------------------------------------------------
 
     def selected(self, draws: Sequence[tuple[int, int]]) -> list[Request]:
-        """Messages to (client, draw) pairs whose training has not arrived with the answer to a question."""
+        """Messages to the (client, draw) pairs whose training has not arrived as the answer to a question."""
         self.send_model(k for k, _ in draws)
         return [
             self.request(k, "train", {ASK: "train", "purpose": "local", "draw": draw})
@@ -182,7 +182,7 @@ class Asker:
         ]
 
     def arrived(self, client: int, content: RecordDict, draw: int = 0) -> Trained:
-        """Count and read a training that came as a whole; a first one is remembered."""
+        """Count and read a complete training result; the first one of a client is remembered."""
         trained = self.read(content)
         self.costs.parameters_up += self.model.d
         self.costs.client_steps += 0 if client in self.kept and not draw else trained.steps
@@ -200,7 +200,7 @@ class Asker:
         return Request(int(client), kind, self.arrays if arrays is None else arrays, config)
 
     def send_model(self, clients: Iterable[int]) -> None:
-        """Count the model for those who do not have it."""
+        """Count the cost of sending the model to clients that do not have it."""
         new = set(map(int, clients)) - self.holds
         self.costs.parameters_down += len(new) * self.model.d
         self.holds |= new
@@ -217,7 +217,7 @@ class Asker:
 
 
 def without(selection: Any, came: Sequence[bool]) -> Any:
-    """A selection of those draws alone that came back."""
+    """The selection, with only the draws that returned a result."""
     kept = {
         name: None if value is None else np.asarray(value)[np.asarray(came, dtype=bool)]
         for name in ("clients", "weights", "expected")

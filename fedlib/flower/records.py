@@ -1,4 +1,4 @@
-"""A model as Flower sends it, arrays by name, and as samplers see it, one flat vector."""
+"""Convert between a model as Flower sends it (arrays by name) and as samplers see it (one flat vector)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
-STATISTICS = ("running_mean", "running_var")  # of normalisation: averaged, but nothing that samplers see
+STATISTICS = ("running_mean", "running_var")  # of normalisation: averaged, but samplers do not see them
 
 
 def flatten(record: ArrayRecord, names: Sequence[str]) -> np.ndarray:
-    """The named arrays in one (d,) float32."""
+    """The named arrays as one (d,) float32 vector."""
     return np.concatenate([record[name].numpy().ravel().astype(np.float32) for name in names])
 
 
 def only_arrays(content: RecordDict) -> ArrayRecord:
-    """The one record of arrays of a reply.
+    """The only record of arrays in a reply.
 
     Raises:
         ValueError: there is none, or more than one.
@@ -35,7 +35,7 @@ def number(content: RecordDict, key: str, otherwise: float | None = None) -> flo
     """A metric of a reply.
 
     Raises:
-        ValueError: it is not there, and there is no other value for it.
+        ValueError: it is missing, and no default is given.
     """
     found = {name: value for record in content.metric_records.values() for name, value in record.items()}
     if key in found:
@@ -47,10 +47,10 @@ def number(content: RecordDict, key: str, otherwise: float | None = None) -> flo
 
 @dataclass(frozen=True)
 class FlatModel:
-    """Where each array of a model lies in its flat (d,) vector.
+    """Position of each array of a model in its flat (d,) vector.
 
-    Trained arrays come first, the output layer's (K, L) weight and (K,) bias as the last of them, then normalisation's
-    statistics. Integer arrays have no place: they stay as the server has them.
+    Trained arrays come first; the last of them are the output layer's (K, L) weight and (K,) bias. Then come the
+    statistics of normalisation. Integer arrays have no position: they stay as the server has them.
     """
 
     names: tuple[str, ...]
@@ -60,10 +60,10 @@ class FlatModel:
 
     @classmethod
     def of(cls, record: ArrayRecord, output: tuple[str, str] | None = None) -> FlatModel:
-        """output: names of the output layer's weight and bias; None: the last two trained arrays, if they look so.
+        """output: names of the output layer's weight and bias; None: the last two trained arrays, if their shapes fit.
 
         Raises:
-            ValueError: the model has no array of a name in `output`.
+            ValueError: the model has no array with a name from `output`.
         """
         arrays = {name: array.numpy() for name, array in record.items()}
         floating = [name for name, a in arrays.items() if np.issubdtype(a.dtype, np.floating)]
@@ -84,32 +84,36 @@ class FlatModel:
 
     @property
     def d(self) -> int:
+        """Length of the flat vector."""
         return sum(map(math.prod, self.shapes))
 
     @property
     def n_trained(self) -> int:
+        """Number of trained values, which come first in the flat vector."""
         return sum(map(math.prod, self.shapes[: len(self.trained)]))
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """(K, L) of the output layer's weight, (0, 0) where it is not known."""
+        """(K, L) of the output layer's weight, (0, 0) where no output layer is known."""
         return self.shapes[self.names.index(self.output[0])] if self.output else (0, 0)
 
     @property
     def output_weight(self) -> slice:
+        """Position of the output layer's weight."""
         K, L = self.output_shape
         return slice(self.n_trained - K - K * L, self.n_trained - K)
 
     @property
     def output_bias(self) -> slice:
+        """Position of the output layer's bias."""
         return slice(self.n_trained - self.output_shape[0], self.n_trained)
 
     def flat(self, record: ArrayRecord) -> np.ndarray:
-        """(d,) float32."""
+        """(d,) float32 vector of a record."""
         return flatten(record, self.names)
 
     def record(self, flat: np.ndarray, like: ArrayRecord) -> ArrayRecord:
-        """The arrays that `flat` (d,) holds, in the order and with the types of `like`."""
+        """The arrays of the vector `flat` (d,), in the order and with the types of `like`."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         parts = dict(zip(self.names, np.split(flat, ends), strict=True))
         shapes = dict(zip(self.names, self.shapes, strict=True))

@@ -1,4 +1,4 @@
-"""What a strategy keeps on disk between rounds, so that a server that was stopped goes on."""
+"""The state of a strategy on disk between rounds, so that a stopped server can continue."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def of_settings(settings: dict[str, Any]) -> str:
 
 
 def save(folder: Path, settings: dict[str, Any], state: dict[str, Any]) -> None:
-    """Raises StoreError: the sampler's state is not plain data, or the folder cannot be written."""
+    """Save a state. Raises StoreError: the sampler's state is not plain data, or the folder cannot be written."""
     buffer = io.BytesIO()
     torch.save(pack({"settings": of_settings(settings), **state}), buffer)
     write_whole(folder / "state.pt", buffer.getvalue())
 
 
 def load(folder: Path | None, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The last state that was kept there; None if there is none.
+    """The last saved state; None if there is none.
 
     Raises:
-        StoreError: it cannot be read, or is of other settings.
+        StoreError: it cannot be read, or belongs to other settings.
     """
     path = folder / "state.pt" if folder else None
     if path is None or not path.exists():
@@ -38,8 +38,10 @@ def load(folder: Path | None, settings: dict[str, Any]) -> dict[str, Any] | None
         state = unpack(torch.load(path, weights_only=True))
     except Exception as error:
         raise StoreError(
-            f"{path}: cannot be read ({type(error).__name__}); delete it to start anew."
+            f"{path}: cannot be read ({type(error).__name__}); delete it to start again."
         ) from None
     if state["settings"] != of_settings(settings):
-        raise StoreError(f"{path}: is of other settings or another model; delete it, or name another store.")
+        raise StoreError(
+            f"{path}: belongs to other settings or another model; delete it, or name another store."
+        )
     return state

@@ -1,4 +1,4 @@
-"""A Flower strategy that lets a sampler choose who trains."""
+"""A Flower strategy in which a sampler chooses the clients."""
 
 from __future__ import annotations
 
@@ -26,27 +26,30 @@ from fedlib.simulation.live import Costs, SamplerError, check
 from fedlib.streams import Purpose, stream
 
 log = logging.getLogger("flwr")  # whose messages Flower shows
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+Evaluate = Callable[[int, ArrayRecord], "MetricRecord | None"]
 
 
 class SamplerStrategy(Strategy):
-    """FedAvg with the clients that a sampler of `fedlib` selects; what it asks goes to the clients as messages.
+    """FedAvg with the clients that a sampler of `fedlib` selects; the sampler's questions become messages to clients.
 
-    Clients are numbered 0 to N - 1 by themselves (`Answers`). One that fails or vanishes is asked again `retries`
-    times, then left out of its round: whoever is left is averaged by the same rule, the sampler's report names it as
-    missing, and in the answer to a question the mean of the others stands for it. The round goes on without anybody.
+    Clients number themselves 0 to N - 1 (`Answers`). A client that fails or disappears is asked again `retries` times
+    and then left out of its round: the remaining clients are averaged by the same rule, the sampler's report lists it
+    as missing, and in the answer to a question the mean of the others replaces its row. A round continues even if no
+    client returns.
 
-    sampler: one of `fedlib.samplers`, of your own, or a name. N: clients of the federation, which all have to be there
-    at the beginning. m: clients a round. seed: of all that the sampler draws. aggregation: None for the sampler's own.
-    output: names of the output layer's weight and bias, for samplers that look at it; None: the last two arrays.
-    metrics: what your functions call their losses and numbers. evaluate_every: so often all clients evaluate (0:
-    never). store: a folder in which the state is kept, so that a server that was stopped goes on with the next round.
+    sampler: a sampler of `fedlib.samplers`, your own, or a name.
+    N: clients of the federation, which must all be there at the beginning. m: clients per round.
+    seed: of everything that the sampler draws. aggregation: None for the sampler's own rule.
+    output: names of the output layer's weight and bias, for samplers that use it; None: the last two arrays.
+    metrics: names that your functions give to their losses and numbers.
+    evaluate_every: all clients evaluate after every so many rounds (0: never).
+    store: a folder for the state, so that a stopped server continues with the next round.
 
-    `rows` has one row a round: the clients that came back and those that are `missing`, the costs and losses in the
-    columns of the engine's results, what the server (`by_server`) and the clients (`by_clients`) measured.
+    `rows` has one row per round: the clients that returned and those that are `missing`, the costs and losses in the
+    columns of the engine's results, and the measures of the server (`by_server`) and of the clients (`by_clients`).
 
     Raises:
-        SamplerError: nobody answers, or the sampler needs what a real federation cannot tell.
+        SamplerError: no client answers, or the sampler needs what a real federation cannot tell.
         StoreError: the store holds the state of another strategy.
     """
 
@@ -75,7 +78,7 @@ class SamplerStrategy(Strategy):
 
     def summary(self) -> None:
         log.info(
-            "%s chooses %d of %d clients a round, %s, seed %d",
+            "%s chooses %d of %d clients per round, %s, seed %d",
             self.name,
             self.m,
             self.N,
@@ -83,7 +86,7 @@ class SamplerStrategy(Strategy):
             self.seed,
         )
 
-    # -- the whole ---------------------------------------------------------------------------------------------
+    # -- all rounds --------------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -95,8 +98,8 @@ class SamplerStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """As Flower's own; what is in the store counts among the `num_rounds`."""
-        self.run = uuid.uuid4().hex  # of this start: what a client keeps is of no other
+        """As in Flower. Rounds in the store count among the `num_rounds`."""
+        self.run = uuid.uuid4().hex  # of this start: clients' results from another are not used
         self.wire = Wire(grid, timeout, self.retries)
         self.model = FlatModel.of(initial_arrays, self.output)
         self.arrays, self.rows, self.done = initial_arrays, [], 0
@@ -124,7 +127,7 @@ class SamplerStrategy(Strategy):
         return self.result()
 
     def federation(self, T: int) -> Federation:
-        """What the sampler is told. No server knows its clients' labels: they count as 0."""
+        """What the sampler is told. No server knows its clients' labels, so all their counts are 0."""
         told = {"output layer"} if self.model.output else set()
         lacking = sorted(self.sampler.needs - told)
         if lacking:
@@ -145,7 +148,7 @@ class SamplerStrategy(Strategy):
         )
 
     def result(self) -> Result:
-        """Flower's result of all rounds, those of before a stop included."""
+        """Flower's result for all rounds, including those before a stop."""
         out, costs = Result(arrays=self.arrays), {*vars(Costs()), "local_loss", "local_loss_std"}
         for row in self.rows:
             said = {"train": {key: row[key] for key in costs & set(row)}} | row
@@ -163,7 +166,7 @@ class SamplerStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Ask the sampler, and through it the clients; then the messages to the selected."""
+        """Ask the sampler, which may ask the clients; then make the messages to the selected clients."""
         self.t, self.arrays = self.done + server_round, arrays
         self.wire.lost = set()
         self.wire.look()
@@ -182,7 +185,7 @@ class SamplerStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The next global model of whatever came back; then the sampler sees it too."""
+        """The next global model, from all results that arrived; then the sampler observes them."""
         trained = self.collect(replies)
         came = [draw in trained for draw in self.draws]
         missing = [k for (k, _), there in zip(self.draws, came, strict=True) if not there]
@@ -203,7 +206,7 @@ class SamplerStrategy(Strategy):
         return self.arrays, MetricRecord(told)
 
     def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], Trained]:
-        """(client, draw) -> what its training gave, of all that came back, whenever it did."""
+        """(client, draw) -> result of its training, for all results that arrived, at any time of the round."""
         out = {(k, 0): trained for k, trained in self.asker.trained.items() if (k, 0) in self.draws}
         for request, content in zip(self.requests, self.wire.ask(self.requests, replies), strict=True):
             if content is not None:
@@ -212,7 +215,7 @@ class SamplerStrategy(Strategy):
         return out
 
     def aggregated(self, selection, updates: np.ndarray, each: list[Trained]) -> np.ndarray:
-        """The next global model (d,), the updates summed in sorted client order, as the engine sums them."""
+        """The next global model (d,). The updates are summed in sorted client order, as in the engine."""
         order = np.argsort(selection.clients, kind="stable")
         new = FedAvg().aggregate(
             torch.from_numpy(self.asker.start)[None],
@@ -221,7 +224,7 @@ class SamplerStrategy(Strategy):
             aggregation_weights(self.rule, selection, self.fed.sizes)[order],
             torch.from_numpy(updates[order]),
             np.array([t.steps for t in each])[order],
-            lr=0.0,  # which plain averaging does not need
+            lr=0.0,  # plain averaging does not use it
         )
         return new[0].numpy()
 
@@ -242,7 +245,7 @@ class SamplerStrategy(Strategy):
         return self.wire.messages(requests, range(len(requests)))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Every metric that all who replied have, weighted by their numbers of samples."""
+        """Mean of every metric that all replies have, weighted by the clients' numbers of samples."""
         key = self.metrics.examples
         said = [
             dict(next(iter(reply.content.metric_records.values())))
@@ -262,7 +265,7 @@ class SamplerStrategy(Strategy):
     # -- state -------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a state to be gone on with."""
+        """What must be equal for a saved state to be continued."""
         fields = {f.name: getattr(self.sampler, f.name) for f in dataclasses.fields(self.sampler)}
         shapes = dict(zip(self.model.names, self.model.shapes, strict=True))
         own = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}

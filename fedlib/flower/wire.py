@@ -1,4 +1,4 @@
-"""Messages to clients by their numbers: who is where, who answers, who is asked again."""
+"""Messages to clients by number: which node is which client, which clients answer, and which are asked again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedlib.flower.answers import ASK
 from fedlib.flower.records import number
 from fedlib.simulation.live import SamplerError
 
-log = logging.getLogger("flwr")  # whose messages Flower shows
-SECONDS = 1.0  # between two looks for nodes that have joined
+log = logging.getLogger("flwr")  # Flower shows the messages of this logger
+SECONDS = 1.0  # between two checks for nodes that have joined
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one client is asked. kind: "train" or "evaluate"; arrays: the model that it is about."""
+    """A request to one client. kind: "train" or "evaluate"; arrays: the model that the request is about."""
 
     client: int
     kind: str
@@ -35,10 +35,10 @@ class Request:
 
 @dataclass
 class Wire:
-    """The grid, and what is known of its nodes.
+    """The grid, and what is known about its nodes.
 
     timeout: seconds to wait for replies. retries: how often a client that has not answered is asked again.
-    sizes: client -> training samples. lost: clients that were given up in this round.
+    sizes: client -> number of training samples. lost: clients that were given up in this round.
     """
 
     grid: Grid
@@ -47,15 +47,15 @@ class Wire:
     nodes: dict[int, int] = field(default_factory=dict)  # client -> node
     sizes: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
-    why: str = ""  # what the last client that failed gave as its reason
+    why: str = ""  # reason that the last failed client gave
 
     def look(self) -> None:
-        """See who is there; whoever is new is asked for its number and its size.
+        """Find the nodes that are there; ask each new one for its number and its size.
 
-        A client that comes back under another node's name takes the place of the old one.
+        A client that returns under another node's name replaces the old node.
 
         Raises:
-            SamplerError: two nodes that joined together say that they are the same client.
+            SamplerError: two nodes that joined together claim to be the same client.
         """
         there = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in there}
@@ -74,7 +74,7 @@ class Wire:
             self.sizes[client] = int(number(reply.content, "size"))
 
     def wait_for(self, N: int) -> None:
-        """Until the sizes of clients 0 to N - 1 are known.
+        """Wait until the sizes of clients 0 to N - 1 are known.
 
         Raises:
             SamplerError: they have not joined, or have not answered, within the timeout.
@@ -89,7 +89,7 @@ class Wire:
                 time.sleep(SECONDS)
 
     def receive(self, messages: Sequence[Message]) -> list[Message]:
-        """The replies that came in time and are no errors."""
+        """The replies that arrived in time and are not errors."""
         replies = list(self.grid.send_and_receive(messages, timeout=self.timeout)) if messages else []
         for reply in replies:
             if reply.has_error():
@@ -98,7 +98,7 @@ class Wire:
         return [reply for reply in replies if not reply.has_error()]
 
     def messages(self, requests: Sequence[Request], which: Iterable[int]) -> list[Message]:
-        """Those of the requests `which` (places) whose client is there and was not given up."""
+        """The messages for the requests `which` (indices) whose client is there and was not given up."""
         return [
             requests[i].message(self.nodes[requests[i].client], str(i))
             for i in which
@@ -108,9 +108,9 @@ class Wire:
     def ask(
         self, requests: Sequence[Request], replies: Iterable[Message] | None = None
     ) -> list[RecordDict | None]:
-        """What came back of each request, None of clients that failed or vanished: they are lost for this round.
+        """The reply to each request; None for clients that failed or disappeared, which are lost for this round.
 
-        replies: those of the first attempt, where the messages have been sent already.
+        replies: those of the first attempt, if the messages have been sent already.
         """
         out: list[RecordDict | None] = [None] * len(requests)
         for attempt in range(self.retries + 1):

@@ -1,1 +1,1 @@
-"""Compiled loops that samplers use."""
+"""Compiled loops for the samplers."""

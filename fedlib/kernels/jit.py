@@ -1,16 +1,14 @@
-"""How the loops are compiled that neither NumPy nor torch has: by Numba, for the processor at hand, once.
+"""Numba compiles, once and for this processor, the loops that neither NumPy nor torch offers.
 
-The machine code runs without the interpreter's lock. It is kept beside its source, or where that cannot be written in
-the user's cache, or in a folder of temporary files. Each file carries its digest: one that is damaged, or empty, counts
-as none, and its loop is compiled again.
+The machine code runs without the interpreter's lock (GIL). It is cached beside its source; if that folder cannot be
+written, in the user's cache; and otherwise in a folder for temporary files. Each cache file starts with its digest. A
+damaged or empty file is ignored, and its loop is compiled again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +18,13 @@ import numba
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-DIGEST = 32  # bytes at the beginning of each file
+from fedlib.files import temporary
+
+DIGEST = 32  # bytes at the start of each file
 
 
 class CheckedFiles(IndexDataCacheFile):
-    """Numba's index of a function and the machine code that it names, as files with a digest."""
+    """Numba's index of a function, and the machine code that it names, as files with a digest."""
 
     def _load_index(self) -> dict[Any, str]:
         try:
@@ -39,7 +39,7 @@ class CheckedFiles(IndexDataCacheFile):
     def _load_data(self, name: str) -> Any:
         content = Path(self._data_path(name)).read_bytes()
         if hashlib.sha256(content[DIGEST:]).digest() != content[:DIGEST]:
-            raise OSError("damaged")  # to Numba, as if there were no such file
+            raise OSError("damaged")  # Numba treats this as a missing file
         return pickle.loads(content[DIGEST:])
 
     def _save_data(self, name: str, data: Any) -> None:
@@ -49,7 +49,7 @@ class CheckedFiles(IndexDataCacheFile):
 
 
 class Cache(FunctionCache):
-    """Numba's cache of a function over `CheckedFiles`; where it cannot be written, nothing is kept."""
+    """Numba's cache of a function, stored in `CheckedFiles`; nothing is kept where it cannot be written."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -68,16 +68,13 @@ def _cache_of(function: Callable[..., Any]) -> Cache | None:
         return Cache(function)
     except RuntimeError:  # neither the source's folder nor the user's cache can be written
         with suppress(OSError, RuntimeError):
-            own = Path(tempfile.gettempdir()) / f"fedlib-{os.getuid()}"
-            own.mkdir(mode=0o700, exist_ok=True)
-            if own.stat().st_uid == os.getuid() and not own.is_symlink():  # what it holds is run
-                numba.config.CACHE_DIR = str(own)
-                return Cache(function)
+            numba.config.CACHE_DIR = str(temporary())
+            return Cache(function)
     return None
 
 
 def _kept(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`njit`, with machine code that is kept."""
+    """`njit` with a machine-code cache."""
 
     def compile_(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(nogil=True, error_model="numpy", **options)(function)
@@ -88,5 +85,5 @@ def _kept(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return compile_
 
 
-exact = _kept()  # sums in the order that is written
+exact = _kept()  # adds in the written order
 compiled = _kept(fastmath={"contract", "nsz", "reassoc"})

@@ -1,4 +1,4 @@
-"""One-dimensional k-means of sorted values, compiled: HCSFed's clients do it on every update."""
+"""Compiled one-dimensional k-means of sorted values: HCSFed's clients run it on every update."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fedlib.kernels.jit import exact
 def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """k-means of each sorted row of `values` (n, d), k > 1 -> centres (n, k), ascending, and borders (n, k + 1).
 
-    Group j of row i is values[i, borders[i, j] : borders[i, j + 1]]. Starts at quantiles; an empty group keeps its
-    centre.
+    Group j of row i is values[i, borders[i, j] : borders[i, j + 1]]. The iterations start at quantiles. An empty group
+    keeps its centre.
     """
     n, d = values.shape
     centres, borders = np.empty((n, k)), np.empty((n, k + 1), np.int64)
@@ -28,7 +28,7 @@ def lloyd_1d(values: np.ndarray, k: int, passes: int = 30) -> tuple[np.ndarray, 
         for t in range(passes):
             for j in range(1, k):
                 shifted[j] = False
-                if moved[j - 1] or moved[j]:  # few, after the first passes
+                if moved[j - 1] or moved[j]:  # few groups, after the first passes
                     middle, low, high = (centre[j - 1] + centre[j]) / 2, border[j - 1], d
                     while low < high:
                         p = (low + high) // 2

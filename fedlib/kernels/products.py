@@ -1,4 +1,4 @@
-"""Inner products of clients' updates, compiled: BLAS takes longer for rows that are so long and so few."""
+"""Compiled inner products of clients' updates: BLAS is slower for rows this long and this few."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from fedlib.kernels.jit import compiled
 
-WIDTH = 2048  # bytes of a row in a block of columns: a hundred rows of them stay in a core's cache
-LINE = 64  # bytes of a cache line; where blocks begin with one, products are a quarter faster
+WIDTH = 2048  # bytes of a row in a block of columns: a hundred such rows stay in a core's cache
+LINE = 64  # bytes of a cache line: products are a quarter faster where blocks start at one
 
 
 def products(
     A: np.ndarray, B: np.ndarray, dtype: np.dtype | type
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The inner products of the rows of A (n, d) and B (N, d), and their squares -> (n, N), (n,), (N,) float64.
+    """Inner products of the rows of A (n, d) and B (N, d), and their squared norms -> (n, N), (n,), (N,) float64.
 
-    Summed in `dtype` over a block of columns, in float64 over the blocks. Half the work if B is A.
+    Sums are in `dtype` within a block of columns and in float64 over the blocks. Half the work if B is A.
     """
     symmetric = B is A
     a = zeros(len(A), dtype)
@@ -28,8 +28,8 @@ def products(
 
 
 def zeros(rows: int, dtype: np.dtype | type) -> np.ndarray:
-    """A block for so many rows or a few more, from the beginning of a cache line."""
-    size = -(-rows // 10) * 10 * WIDTH  # what is multiplied together are 5 rows with 2
+    """A block of zeros with `rows` rows or a few more, which starts at a cache line."""
+    size = -(-rows // 10) * 10 * WIDTH  # 5 rows are multiplied with 2 at a time
     room = np.zeros(size + LINE, np.uint8)
     first = -room.ctypes.data % LINE
     return room[first : first + size].view(dtype).reshape(-1, WIDTH // np.dtype(dtype).itemsize)
@@ -37,14 +37,14 @@ def zeros(rows: int, dtype: np.dtype | type) -> np.ndarray:
 
 @compiled
 def add_products(A, B, symmetric, a, b, sums, squares_a, squares_b):
-    """sums += A B', or what is not above its diagonal, and the rows' squares; a and b hold a block of each."""
+    """sums += A B' (its lower triangle if symmetric), and add the rows' squares; a and b hold one block of each."""
     d, width = A.shape[1], a.shape[1]
     for start in range(0, d, width):
         w = min(width, d - start)
         copy(A, start, w, a, squares_a)
         if not symmetric:
             copy(B, start, w, b, squares_b)
-        for k in range(0, len(A), 5):  # 5 x 2 sums at a time: more would not stay in 16 registers
+        for k in range(0, len(A), 5):  # 5 x 2 sums at a time: more would not fit into 16 registers
             v0, v1, v2, v3, v4 = a[k], a[k + 1], a[k + 2], a[k + 3], a[k + 4]
             for s in range(0, k + 5 if symmetric else len(B), 2):
                 x, y = b[s], b[s + 1]
@@ -67,7 +67,7 @@ def add_products(A, B, symmetric, a, b, sums, squares_a, squares_b):
 
 @compiled
 def copy(A, start, w, block, squares):
-    """The first w columns of the block become A's from `start`, whose squares are added up on the way."""
+    """Copy columns `start` to `start + w` of A into the block, and add their squares to `squares`."""
     for i in range(len(A)):
         row, to, total = A[i, start : start + w], block[i], block.dtype.type(0)
         for j in range(w):

@@ -1,12 +1,12 @@
-"""The lab: choose a setting, see which client holds which labels, watch methods train, stop, go on, add your own.
+"""The lab: choose a setting, see each client's labels, watch methods train, stop, continue, add your own method.
 
-    lab = Lab("arena_common")             # begins with that experiment of params.yaml
-    lab                                   # in a notebook: the panel
+    lab = Lab("arena_common")             # starts with this experiment of params.yaml
+    lab                                   # in a notebook: shows the panel
     lab.enter("Mine", sampler="mine")     # trains it in the same setting, into the same plot and table
 
-Rounds are trained in a thread, a moment at a time, from a task on the notebook's event loop, which draws in between:
-the widgets stay responsive, and nobody looks at a run while it changes. Jupyter may call widgets' callbacks in a
-thread of their own; all that they do is handed to that loop. What is trained here is not kept.
+A task on the notebook's event loop trains rounds in a thread, for a moment at a time, and draws in between. So the
+widgets stay responsive, and no run is read while it changes. Jupyter may call the widgets' callbacks in another thread;
+everything that they do is passed on to that loop. What is trained here is not kept.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.guard import SamplerError
 from fedlib.training.executors import make_executor
 
-MOMENT = 0.3  # seconds of training between two looks
+MOMENT = 0.3  # seconds of training between two updates of the panel
+PATIENCE = 1.0  # seconds without a round, after which the time is shown
 SCHEMES = {
-    "one label a client": "one_class",
+    "one label per client": "one_class",
     "shards of sorted labels": "shards",
     "Dirichlet, a client draws its labels": "dirichlet_clients",
     "Dirichlet, sizes use all data": "dirichlet_prior",
@@ -54,11 +55,11 @@ SHARED = {
     "holdout",
     "model",
     "N",
-}  # what no method of a training may change
+}  # settings that a method may not change during a training
 
 
 def split(scheme: str, N: int, n: int, alpha: float, shards: int) -> dict[str, Any]:
-    """The settings of a partition scheme, from what the widgets offer; n: samples a client."""
+    """The settings of a partition scheme, from the values of the widgets. n: samples per client."""
     settings: dict[str, dict[str, Any]] = {
         "one_class": {"n": n, "n_test": max(1, n // 5)},
         "shards": {"shards": shards},
@@ -71,9 +72,9 @@ def split(scheme: str, N: int, n: int, alpha: float, shards: int) -> dict[str, A
 
 
 class Training:
-    """Methods that train side by side in one setting; each may enter at any time, and anew.
+    """Methods that train side by side in one setting. Each may be added at any time, and added again.
 
-    setting: the keys of a run without method and seed. partitions: seed -> which client holds which samples.
+    setting: the keys of a run without method and seed. partitions: seed -> each client's samples.
 
     Raises:
         ConfigError: the setting is impossible. DataError: its dataset is not prepared.
@@ -98,10 +99,10 @@ class Training:
         return params.build(raw, seed, label)
 
     def enter(self, label: str, method: Mapping[str, Any]) -> None:
-        """Have a method, written as in `params.yaml`, take part from its own round 0; an older one of that name goes.
+        """Add a method, written as in `params.yaml`, from its own round 0. It replaces an older one with this label.
 
         Raises:
-            ConfigError, SamplerError: it is unknown, has unusable parameters, or changes what all must share.
+            ConfigError, SamplerError: it is unknown, has unusable parameters, or changes a setting that all share.
         """
         runs = [self._run(method, seed, label) for seed in self.seeds]
         for key in SHARED:
@@ -111,16 +112,17 @@ class Training:
 
     @property
     def done(self) -> bool:
+        """Whether all runs have ended."""
         return not any(method.active for method in self.methods.values())
 
     @property
     def rounds(self) -> tuple[int, int]:
-        """Rounds done and planned, all runs together; of a run that ended early, no more than it did."""
+        """Rounds done and rounds planned, summed over all runs. A run that ended early counts only what it did."""
         lives = [live for method in self.methods.values() for live in method.live]
         return sum(live.t for live in lives), sum(live.t if live.done else live.run.T for live in lives)
 
     def advance(self) -> None:
-        """One round of every run that is not done; a method that fails leaves, and what it raised is raised."""
+        """Train one round of every unfinished run. A method that fails is removed, and its error is raised."""
         for label, method in list(self.methods.items()):
             if method.active:
                 try:
@@ -129,16 +131,16 @@ class Training:
                     del self.methods[label]
                     raise
 
-    def advance_for(self, seconds: float) -> None:
-        """Rounds until the time is over (at least one), or all runs are done."""
+    def advance_for(self, seconds: float, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Train rounds until the time is over (at least one round), all runs are done, or training is stopped."""
         end = time.monotonic() + seconds
         while not self.done:
             self.advance()
-            if time.monotonic() >= end:
+            if stopped() or time.monotonic() >= end:
                 return
 
     def results(self) -> pd.DataFrame:
-        """The rounds so far as a tidy table (`ARCHITECTURE.md`, Results); empty before the first."""
+        """The rounds so far as a tidy table (see Results in `ARCHITECTURE.md`); empty before the first round."""
         runs = [
             pd.DataFrame(live.rows).assign(experiment="lab", setting="", method=label, seed=live.run.seed)
             for label, method in self.methods.items()
@@ -149,7 +151,7 @@ class Training:
 
 
 def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
-    """A small arena: mean rank over seeds by accuracy so far, rounds and bytes to the target; one row a method."""
+    """A small arena, one row per method: mean rank over seeds by present accuracy; rounds and bytes to the target."""
     final = measure.per_run(results, "test_accuracy", measure.end_mean, share=0.05)
     table = tables.cost_table(results, target).iloc[:, :3]
     table.insert(0, "mean rank", measure.mean_ranks(final.unstack("method")))
@@ -159,9 +161,9 @@ def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
 class Lab:
     """The panel. Its widgets are attributes, so that a program can do what a person does (`lab.train.click()`).
 
-    experiment: of params.yaml, whose methods and setting at scale demo the widgets start from. first: methods that are
-    chosen at the beginning.
-    training: what is being trained, or None. task: the task that trains it; await it to have all done.
+    experiment: an experiment of params.yaml. The widgets start with its methods, and its setting at scale demo.
+    first: methods that are selected at the beginning.
+    training: the present training, or None. task: the task that trains; await it to wait until all is done.
     """
 
     def __init__(self, experiment: str, first: Iterable[str] = ()) -> None:
@@ -191,7 +193,7 @@ class Lab:
         self.show_partition()
 
     def _setting_widgets(self, start: Mapping[str, Any], chosen: list[str]) -> None:
-        """The widgets of a setting, at first as `start` (a raw experiment) says, and its methods."""
+        """The widgets of a setting, with initial values from `start` (a raw experiment), and of its methods."""
         wide = {"style": {"description_width": "11em"}, "layout": widgets.Layout(width="28em")}
 
         def whole(words: str, value: int, low: int, high: int) -> widgets.IntSlider:
@@ -214,11 +216,11 @@ class Lab:
         self.dataset = choice("dataset", here, "digits")
         self.scheme = choice("partition", SCHEMES, start["partition"]["scheme"])
         self.N = whole("clients N", start["N"], 2, 200)
-        self.n = whole("samples a client", start["partition"]["n"], 5, 500)
+        self.n = whole("samples per client", start["partition"]["n"], 5, 500)
         self.alpha = number("alpha", 0.1, -3, 2)
-        self.shards = whole("shards a client", 2, 1, 10)
+        self.shards = whole("shards per client", 2, 1, 10)
         self.model = choice("model", schema.model_names(), start["model"])
-        self.m = whole("chosen a round m", start["m"], 1, 100)
+        self.m = whole("chosen per round m", start["m"], 1, 100)
         self.T = whole("rounds T", start["T"], 1, 500)
         self.steps = whole("local steps", local["steps"], 1, 200)
         self.batch = whole("batch", local["batch"], 1, 100)
@@ -237,9 +239,9 @@ class Lab:
         wrap = widgets.Layout(flex_flow="row wrap")
         return widgets.VBox(
             [
+                widgets.HBox([self.train, self.stop, self.go_on, self.status], layout=wrap),
                 widgets.HBox(columns, layout=wrap),
                 self.clients,
-                widgets.HBox([self.train, self.stop, self.go_on, self.status], layout=wrap),
                 self.picture,
                 self.table,
             ]
@@ -249,14 +251,14 @@ class Lab:
         display(self.panel)
 
     def setting(self) -> dict[str, Any]:
-        """What the widgets say, as the keys of a run."""
+        """The values of the widgets, as the keys of a run."""
         owned = split(self.scheme.value, self.N.value, self.n.value, self.alpha.value, self.shards.value)
         local = {"lr": self.lr.value, "batch": self.batch.value, "steps": self.steps.value}
         names = ("dataset", "model", "N", "m", "T")
         return {name: getattr(self, name).value for name in names} | {"partition": owned, "local": local}
 
     def show_partition(self) -> None:
-        """Draw which client holds which labels in the chosen setting, for the first seed."""
+        """Draw each client's labels in the selected setting, for the first seed."""
         scheme = self.scheme.value
         self.alpha.disabled = not scheme.startswith("dirichlet")
         self.shards.disabled = scheme != "shards"
@@ -270,7 +272,7 @@ class Lab:
     def enter(self, label: str, **method: Any) -> None:
         """Add a method, written as in `params.yaml` (`sampler="mine", d=5`), and train it beside the others.
 
-        Where nothing was trained yet, those that are chosen train too. A label that is there already is replaced.
+        If nothing was trained yet, the selected methods are trained too. A method with the same label is replaced.
         """
         self.methods[label] = method
         chosen = [name for name in self.choose.value if name != label]
@@ -284,7 +286,7 @@ class Lab:
             self._go()
 
     def _train(self) -> None:
-        """Begin anew with what is chosen; what was going on is dropped."""
+        """Start a new training with what is selected; the present training is dropped."""
         with self._told():
             if not self.choose.value:
                 raise ConfigError("choose at least one method.")
@@ -295,7 +297,7 @@ class Lab:
             self._go()
 
     def _do(self, act: Callable[[], None]) -> None:
-        """Act, in the thread of the notebook's loop; from any other: as soon as that one is free."""
+        """Call `act` in the thread of the notebook's loop; from another thread, as soon as that loop is free."""
         if self.loop is None or self.loop is running_loop():
             act()
         else:
@@ -304,6 +306,7 @@ class Lab:
     def _stop(self) -> None:
         self.going = False
         self._buttons()
+        self.say("stopped; {:,} of {:,} rounds".format(*self.training.rounds))
 
     def _go(self) -> None:
         self.going = True
@@ -312,16 +315,28 @@ class Lab:
             self.task = asyncio.ensure_future(self._follow())
 
     async def _follow(self) -> None:
-        """Train a moment, draw, until stopped or all is done; errors stop it and are told."""
+        """Train for a moment and draw, until stopped or done. An error ends the training and is shown."""
         with self._told():
             while self.going and not self.training.done:
-                await asyncio.to_thread(self.training.advance_for, MOMENT)
+                moment = asyncio.to_thread(self.training.advance_for, MOMENT, lambda: not self.going)
+                await self._timed(asyncio.ensure_future(moment))
                 self.draw()
         self.going = False
         self._buttons()
 
+    async def _timed(self, moment: asyncio.Future[None]) -> None:
+        """Wait for a moment of training; one that takes long, as the first does where loops are compiled, is told."""
+        began = time.monotonic()
+        while not (await asyncio.wait({moment}, timeout=PATIENCE))[0]:
+            if self.going:
+                what = (
+                    "training" if self.training.rounds[0] else "compiling, once, and training the first round"
+                )
+                self.say(f"{what}: {time.monotonic() - began:.0f} s")
+        moment.result()
+
     def draw(self) -> None:
-        """Bring picture, table and status up to date."""
+        """Update picture, table and status."""
         if self.training is None or not len(results := self.training.results()):
             return
         training, target = self.training, self.target.value / 100
@@ -337,26 +352,26 @@ class Lab:
         self.go_on.disabled = self.going or self.training is None or self.training.done
 
     def say(self, text: str) -> None:
-        """Show a line, or several, beside the buttons."""
+        """Show one or several lines of text beside the buttons."""
         self.status.value = f"<pre>{html.escape(text)}</pre>"
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Errors of what stands within are shown in the panel, where a person looks, and go no further."""
+        """Show errors raised inside this context in the panel, where a person looks, and do not raise them further."""
         try:
             yield
-        except SamplerError as error:  # of one in the making: where it went wrong, too
+        except SamplerError as error:  # of a sampler under development: show where it failed, too
             own = isinstance(error.__cause__, SamplerError)
             where = "" if own else "".join(traceback.format_exception(error.__cause__, limit=-1))
             self.say(f"{error}\n{where}".rstrip())
         except (ConfigError, datasets.DataError) as error:
             self.say(str(error))
-        except Exception:  # of a sampler in the making: where it went wrong, too
+        except Exception:  # of a sampler under development: show where it failed, too
             self.say(traceback.format_exc(limit=-1))
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if one does."""
+    """The event loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -364,7 +379,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def show(image: widgets.Image, figure: Figure) -> None:
-    """Draw a figure into a widget, and close it."""
+    """Draw a figure into a widget, and close the figure."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     plt.close(figure)

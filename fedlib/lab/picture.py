@@ -1,4 +1,4 @@
-"""The lab's one picture: accuracy of every method, and who was chosen when."""
+"""The picture of the lab: accuracy of every method, and which clients were chosen when."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COLUMNS = 4
 
 
 def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -> Figure:
-    """Test accuracy of all methods over one panel a method of its first seed's chosen clients.
+    """Test accuracy of all methods, above one panel per method with the clients chosen in its first seed.
 
-    results: tidy rows of one setting; counts: (N, K) training samples by client and label of the first seed; target:
-    an accuracy in [0, 1]; T: rounds of the runs.
+    results: tidy rows of one setting. counts: (N, K) training samples by client and label, of the first seed. target:
+    an accuracy in [0, 1]. T: rounds of the runs.
     """
     methods = list(dict.fromkeys(results["method"]))
     rows = math.ceil(len(methods) / COLUMNS)
@@ -45,7 +45,7 @@ def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -
 
 
 def draw_chosen(ax: Axes, run: pd.DataFrame, counts: np.ndarray) -> None:
-    """A dot for each (round, chosen client) of one run; clients stand by their dominant label and wear its colour."""
+    """A dot for each (round, chosen client) of one run. Clients are ordered and coloured by their dominant label."""
     N, K = counts.shape
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     place = np.argsort(np.lexsort((-shares.max(axis=1), shares.argmax(axis=1))))

@@ -1,1 +1,1 @@
-"""`fedlib.simulate`: models, data and samplers of one's own, and what comes back."""
+"""`fedlib.simulate`: the simulator for a program's own models, data and samplers, and its results."""

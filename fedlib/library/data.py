@@ -1,4 +1,4 @@
-"""Data of one's own: arrays, tensors or datasets of pairs, and who owns which samples."""
+"""A program's own data: arrays, tensors or datasets of pairs, and the split over clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Data:
 
     @property
     def labels(self) -> bool:
-        """Whether y holds labels of classes, one a sample."""
+        """Whether y holds class labels, one per sample."""
         return self.y_train.ndim == 1 and self.y_train.dtype == np.int64
 
     @cached_property
@@ -56,7 +56,7 @@ class Data:
         return total.hexdigest()
 
     def tensors(self) -> Tensors:
-        """As executors take them: pixels become floats in [0, 1]."""
+        """As executors take them; pixels become floats in [0, 1]."""
         parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (self.x_train, self.x_test)]
         y = [torch.from_numpy(np.ascontiguousarray(part)) for part in (self.y_train, self.y_test)]
         if self.x_train.dtype != np.uint8:
@@ -66,7 +66,7 @@ class Data:
         return Tensors(parts[0].float().div_(255), y[0], parts[1].float().div_(255), y[1], pixels)
 
     def for_partition(self) -> Data:
-        """The same with labels: all 0 where y holds none, which `IID` does not mind."""
+        """The same data with labels. They are all 0 where y holds none, which `IID` accepts."""
         if self.labels:
             return self
         zeros = [np.zeros(len(part), np.int64) for part in (self.y_train, self.y_test)]
@@ -74,13 +74,13 @@ class Data:
 
 
 def data_of(x: Any, y: Any, test: Any) -> Data:
-    """What a program handed over, as arrays.
+    """The arguments of `fedlib.simulate` as arrays.
 
-    x: (n, ...) samples, and y: (n, ...) targets; or x a dataset of pairs, and y None. test: a pair of such arrays, a
-    dataset of pairs, or None.
+    x: (n, ...) samples and y: (n, ...) targets; or x is a dataset of pairs and y is None. test: a pair of such arrays,
+    a dataset of pairs, or None.
 
     Raises:
-        ConfigError: they are no arrays of numbers, or do not belong together.
+        ConfigError: they are not arrays of numbers, or do not fit together.
     """
     x_train, y_train = _pair("x", x, y)
     if test is None:
@@ -90,7 +90,7 @@ def data_of(x: Any, y: Any, test: Any) -> Data:
     for name, ours, theirs in (("x", x_train, x_test), ("y", y_train, y_test)):
         if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
             raise ConfigError(
-                f"test: its {name} is {_look(theirs)}, that of training {_look(ours)}; make them alike."
+                f"test: its {name} is {_look(theirs)}, but that of training is {_look(ours)}; make them the same."
             )
     return Data(x_train, y_train, x_test, y_test)
 
@@ -104,10 +104,10 @@ def _pair(what: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     x, y = _numbers(f"{what}'s samples", x), _numbers(f"{what}'s targets", y)
     if len(x) != len(y):
         raise ConfigError(
-            f"{what}: there are {len(x)} samples and {len(y)} targets; give one target a sample."
+            f"{what}: there are {len(x)} samples and {len(y)} targets; give one target per sample."
         )
     if x.ndim < 2:
-        raise ConfigError(f"{what}: samples are {_look(x)}; give (n, ...), one row a sample.")
+        raise ConfigError(f"{what}: samples are {_look(x)}; give (n, ...), one row per sample.")
     y = y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
     if y.ndim == 1 and y.dtype == np.int64 and len(y) and y.min() < 0:
         raise ConfigError(f"{what}: a label is {y.min()}; number the classes from 0.")
@@ -118,7 +118,7 @@ def _sample(what: str, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ConfigError(f"{what}: the dataset gives {type(pair).__name__}; it must give pairs (x, y).")
     image = np.asarray(pair[0])
-    if hasattr(pair[0], "getbands"):  # an image of Pillow's: rows, columns and maybe channels
+    if hasattr(pair[0], "getbands"):  # a Pillow image: rows, columns and maybe channels
         image = np.moveaxis(image.reshape(*image.shape[:2], -1), -1, 0)
     return image, np.asarray(pair[1])
 
@@ -128,7 +128,7 @@ def _numbers(what: str, values: Any) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         raise ConfigError(f"{what} are {array.dtype}; give numbers.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ConfigError(f"{what} hold values that are no finite numbers; clean them first.")
+        raise ConfigError(f"{what} hold values that are not finite; clean them first.")
     return array
 
 
@@ -137,12 +137,12 @@ def _look(array: np.ndarray) -> str:
 
 
 class Clients:
-    """Who owns which samples: as a column says, a partition, or a scheme that is drawn for each seed.
+    """The split of samples over clients: a column of owners, a partition, or a scheme that is drawn for each seed.
 
-    N: how many clients there are. names: of each, where a column said so. spec: what a run's settings say.
+    N: number of clients. names: of the clients, if a column gives them. spec: the partition in a run's settings.
 
     Raises:
-        ConfigError: a sample has no owner, the column is of another length, or a scheme lacks N.
+        ConfigError: a sample has no owner, the column has the wrong length, or N is missing for a scheme.
     """
 
     def __init__(self, clients: Any, data: Data, N: int | None, holdout: float) -> None:
@@ -157,14 +157,14 @@ class Clients:
         parts = clients if isinstance(clients, partition.Partition) else self._by_column(clients)
         self.N = len(parts.train)
         if N not in (None, self.N):
-            raise ConfigError(f"N is {N}, and clients has {self.N}; leave N out.")
+            raise ConfigError(f"N is {N}, but clients has {self.N}; leave N out.")
         given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
         self.spec = schema.Given(scheme="given", digest=address_of(content))
         self.fixed = parts
 
     def partition(self, seed: int) -> partition.Partition:
-        """Of the run with this seed."""
+        """The partition of the run with this seed."""
         if self.fixed is None:
             return partition.make(self.spec, self.data, self.N, seed, self.holdout)
         if self.holdout and self.fixed.holdout is None:
@@ -181,10 +181,10 @@ class Clients:
         column = pd.Series(list(column), dtype=None if len(column) else object)
         n, y = len(self.data.y_train), self.data.y_train
         if len(column) != n:
-            raise ConfigError(f"clients names the owners of {len(column)} samples, and there are {n}.")
+            raise ConfigError(f"clients names the owners of {len(column)} samples, but there are {n}.")
         try:
             code, names = pd.factorize(column, sort=True)
-        except TypeError:  # labels of several kinds have no order
+        except TypeError:  # labels of different types have no order
             code, names = pd.factorize(column)
         if (code < 0).any():
             raise ConfigError(f"clients: sample {int((code < 0).argmax())} has no owner; leave it out.")

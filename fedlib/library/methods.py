@@ -1,4 +1,4 @@
-"""Methods as a program names them: a sampler's name, its class, an instance with parameters, or a whole `Method`."""
+"""Methods as a program gives them: a sampler's name, its class, an instance with parameters, or a whole `Method`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fedlib.settings.schema import Method
 
 
 def methods_of(methods: Any) -> dict[str, Method | dict[str, Any]]:
-    """Label -> what a run's `method` says.
+    """Label -> the `method` of a run's settings.
 
     Raises:
-        ConfigError: there are none, or one is no sampler.
+        ConfigError: there is no method, or one of them is not a sampler.
     """
     if not isinstance(methods, Mapping) or not methods:
         raise ConfigError('methods must map labels to samplers, as {"Random": "uniform"}.')
@@ -24,7 +24,7 @@ def methods_of(methods: Any) -> dict[str, Method | dict[str, Any]]:
 
 
 def method_of(label: str, method: Any) -> Method | dict[str, Any]:
-    """One method; a sampler that is not registered is, under its class's name."""
+    """One method. A sampler that is not registered is registered under the name of its class."""
     if isinstance(method, Method):
         return method
     if isinstance(method, str):
@@ -39,7 +39,7 @@ def method_of(label: str, method: Any) -> Method | dict[str, Any]:
 
 
 def registered(cls: type[Sampler]) -> str:
-    """The name of a sampler's class, registered if it was not."""
+    """The name of a sampler's class, which is registered if it was not."""
     own = vars(cls).get("name")
     if own in SAMPLERS and SAMPLERS[own] is cls:
         return own
@@ -52,7 +52,7 @@ def registered(cls: type[Sampler]) -> str:
 
 
 def parameters(sampler: Sampler) -> dict[str, Any]:
-    """Those parameters of an instance that are not their defaults."""
+    """The parameters of an instance that differ from their defaults."""
     out = {}
     for field in fields(sampler):
         default = field.default if field.default_factory is MISSING else field.default_factory()

@@ -1,4 +1,4 @@
-"""Models as a program names them: one of ours by name, or a function that makes a module."""
+"""Models as a program gives them: the name of a shipped model, or a function that makes a module."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HOUSE = Path(__file__).resolve().parents[1]
 def model_of(
     model: Any, shape: tuple[int, ...], classes: int, loss: Function | None, metric: Function | None
 ) -> tuple[str, str | Own]:
-    """The name that a run's settings say, and what `make_executor` takes.
+    """The name for a run's settings, and what `make_executor` takes.
 
-    shape, classes: for a model of ours, what its inputs look like and how many classes there are.
+    shape, classes: for a shipped model, the shape of its inputs and the number of classes.
 
     Raises:
-        ConfigError: it is no name and makes no module, or there is no model of that name.
+        ConfigError: it is neither a name nor a function that makes a module, or no model has that name.
     """
     if isinstance(model, str):
         make = maker(model)
@@ -50,7 +50,7 @@ def _named(own: Own, name: str) -> tuple[str, Own]:
 
 
 def digest(own: Own) -> str:
-    """What a model of one's own is known by: its code, its layers, its initial values, its loss and its metric."""
+    """Identifies a program's own model: a digest of its code, layers, initial values, loss and metric."""
     net = made(own.make, 0)
     kinds = {type(layer) for layer in net.modules() if not type(layer).__module__.startswith("torch.")}
     total = hashlib.sha256(repr(net).encode())
@@ -61,14 +61,14 @@ def digest(own: Own) -> str:
 
 
 class _Seed:
-    """In place of a run's generator: always the same seed."""
+    """Replaces a run's generator: always returns the same seed."""
 
     def integers(self, _: int) -> int:
         return 0
 
 
 def _code(part: Any) -> str:
-    """What a function's or class's code is known by; of an object with settings, as torch's losses, these."""
+    """Identifies the code of a function or class. For an object with settings, such as torch's losses: its settings."""
     if part is None:
         return ""
     if isinstance(part, partial):

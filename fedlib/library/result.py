@@ -1,4 +1,4 @@
-"""What a simulation gave: its table, a picture, a summary."""
+"""The result of a simulation: its table, a picture, a summary."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ QUALITY = (
     "test_metric",
     "test_loss",
     "train_loss",
-)  # what is shown, the first that was measured
+)  # what is shown by default: the first of these that was measured
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of all methods and seeds.
+    """The measures of all methods and seeds.
 
-    table: a row a (method, seed, round), with the columns of ARCHITECTURE.md; `test_metric` is what a metric of one's
-    own gave. clients: who the clients 0 to N - 1 are, where a column said so.
+    table: one row per (method, seed, round), with the columns of ARCHITECTURE.md; `test_metric` holds a program's own
+        metric. clients: names of the clients 0 to N - 1, if a column gave them.
     """
 
     table: pd.DataFrame
@@ -35,13 +35,13 @@ class Result:
 
     @property
     def column(self) -> str:
-        """What is shown: accuracy where there is one, else one's own metric, else the loss."""
+        """What is shown by default: accuracy if it was measured, else a program's own metric, else the loss."""
         return next(column for column in QUALITY if column in self.table and self.table[column].notna().any())
 
     def plot(self, column: str | None = None, **options: Any) -> Figure:
-        """A line a method over rounds, its mean over seeds, with a band of one standard deviation.
+        """One line per method over rounds: the mean over seeds, with a band of one standard deviation.
 
-        column: of the table, None for accuracy where there is one. options: of `fedlib.pages.plots.curves`.
+        column: of the table; None for accuracy if it was measured. options: of `fedlib.pages.plots.curves`.
         """
         from fedlib.pages import plots
 
@@ -49,13 +49,13 @@ class Result:
         return plots.curves(self.table, column or self.column, **{"panels": {"": ""}, **options})
 
     def summary(self, target: float, column: str | None = None, at_most: bool | None = None) -> pd.DataFrame:
-        """A row a method, the best first: what it took to reach a target, medians over seeds; inf: never.
+        """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
 
-        target: of the column, None for accuracy where there is one. at_most: whether low values are good; None for
-            those of losses and metrics of one's own where there is no accuracy.
+        target: a value of the column; None for accuracy if it was measured. at_most: whether low values are good; None
+            for losses and for a program's own metrics where there is no accuracy.
 
-        Columns: seeds; reached: how many of them did; rounds; megabytes, sent and received by all clients together
-        until then; work, their local steps; final: the column's mean over the last fifth of the rounds, over all seeds;
+        Columns: seeds; reached: number of seeds that reached it; rounds; megabytes: sent and received by all clients
+        until then; work: their local steps; final: mean of the column over the last fifth of the rounds and all seeds;
         rank: mean over seeds of the rank by rounds, then by final.
         """
         column = column or self.column

@@ -1,4 +1,4 @@
-"""`fedlib.simulate`: methods side by side on a model and data of one's own."""
+"""`fedlib.simulate`: compare methods on a program's own model and data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECKPOINT_SECONDS = 10.0
 
 
 class Handed:
-    """What a program handed over, as a group of runs asks for it."""
+    """A program's own data, clients and model, as the supply of a group of runs."""
 
     def __init__(self, data: Data, clients: Clients, model: str | Own, device: str) -> None:
         self.data, self.clients, self.model, self.device = data, clients, model, device
@@ -77,26 +77,26 @@ def simulate(
     threads: int | None = None,
     tell: Callable[[str], None] = print,
 ) -> Result:
-    """Train every method for every seed, all in lockstep, and return what was measured.
+    """Train every method for every seed, all in lockstep, and return the measures.
 
-    x, y: (n, ...) training samples and (n,) or (n, ...) targets, arrays or tensors: floats, whole numbers (tokens), or
-        bytes, which are pixels and become floats in [0, 1]. Or x a dataset of pairs (x, y), as torch's, and no y.
-    clients: (n,) who owns each sample, by any labels; or a partition; or a scheme, as `fedlib.DirichletPrior`, which
-        makes N clients anew for each seed.
-    test: (x, y) or a dataset of pairs, on which the global model is measured; None: its training loss is.
-    model: a function that makes a `torch.nn.Module`, or the name of a model of ours.
+    x, y: training samples (n, ...) and targets (n,) or (n, ...), as arrays or tensors: floats, whole numbers (tokens),
+        or bytes, which are pixels and become floats in [0, 1]. Or x is a dataset of pairs (x, y), as in torch; no y.
+    clients: (n,) the owner of each sample, named by any values; or a partition; or a scheme such as
+        `fedlib.DirichletPrior`, which makes N new clients for each seed. N: number of clients, for a scheme only.
+    test: (x, y) or a dataset of pairs, on which the global model is measured. None: the training loss is measured.
+    model: a function that makes a `torch.nn.Module`, or the name of a shipped model.
     methods: label -> sampler: its name, its class, an instance with parameters, or a whole `fedlib.Method`.
-    m: clients a round. T: rounds. local: what a client does in a round. seeds: how many, or which.
-    loss, metric: functions of the model's output and y, which give one value a sample or their mean. None: the
+    m: clients per round. T: rounds. local: what a client does in a round. seeds: how many, or which.
+    loss, metric: functions of the model's output and y that return one value per sample or their mean. None:
         cross-entropy of labels, and accuracy.
-    holdout: share of each client's samples on which it measures losses that samplers ask for, instead of training.
-    evaluate: what is measured, and how often; None: every round.
-    store: a folder in which finished and half-finished runs are kept, by what made them; a second call goes on from
-        there. None: nothing is kept.
-    device: "cpu" or "cuda". threads: cores to use, None for all. tell: is told now and then how far it is.
+    holdout: share of each client's samples that it does not train on, but uses to measure losses that samplers ask for.
+    evaluate: what is measured, and how often. None: every round.
+    store: a folder that keeps finished and half-finished runs, addressed by what made them; a second call continues
+        from there. None: nothing is kept.
+    device: "cpu" or "cuda". threads: cores to use, None for all. tell: receives a progress line from time to time.
 
     Raises:
-        ConfigError, SamplerError: what was handed over cannot be used; one sentence says why.
+        ConfigError, SamplerError: an argument cannot be used; one sentence says why.
     """
     data = data_of(x, y, test)
     owners = Clients(clients, data, N, holdout)
@@ -132,7 +132,7 @@ def simulate(
 def train(
     runs: Sequence[Run], place: Place, supply: Handed, threads: int, tell: Callable[[str], None]
 ) -> None:
-    """Train what is not finished yet."""
+    """Train what is not finished."""
     store = Store(place.runs)
     lacking = [run for run in runs if not store.finished(supply.address(run))]
     if not lacking:

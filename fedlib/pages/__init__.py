@@ -1,1 +1,1 @@
-"""What people look at: plots, tables, the site."""
+"""Shows results: plots, tables, the site."""

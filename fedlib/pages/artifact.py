@@ -1,15 +1,14 @@
-"""What every figure, table and theory notebook shares: results in; pictures, numbers and verdicts out.
+"""What all figure, table and theory notebooks share: they read results and write pictures, numbers and verdicts.
 
-    artifact = Artifact.open("clustered_sampling-figure_1", scale)  # says what it shows, or what to run first
+    artifact = Artifact.open("clustered_sampling-figure_1", scale)  # says what it is made from, or what to run first
     results = artifact.results["cs_mnist"]                          # the experiment's tidy table
     artifact.show(plots.curves(results, ...), data=...)             # picture as SVG, data as CSV
-    artifact.table(frame, "table_1")                                # table, and as CSV
-    artifact.judge()                                                # this artifact's claims, decided
+    artifact.table(frame, "table_1")                                # table, also as CSV
+    artifact.judge()                                                # decides this artifact's claims
 
-The cells need no care for results that are not there: `artifact.results[...]` then ends the notebook with a
-notice that names the command to run. An artifact that can show a part loops over `artifact.available`.
-Everything goes to `data/artifacts/<scale>/<artifact>/`, byte-stable; its count of verdicts to
-`data/metrics/<scale>/<artifact>.json`.
+The cells need not handle missing results: `artifact.results[...]` ends the notebook with a notice that names the
+command to run. An artifact that can show a part loops over `artifact.available`. All files are byte-stable and go to
+`data/artifacts/<scale>/<artifact>/`; the number of verdicts goes to `data/metrics/<scale>/<artifact>.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,12 +27,14 @@ import pandas as pd
 from IPython.display import HTML, SVG, Markdown, display
 
 from fedlib.analysis.claims import claims_of
+from fedlib.analysis.collect import opened
 from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import write_whole
 from fedlib.pages import interactive
-from fedlib.runs.results import failed, lacking, open_results, record
+from fedlib.pages.layout import escaped, mark
+from fedlib.runs.results import failed, lacking, record
 from fedlib.settings import params
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import ROOT, ConfigError, Scale
@@ -44,7 +46,7 @@ THUMBNAIL_WIDTH = 480  # pixels
 
 
 class ResultsMissing(Exception):
-    """An experiment has not been run at this scale. It ends a notebook in order: a notice, no traceback."""
+    """An experiment has not been run at this scale; the notebook ends with a notice and no traceback."""
 
     def __init__(self, experiment: str, scale: str) -> None:
         super().__init__(f"{experiment} has not been run at scale {scale}")
@@ -56,7 +58,7 @@ class ResultsMissing(Exception):
 
 @dataclass(frozen=True)
 class Results(Mapping[str, pd.DataFrame]):
-    """Experiment -> tidy table, of those that have been run; asking for another one ends the notebook."""
+    """Experiment -> tidy table, for those that have been run; a lookup of another one ends the notebook."""
 
     scale: Scale
     tables: dict[str, pd.DataFrame]
@@ -80,7 +82,7 @@ class Results(Mapping[str, pd.DataFrame]):
 class Artifact:
     """One figure, table or theory page at one scale.
 
-    info: experiment -> what made its runs (settings, data, versions, device, date).
+    info: experiment -> the record of its runs (settings, data, versions, device, date).
     """
 
     name: str
@@ -92,24 +94,22 @@ class Artifact:
 
     @classmethod
     def open(cls, name: str, scale: Scale | None = None, root: Path = ROOT) -> Artifact:
-        """Open an artifact of `params.yaml`, at the given or the current scale, and say what it is made from.
+        """Open an artifact of `params.yaml` at the given or the current scale, and display what it is made from.
+
+        Results that are not there are collected from the store and the archive first.
 
         Raises:
             ConfigError: there is no such artifact.
         """
         settings = params.load(root / params.PARAMS.name)
         if name not in settings.artifacts:
-            raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` names them all.")
+            raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
         scale = scale or settings.scale
         experiments = tuple((settings.artifacts[name] or {}).get("experiments", []))
         tables, info = {}, {}
         for experiment in experiments:
-            try:
-                table, made = open_results(experiment, scale, root / "data" / "results")
-            except FileNotFoundError:
-                continue
-            if len(table):
-                tables[experiment], info[experiment] = table, made
+            if (found := opened(experiment, scale, settings, root)) and len(found[0]):
+                tables[experiment], info[experiment] = found
         artifact = cls(name, scale, experiments, Results(scale, tables), info, root)
         artifact._write_verdicts(verdicts(artifact.claims, {}))  # until judged
         if experiments:
@@ -118,7 +118,7 @@ class Artifact:
 
     @property
     def place(self) -> str:
-        """Its notebook below `notebooks/`, without the ending: "clustered_sampling/figure_1"."""
+        """The place of its notebook below `notebooks/`, without suffix: "clustered_sampling/figure_1"."""
         return self.name.replace("-", "/", 1)
 
     @property
@@ -133,36 +133,47 @@ class Artifact:
     def missing(self) -> list[str]:
         return [experiment for experiment in self.experiments if experiment not in self.results]
 
+    def everything(self) -> dict[str, pd.DataFrame]:
+        """The tables of all experiments and studies at this scale, collected where they are not there yet."""
+        settings = params.load(self.root / params.PARAMS.name)
+        found = {
+            name: opened(name, self.scale, settings, self.root)
+            for name in [*settings.names, *settings.studies]
+        }
+        return {name: one[0] for name, one in sorted(found.items()) if one}
+
     @cached_property
     def claims(self) -> list:
         return claims_of(self.place) if self.place.split("/")[0] in papers() else []
 
     def describe(self) -> str:
-        """In Markdown: scale, data, how many of the planned runs are there, what is cut, and what is missing."""
+        """In Markdown: scale, data, the number of finished and planned runs, reductions, and missing runs."""
         settings, lines = params.load(self.root / params.PARAMS.name), []
         for experiment, info in self.info.items():
             data = ", ".join(sorted({run["data"]["provenance"] for run in info["runs"]}))
             done = f"{len(info['runs'])} of {info['planned']} runs"
-            missing = f" Missing: {lacking(info)}." if info.get("missing") else ""
-            missing += "".join(f" Failed: {html.escape(one)}" for one in failed(info))
+            missing = f" Missing: {escaped(lacking(info))}." if info.get("missing") else ""
+            missing += "".join(f" Failed: {escaped(one)}" for one in failed(info))
             less = cut(settings, experiment, self.scale)
-            less = f" Cut against scale paper: {less}." if less else ""
-            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {data}.{less}{missing}")
+            less = f" Reduced from scale paper: {less}." if less else ""
+            lines.append(f"`{experiment}` at scale **{self.scale}**: {done}, {escaped(data)}.{less}{missing}")
         for experiment in self.missing:
             command = f"`fedlib run {experiment} --scale {self.scale}`"
             why = "".join(
-                f" Failed: {html.escape(one)}"
+                f" Failed: {escaped(one)}"
                 for one in failed(record(experiment, self.scale, self.root / "data" / "results"))
             )
             lines.append(f"`{experiment}` has not been run at scale **{self.scale}**: {command}{why}")
         if self.missing:
-            lines.append(f"All that this page needs: `fedlib scale {self.scale} && dvc repro {self.name}`")
+            lines.append(
+                f"To make everything this page needs: `fedlib scale {self.scale} && dvc repro {self.name}`"
+            )
         return "\n".join(f"- {line}" for line in lines)
 
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
-        """Display a figure; keep it as `<name>.svg`, a thumbnail, and its data as `<name>.csv`.
+        """Display a figure; save it as `<name>.svg`, with a thumbnail and its data as `<name>.csv`.
 
-        data: the numbers behind it; without them, the points of its lines are kept.
+        data: the numbers behind it; by default the points of its lines.
         """
         picture = svg(figure, self.name)
         write_whole(self.folder / f"{name}.svg", picture)
@@ -172,31 +183,33 @@ class Artifact:
         if (panels := interactive.panels(figure)) is not None:
             write_whole(self.folder / f"{name}.json", json.dumps(panels, separators=(",", ":")).encode())
         self._write_csv(drawn_lines(figure) if data is None else data, name)
-        display(SVG(picture), metadata={"picture": name})  # by which the site finds its data
+        display(SVG(picture), metadata={"picture": name})  # the site finds its data by this name
 
     def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
-        """Display a table and keep it as `<name>.csv`."""
+        """Display a table and save it as `<name>.csv`."""
         self._write_csv(frame, name, index)
         show_frame(frame, index)
 
     def say(self, finding: str) -> None:
-        """Display a finding in words; it leads the page, and the paper on the first page."""
+        """Display a finding in words; it leads the page, its first paragraph the paper on the first page."""
         path = self.folder / "finding.txt"
         if finding:
+            if self.scale == "demo":
+                finding = f"(Scale demo: digits in place of every dataset.) {finding}"
             write_whole(path, finding.encode())
-            display(Markdown(finding))
+            display(Markdown(finding), metadata={"finding": True})  # which the site has said already
         else:
             path.unlink(missing_ok=True)
 
     def judge(self) -> pd.DataFrame:
-        """Decide this artifact's claims, show and keep the verdicts; one row a claim (`judging.verdicts`)."""
+        """Decide this artifact's claims, display and save the verdicts; one row per claim (`judging.verdicts`)."""
         decided = verdicts(self.claims, self.available)
         self._write_verdicts(decided)
         display(HTML(verdict_table(decided)))
         return decided
 
     def board(self, decided: pd.DataFrame, name: str) -> None:
-        """Display verdicts on claims of other artifacts, with links to their pages, and keep them as `<name>.csv`."""
+        """Display verdicts on claims of other artifacts, with links to their pages, and save them as `<name>.csv`."""
         self._write_csv(decided, name)
         display(HTML(verdict_table(decided, links=True)))
 
@@ -214,7 +227,7 @@ class Artifact:
 
 
 def cut(settings: Experiments, name: str, scale: Scale) -> str:
-    """What a scale has less of than scale `paper` in an experiment or study, in words; empty if nothing."""
+    """How an experiment or study is reduced from scale `paper`, in words; empty if it is not."""
     seldom = often = 1
     if name in settings.studies:
         here, paper = (settings.study(name, one) for one in (scale, "paper"))
@@ -241,35 +254,35 @@ def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[i
 
 
 def _longest(plan: list[Labelled]) -> dict[str, int]:
-    """setting -> T of that of its runs that goes furthest."""
+    """setting -> the largest T of its runs."""
     return {one.setting: one.run.T for one in sorted(plan, key=lambda one: one.run.T)}
 
 
 def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
-    """Display a table whole; a cell without a value, as of a method that has not been run, shows a dash."""
+    """Display a whole table; cells without a value, such as those of methods without runs, show a dash."""
     named = frame.index.name
     if index and frame.index.nlevels == 1:  # its name in the head's first row, not in a row of its own
         frame = frame.rename_axis(index=None)
         frame.columns = frame.columns.set_names([named, *[None] * (frame.columns.nlevels - 1)])
     with pd.option_context("display.max_colwidth", None):
-        display(HTML(frame.to_html(index=index, border=0, na_rep="–")))
+        display(HTML(unbroken(frame.to_html(index=index, border=0, na_rep="–"))))
 
 
 def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
     """Verdicts (rows of `judging.verdicts`) as an HTML table: the claim, printed, replicated, verdict.
 
-    What is replicated and the verdict are those as written; below stands the one as run, where there is one.
-    links: to the page that shows a claim, as seen from the site's first page.
+    The replicated value and the verdict are those as written; the verdict as run, if there is one, is below. links: to
+    the page that shows a claim, relative to the site's first page. A row's id is its claim's.
     """
-    rows = []
-    for row in decided.map(html.escape).to_dict("records"):
-        pill = f'<span class="verdict {row["verdict"].replace(" ", "-")}">{row["headline"]}</span>'
+    rows, titles = [], {name: html.escape(paper.title) for name, paper in papers().items()}
+    for row in decided.map(html.escape).map(unbroken).to_dict("records"):
+        pill = mark(row)
         words = ", ".join(filter(None, [row["words"], row["strength"]]))
         run = f"As run: {row['as run']}." if row["as run"] else ""
         verdict = "<br>".join([pill, *(f"<small>{text}</small>" for text in (words, run) if text)])
         name = f"<code>{row['id']}</code>"
         if links:
-            name = f'<a href="{row["artifact"]}.html">{name}</a>'
+            name = f'<a href="{row["artifact"]}.html#{row["id"]}">{name}</a>'
         about = f"<small>{name} {row['detail']}</small>"
         replicated = "<br>".join(filter(None, [row["replicated"], row["interval"]]))
         cells = {
@@ -278,15 +291,22 @@ def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
             "replicated": replicated,
             "verdict": verdict,
         }
-        rows.append("".join(f'<td data-label="{name}">{cell}</td>' for name, cell in cells.items()))
+        shown = "".join(f'<td data-label="{name}">{cell}</td>' for name, cell in cells.items())
+        about = f'id="{row["id"]}" data-paper="{titles.get(row["paper"], row["paper"])}"'
+        rows.append(f'<tr {about} data-strength="{row["strength"]}">{shown}</tr>\n')
     head = "".join(f"<th>{name}</th>" for name in ("claim", "printed", "replicated", "verdict"))
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    body = "".join(rows)
     kind = "dataframe verdicts board" if links else "dataframe verdicts"
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
 
 
+def unbroken(text: str) -> str:
+    """Text whose numbers stay in one line with what belongs to them: "259.2 ± 147.4", "80 %"."""
+    return re.sub(r"(?<=\d) (?=[±%])|(?<=±) (?=\d)", "\u00a0", text)
+
+
 def svg(figure: Figure, salt: str) -> bytes:
-    """A figure as SVG, the same bytes every time: no date, and ids that depend on `salt` only."""
+    """A figure as byte-stable SVG: without date, with ids that depend only on `salt`."""
     import matplotlib.pyplot as plt
 
     picture = io.BytesIO()
@@ -297,9 +317,9 @@ def svg(figure: Figure, salt: str) -> bytes:
 
 
 def drawn_lines(figure: Figure) -> pd.DataFrame:
-    """The points of every line of a figure: one row a point, with columns panel, line, x, y.
+    """The points of every line of a figure: one row per point, with columns panel, line, x, y.
 
-    A line goes by its label, less the underscore that keeps it out of the legend; without a label it has no name.
+    A line's name is its label without the underscore that keeps it out of the legend; empty if it has no label.
     """
     rows = []
     for k, axes in enumerate(figure.axes):

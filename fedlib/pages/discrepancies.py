@@ -1,61 +1,113 @@
-"""The page of discrepancies: the claims that did not hold, and what each reading of what a paper leaves open gives."""
+"""The page of discrepancies: a specification curve for each headline claim, and what each paper leaves open."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pandas as pd
-from IPython.display import Markdown, display
+from IPython.display import HTML, Markdown, display
 
 from fedlib.analysis.claims import Missing, Runs
-from fedlib.analysis.headline import headlines, specifications
-from fedlib.analysis.paper import part
-from fedlib.analysis.readings import readings
-from fedlib.analysis.verdict import STATUSES
+from fedlib.analysis.headline import Effect, closest, headlines, specifications
+from fedlib.analysis.paper import papers, part
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, readings
 from fedlib.pages import plots_summary
 from fedlib.pages.artifact import Artifact
 
-UNDECIDED = ("not held", "held in part")
+MARKED = (AS_WRITTEN, AS_RUN)
 
 
-def unsettled(board: pd.DataFrame, paper: str) -> pd.DataFrame:
-    """The claims of a paper that did not hold, or held in part: rows of `judging.verdicts`."""
-    return board[(board["paper"] == paper) & board["verdict"].isin(UNDECIDED)]
+def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """How far each paper's headline table is from the print, by the typical factor; a row a paper that prints numbers.
+
+    Columns: cells of the table that were run; the factor as written, of the reading closest to print, and of the best
+    of as many readings by luck; how many readings were looked at; and what the closest one takes.
+    """
+    rows, runs = {}, Runs(results)
+    for paper, headline in headlines().items():
+        try:
+            near = closest(headline, readings(paper), runs) if headline.rows else None
+        except Missing:
+            continue
+        if near:
+            rows[papers()[paper].title] = {
+                "cells": near.cells,
+                "as written": factor(near.written),
+                "closest": factor(near.distance),
+                "by luck": factor(near.by_luck),
+                "readings": near.looked_at,
+                "the closest one": taken(near.reading.name, near.reading.choices),
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("paper")
 
 
-def curves(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
-    """A specification curve for each headline claim: its effect under every archived reading, sorted."""
+def factor(distance: float) -> str:
+    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"."""
+    return f"× {2**distance:.2f}"
+
+
+def taken(name: str, choices: Mapping[str, str]) -> str:
+    return name if name == AS_WRITTEN else "; ".join(f"{what}: {value}" for what, value in choices.items())
+
+
+def said(effect: Effect, rows: pd.DataFrame) -> str:
+    """A specification curve in a sentence: printed, as written, as run, and over all readings."""
+    found = [f"{one['reading']} {_value(one)}" for _, one in rows.iterrows() if one["reading"] in MARKED]
+    printed = [] if effect.printed is None else [f"printed {effect.printed:.3g}"]
+    over = int((rows["effect"] > effect.null).sum())
+    low, high = rows["effect"].min(), rows["effect"].max()
+    spread = (
+        f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {over} of them above {effect.null:g}"
+    )
+    found += [spread] if len(rows) > 1 else ["no other reading is archived"]
+    return f"`{effect.claim}` {effect.words}: {'; '.join([*printed, *found])}."
+
+
+def _value(row: pd.Series) -> str:
+    interval = f" ({row['low']:.3g} to {row['high']:.3g})" if row["low"] < row["high"] else ""
+    return f"{row['effect']:.3g}{interval}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
+
+
+def left_open(paper: str) -> pd.DataFrame:
+    """What a paper leaves open, one row a thing: what its sources say, what is taken as written, what else was tried.
+
+    Its readings say it of what was varied, `LEFT_OPEN` of the rest.
+    """
+    there = readings(paper)
+    written = next(one for one in there if one.name == AS_WRITTEN)
+    rows = []
+    for what in dict.fromkeys(what for one in there for what in one.choices):
+        others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)
+        others.pop(written.choices.get(what), None)
+        sources = {f"{one.choices[what]}: {one.sources[what]}": None for one in there if what in one.sources}
+        rows.append((what, written.choices.get(what, ""), " · ".join(others), " · ".join(sources)))
+    rows += [
+        (what, as_written, "", sources) for what, sources, as_written in part(paper, "readings").LEFT_OPEN
+    ]
+    return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
+
+
+def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
+    """A paper's part of the page: a specification curve a headline claim; folded, what it leaves open."""
     runs = Runs(results)
     for k, effect in enumerate(headlines()[paper].effects, start=1):
         try:
             rows = specifications(effect, readings(paper), runs)
-        except Missing:
+        except Missing as missing:
+            display(Markdown(f"`{effect.claim}` {effect.words}: not run ({missing})."))
+            continue
+        display(Markdown(said(effect, rows)))
+        if len(rows) < 2:
             continue
         figure = plots_summary.specification_curve(rows, effect.words, effect.printed, effect.null)
         artifact.show(figure, f"{paper}_curve_{k}", data=rows)
+    fold(artifact, left_open(paper), f"{paper}_left_open")
 
 
-def show(artifact: Artifact, paper: str, board: pd.DataFrame, results: Mapping[str, pd.DataFrame]) -> None:
-    """A paper's part of the page: its claims that did not hold, then each choice with what its readings give."""
-    open_claims = unsettled(board, paper)
-    counts = board[board["paper"] == paper]["verdict"].value_counts()
-    said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if status in counts)
-    display(Markdown(f"{len(board[board['paper'] == paper])} claims at scale **{artifact.scale}**: {said}."))
-    if len(open_claims):
-        artifact.board(open_claims, f"{paper}_claims")
-    curves(artifact, paper, results)
-    for k, choice in enumerate(part(paper, "choices").CHOICES, start=1):
-        concerned = open_claims.loc[open_claims["artifact"].isin(choice.bears_on), "id"]
-        bears = f" Bears on {', '.join(f'`{one}`' for one in concerned)}." if len(concerned) else ""
-        text = f"### {choice.title}\n\n{choice.sources} **Taken here:** {choice.taken}{bears}"
-        found = choice.table(results)
-        ran = not found.empty
-        where = f"Runs: `{choice.experiment}`" + (
-            "." if ran else f", none of which is there at scale {artifact.scale}."
-        )
-        display(Markdown(f"{text} {where}"))
-        if ran:
-            artifact.table(found, f"{paper}_choice_{k}")
-    display(Markdown("### Left open as well, without runs of their own"))
-    rest = pd.DataFrame(part(paper, "choices").NOT_VARIED, columns=["left open", "sources", "taken here"])
-    artifact.table(rest, f"{paper}_not_varied", index=False)
+def fold(artifact: Artifact, frame: pd.DataFrame, name: str) -> None:
+    """A table that opens on a click, kept as `<name>.csv`."""
+    artifact._write_csv(frame, name)
+    with pd.option_context("display.max_colwidth", None):
+        table = frame.to_html(index=False, border=0, classes="words", na_rep="–")
+    summary = f"What the paper leaves open: {len(frame)} things, each with its sources"
+    display(HTML(f"<details><summary>{summary}</summary>{table}</details>"))

@@ -1,7 +1,8 @@
-"""Curves that a reader can question: the points behind a figure of curves, as data for the site's script.
+"""Interactive curves: the points of a figure of curves, as data for the site's script.
 
-The picture stays as it is, for print and where no script runs. `site/static/interactive.js` draws the same panels with
-Plotly: values under the pointer, methods switched on and off, seeds in place of bands, a logarithmic axis.
+The picture stays unchanged for print and for browsers without scripts. `site/static/interactive.js` draws the same
+panels with Plotly: it shows values under the pointer, switches methods on and off, and offers seeds instead of bands
+and a logarithmic axis.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
-LEAST = 8  # points of a line that is a curve
+LEAST = 8  # points that a line needs to be a curve
 
 
 def panels(figure: Figure) -> dict[str, Any] | None:
@@ -78,5 +79,5 @@ def line_of(line: Line2D) -> dict[str, Any]:
 
 
 def short(values: Any) -> list[float | None]:
-    """Numbers with five digits: what a reader can see; None where there is none."""
+    """Numbers rounded to five digits; None for missing ones."""
     return [float(f"{v:.5g}") if math.isfinite(v) else None for v in map(float, values)]

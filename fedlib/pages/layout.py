@@ -1,8 +1,7 @@
-"""How a page of the site is laid out, whatever the order of its notebook.
+"""The layout of a page of the site, independent of the order of its notebook.
 
-A reader who comes for a figure sees, in this order: the title, the result in a few lines, the figure or table, what it
-shows, the verdicts, the rest of the notebook; and, folded at the end, the settings and provenance, the code and the
-downloads.
+A page shows in this order: the title, the result in a few lines, the figure or table, its explanation, the verdicts,
+and the rest of the notebook. Folded at the end are the settings and provenance, the code and the downloads.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-FEW = 4  # claims that the result names one by one; of more it gives the counts
+FEW = 4  # claims that the result lists one by one; for more it gives the counts
 
 
 def arranged(
@@ -23,13 +22,15 @@ def arranged(
     tools: str,
     result: str = "",
     about: str = "",
+    beside: str = "",
     curves: Mapping[str, str] | None = None,
 ) -> list[NotebookNode]:
     """The cells of an executed notebook in the page's order.
 
     tools: Markdown that goes under the title (a notice, if any). result: the result in a few lines; a page without one
-    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it). curves: name of a
-    picture (`Artifact.show`) -> name of the data with which the site's script draws it anew.
+    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it). beside: Markdown
+    that goes under the first picture or table. curves: name of a picture (`Artifact.show`) -> name of the data with
+    which the site's script draws it anew.
     """
     heading, _, text = cells[0].source.partition("\n")
     shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
@@ -44,13 +45,22 @@ def arranged(
     for cell in shown:
         if cell.cell_type == "code":
             cell.metadata["tags"] = ["remove-input"]
-    parts = [text_cell(f"{heading}\n\n{tools}\n\n{result}"), *first, *intro, *verdicts, *rest]
+            cell.outputs = [one for one in cell.outputs if not one.get("metadata", {}).get("finding")]
+    parts = [
+        text_cell(f"{heading}\n\n{tools}\n\n{result}"),
+        *first[:1],
+        text_cell(beside),
+        *first[1:],
+        *intro,
+        *verdicts,
+        *rest,
+    ]
     parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
     return [*parts, text_cell(folded(cells, opening, about))]
 
 
 def with_curves(cell: NotebookNode, curves: Mapping[str, str]) -> list[NotebookNode]:
-    """A cell, split behind each picture whose curves the site can draw, with the element in which it does."""
+    """A cell, split after each picture whose curves the site can draw, with the element in which it draws them."""
     if cell.cell_type != "code" or not curves:
         return [cell]
     out: list[NotebookNode] = []
@@ -71,7 +81,7 @@ def copy_with(cell: NotebookNode, outputs: list[NotebookNode]) -> NotebookNode:
 
 
 def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[NotebookNode]]:
-    """The first picture or table of a page, with the text that led to it below it, and all other cells."""
+    """The first picture or table of a page followed by the text that introduced it, and all other cells."""
     k = next((k for k, c in enumerate(cells) if c.cell_type == "code" and not judged(c)), None)
     if k is None:
         return [], cells
@@ -82,7 +92,7 @@ def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[No
 def apart(
     cells: list[NotebookNode], wanted: Callable[[NotebookNode], bool]
 ) -> tuple[list[NotebookNode], list[NotebookNode]]:
-    """The cells that are wanted, and the others, without the heading "Claims" that stood above the verdicts."""
+    """The wanted cells, and the others without the heading "Claims" above the verdicts."""
     rest = [cell for cell in cells if not wanted(cell)]
     for cell in rest:
         if cell.cell_type == "markdown":
@@ -142,7 +152,7 @@ def dropdown(title: str, text: str) -> str:
 
 
 def result(rows: list[Mapping[str, Any]], finding: str = "") -> str:
-    """What a page found and what became of its claims, as Markdown: each in a line where they are few, else counts."""
+    """A page's finding and verdicts as Markdown: one line per claim if there are few, otherwise counts."""
     if not rows:
         return ""
     lead = f"{escaped(finding)}\n\n" if finding else ""
@@ -153,10 +163,11 @@ def result(rows: list[Mapping[str, Any]], finding: str = "") -> str:
 
 
 def mark(row: Mapping[str, Any]) -> str:
-    """The headline of a verdict (a row of `judging.verdicts`) in its colour."""
-    return f'<span class="verdict {row["verdict"].replace(" ", "-")}">{html.escape(row["headline"])}</span>'
+    """The headline of a verdict (a row of `judging.verdicts`) in its colour, as HTML."""
+    said = html.escape(row["headline"])
+    return f'<span class="verdict {said.replace(" ", "-")}">{said}</span>'
 
 
 def escaped(text: str) -> str:
     """Text of settings or results as Markdown that shows it as it is."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$|~" else c for c in text)
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$|~&" else c for c in text)

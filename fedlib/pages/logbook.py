@@ -1,11 +1,10 @@
-"""An experiment's log page: do what is missing, then say what was done, with what, and how it went.
+"""An experiment's log page: train the missing runs, then show what was done, with which settings and results.
 
 `notebooks/simulate.ipynb` trains an experiment, `notebooks/study.ipynb` measures a study.
 """
 
 from __future__ import annotations
 
-import html
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from IPython.display import SVG, Markdown, display
 from fedlib.analysis.tables import reach
 from fedlib.files import Unfinished
 from fedlib.pages.artifact import ResultsMissing, show_frame, svg
+from fedlib.pages.layout import escaped
 from fedlib.runs import results
 from fedlib.settings import params
 from fedlib.settings.schema import Scale
@@ -26,7 +26,7 @@ from fedlib.settings.schema import Scale
 
 @dataclass(frozen=True)
 class Logbook:
-    """A finished experiment at one scale: its tidy table, and what made each run."""
+    """A finished experiment at one scale: its tidy table and the record of its runs."""
 
     experiment: str
     scale: Scale
@@ -35,9 +35,10 @@ class Logbook:
 
     @classmethod
     def train(cls, experiment: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
-        """Train what is missing (progress goes to standard error), unless `only_finished`, and open the results.
+        """Train the missing runs unless `only_finished` (progress goes to standard error), and open the results.
 
-        An experiment whose data is not here leaves an empty table and a notice, and ends the notebook in order.
+        If an experiment's data is not available, it leaves an empty table and a notice, and the notebook ends without
+        an error.
         """
         settings = params.load()
         scale = scale or settings.scale
@@ -47,7 +48,7 @@ class Logbook:
 
     @classmethod
     def measure(cls, study: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
-        """Measure what is missing of a study, like `train`."""
+        """Measure the missing units of a study, like `train`."""
         from fedlib.analysis.studies import run_study
 
         settings = params.load()
@@ -61,7 +62,7 @@ class Logbook:
     ) -> Logbook:
         from fedlib.data.sources import DataError
 
-        display(Markdown(f"**{title}**, scale {scale}."))
+        display(Markdown(f"**{escaped(title)}**, scale {scale}."))
         try:
             make(
                 name,
@@ -73,18 +74,22 @@ class Logbook:
             if not isinstance(reason, results.Failed) or reason.missing:
                 missing = getattr(reason, "missing", [{"reason": str(reason)}])
                 _leave_empty(name, scale, planned, missing)
-                display(Markdown(f"Not run: {html.escape(str(reason))}"))
+                display(Markdown(f"Not run: {escaped(str(reason))}"))
                 raise ResultsMissing(name, scale) from None
             print(reason, file=sys.stderr, flush=True)
         log = cls(name, scale, *results.open_results(name, scale))
         if missing := results.lacking(log.info):
-            display(Markdown(f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {missing}."))
+            display(
+                Markdown(
+                    f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {escaped(missing)}."
+                )
+            )
         for one in results.failed(log.info):
-            display(Markdown(f"Failed: {html.escape(one)}"))
+            display(Markdown(f"Failed: {escaped(one)}"))
         return log
 
     def settings(self) -> pd.DataFrame:
-        """The settings of the runs, a row a key; where runs differ, every value."""
+        """The settings of the runs, one row per key, with every value that occurs."""
         made = [run.get("run") or run["unit"] for run in self.info["runs"]]
         runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in made]
         keys = dict.fromkeys(key for run in runs for key in run)
@@ -92,7 +97,7 @@ class Logbook:
         return pd.DataFrame({"setting": list(keys), "value": [" | ".join(v) for v in values.values()]})
 
     def runs(self) -> pd.DataFrame:
-        """A row a setting and method: runs, rounds, how it ended, what it cost."""
+        """One row per setting and method: runs, rounds, final accuracy and costs."""
         end = self.table.groupby(["setting", "method", "seed"], sort=False)
         per_run = end.agg(
             rounds=("round", "max"),
@@ -118,8 +123,8 @@ class Logbook:
                 "client steps": grouped["steps"].mean().round().astype(int),
                 "MB to clients": (grouped["down"].mean() * 4e-6).round(1),
                 "MB from clients": (grouped["up"].mean() * 4e-6).round(1),
-                "seconds a run": grouped["seconds"].mean().round(1),
-                "of them server": grouped["server"].mean().round(2),
+                "seconds per run": grouped["seconds"].mean().round(1),
+                "of these, server": grouped["server"].mean().round(2),
             }
         )
         return shown.reset_index()
@@ -128,7 +133,7 @@ class Logbook:
         show_frame(frame)
 
     def curves(self) -> None:
-        """Test accuracy, and training loss where it was measured, by round."""
+        """Test accuracy by round, and training loss if it was measured."""
         from fedlib.pages import plots
 
         plots.style()
@@ -137,7 +142,7 @@ class Logbook:
                 display(SVG(svg(plots.curves(self.table, column), f"{self.experiment} {column}")))
 
     def provenance(self) -> pd.DataFrame:
-        """What the runs were made with: data, device, versions, dates; every value that occurs."""
+        """Data, device, versions and dates of the runs, with every value that occurs."""
         rows: dict[str, dict[str, None]] = {}
         for run in self.info["runs"]:
             made = {
@@ -152,7 +157,7 @@ class Logbook:
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """{"local": {"lr": 0.1}} -> {"local.lr": "0.1"}; what is empty is left out."""
+    """{"local": {"lr": 0.1}} -> {"local.lr": "0.1"}; empty values are left out."""
     out = {}
     for key, value in nested.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What panels are made of: axes with units, a grid of them, one legend, thin lines of the authors' own programs."""
+"""Parts of panels: axes with units, a grid of axes, one legend, thin lines for the authors' own programs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "megabytes": ("sent and received so far (MB)", 1),
     "uplink_megabytes": ("sent by clients so far (MB)", 1),
     "work": ("local steps so far (client-steps)", 1),
-    "server_seconds": ("sampler's own time a round (s)", 1),
+    "server_seconds": ("sampler's own time per round (s)", 1),
 }
 
 
 def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0) -> tuple[Figure, list[Axes]]:
-    """A figure of `panels` axes, at most `columns` in a row; what is left of the last row stays blank.
+    """A figure of `panels` axes, at most `columns` in a row; the rest of the last row stays blank.
 
     Raises:
         Missing: there is no panel to draw.
@@ -57,7 +57,7 @@ def label_axes(ax: Axes, x: str, y: str) -> None:
 
 
 def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """One legend for all panels, under them."""
+    """One legend for all panels, below them."""
     found = {
         label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
@@ -68,7 +68,7 @@ def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
 def draw_authors(
     ax: Axes, runs: pd.DataFrame, y: str, styles: Mapping[str, Look], smooth: Smoother | None = None
 ) -> None:
-    """Runs of the authors' own program as thin lines, each in its method's colour; one entry names them all."""
+    """Runs of the authors' own program as thin lines in their methods' colours, with one legend entry for all."""
     unit = AXES.get(y, (y, 1.0))[1]
     drawn = runs[runs["method"].isin(styles)] if y in runs else runs.iloc[:0]
     for (method, seed), run in drawn.groupby(["method", "seed"], sort=False):

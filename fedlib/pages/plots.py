@@ -1,8 +1,8 @@
-"""One function a kind of picture, in the house style (`style.py`); tables stand in `tables.py`.
+"""One function per kind of picture, in the project's style (`style.py`); tables are in `analysis/tables.py`.
 
     plots.curves(results, "test_accuracy", panels={"0.01": "alpha = 0.01"}, methods=["MD", "Algorithm 2"])
 
-Functions that make a whole picture return its matplotlib Figure; those that take `ax` draw one panel.
+Functions that make a whole picture return its matplotlib Figure; functions with an argument `ax` draw one panel.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def draw_curves(
     first: int = 0,
     authors: pd.DataFrame | None = None,
 ) -> None:
-    """Mean over seeds of column `y` against `x`, one line a method, in one panel; band: one std over seeds.
+    """Mean over seeds of column `y` against `x`, one line per method, in one panel; band: one std over seeds.
 
-    The line goes through the rounds in which `y` was measured in all runs but those that diverged, each of which ends
-    with a cross. smooth: applied to each run's curve before averaging. authors: this panel's runs of the authors' own
-    program (`reference.beside`), a thin line each.
+    The line connects the rounds in which `y` was measured in all runs that did not diverge; a diverged run ends with a
+    cross. smooth: applied to each run's curve before averaging. authors: this panel's runs of the authors' own program
+    (`reference.beside`), each a thin line.
     """
     methods = list(dict.fromkeys(results["method"])) if methods is None else methods
     styles = styles or looks(methods)
@@ -99,10 +99,10 @@ def curves(
     height: float = 3.0,
     authors: pd.DataFrame | None = None,
 ) -> Figure:
-    """A panel a setting, each with one line a method (`draw_curves`), and one legend.
+    """One panel per setting, each with one line per method (`draw_curves`), and one legend.
 
     panels: settings in order, or setting -> title (default: the settings that the results have). target: a
-    level of `y`, or one a setting, drawn as a thin line.
+    level of `y`, or one per setting, drawn as a thin line.
     """
     if panels is None:
         panels = list(dict.fromkeys(results["setting"]))
@@ -144,7 +144,7 @@ def panels(
     width: float = 4.6,
     height: float = 2.7,
 ) -> Figure:
-    """Rows of as many panels, each panel a (setting, column, title, smoothing or None) of its own; one legend."""
+    """Rows of panels, each panel a (setting, column, title, smoothing or None), with one legend."""
     all_cells, columns = [c for row in cells for c in row], max(map(len, cells), default=1)
     fig, axes = grid(len(all_cells), columns, width, height)
     for ax, (setting, column, title, smooth) in zip(axes, all_cells, strict=True):
@@ -159,7 +159,7 @@ def panels(
 
 
 def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
-    """setting -> title, of an experiment's record; digits that stand in for another dataset are named.
+    """setting -> title, from an experiment's record; the title says if digits replace another dataset.
 
     form: may use the setting's own name and its run's N, m, T, lr and steps.
     """
@@ -175,7 +175,7 @@ def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
 def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", shift: float = 0.0, **look: Any) -> None:
     """Median over seeds (rows) for each value of a parameter (columns), with the range over seeds as a bar.
 
-    shift: how far to the right of the value's tick, so that the bars of several lines stand side by side.
+    shift: offset to the right of the value's tick, so that the bars of several lines do not overlap.
     """
     middle = values.median()
     reach = np.abs(np.stack([middle - values.min(), values.max() - middle]))
@@ -186,7 +186,7 @@ def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", shift: float = 0
 def sweeps(
     statistics: Mapping[str, pd.Series], swept: Mapping[str, Mapping[str, Mapping[str, str]]]
 ) -> Figure:
-    """A row a swept parameter, a panel a statistic: median over seeds and their range at each value.
+    """One row per swept parameter, one panel per statistic: median over seeds and their range at each value.
 
     statistics: name -> by (method, seed); swept: name of the parameter -> label of a line -> value -> method. Methods
     that have not been run are left out.
@@ -215,10 +215,10 @@ def bars(
     statistic: Callable[..., Any] = np.median,
     columns: int = 3,
 ) -> Figure:
-    """One bar a method, a panel a setting: `values` by (setting, method, seed), the median over seeds, seeds as dots.
+    """One bar per method, one panel per setting: medians of `values` by (setting, method, seed), seeds as dots.
 
-    cap: by setting, where runs that never arrive (inf) are drawn, hatched and marked "not reached". printed: the
-    paper's values by (setting, method), a black tick on the bar.
+    cap: by setting, the height at which runs that never arrive (inf) are drawn, hatched and marked "not reached".
+    printed: the paper's values by (setting, method), drawn as a black tick on the bar.
     """
     settings = list(panels or dict.fromkeys(values.index.get_level_values("setting")))
     settings = [s for s in settings if s in values.index.get_level_values("setting")]
@@ -273,7 +273,7 @@ def bars(
 
 
 def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
-    """Who owns what, two panels a partition: label shares of each client (stacked), samples of each class.
+    """A partition in two panels: label shares of each client (stacked), and samples of each class.
 
     counts: title -> (N, K) training samples by client and label. Clients are ordered by their dominant label.
     """
@@ -306,7 +306,7 @@ def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
 def heatmap(
     table: pd.DataFrame, xlabel: str, ylabel: str, unit: str, *, fmt: str = "", title: str = ""
 ) -> Figure:
-    """A table as colours, with its numbers in the cells where `fmt` is given."""
+    """A table as colours, with numbers in the cells if `fmt` is given."""
     rows, columns = table.shape
     fig, ax = plt.subplots(figsize=(max(4.5, 0.75 * columns + 2), max(2.5, 0.4 * rows + 1)))
     sns.heatmap(table, ax=ax, cmap="cividis", annot=bool(fmt), fmt=fmt or ".2g", cbar_kws={"label": unit})
@@ -323,7 +323,7 @@ def scatter(
     title: str = "",
     legend: str = "",
 ) -> None:
-    """(n, 2) points in one panel, coloured and shaped by their group (n,); legend: its title, empty for none."""
+    """(n, 2) points in one panel, coloured and shaped by group (n,); legend: its title, or empty for no legend."""
     kinds = np.unique(groups)
     colours = (
         sns.color_palette("colorblind", 10) if len(kinds) <= 10 else sns.color_palette("husl", len(kinds))

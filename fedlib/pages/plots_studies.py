@@ -1,4 +1,4 @@
-"""Pictures of studies, a function a kind; the rest is in `plots.py`."""
+"""Pictures of studies, one function per kind; other pictures are in `plots.py`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from fedlib.analysis.measure import Missing
 from fedlib.pages.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
 from fedlib.pages.style import DASHES, Look, family, looks, sweep
 
+SUBSCRIPTS = str.maketrans(
+    "0123456789", "₀₁₂₃₄₅₆₇₈₉"
+)  # in the text's own size: raised and lowered ones are too small to read
 PICKS = {"Ind": ("#D55E00", "s"), "Cor": ("#0072B2", "D"), "Opt": ("#009E73", "^")}  # FedCor's Figure 1
 
 
 def toy(table: pd.DataFrame, draws: Sequence[int]) -> Figure:
-    """FedCor's toy (study `toy`): the points, what Ind, Cor and Opt chose, and the decision line of each choice."""
+    """FedCor's toy problem (study `toy`): the points, the selections of Ind, Cor and Opt, and their decision lines."""
     first = table[table["setting"] == table["setting"].iloc[0]]
     fig, axes = grid(len(draws), len(draws), width=4.2, height=3.9)
     for ax, draw in zip(axes, draws, strict=True):
@@ -42,8 +45,8 @@ def toy(table: pd.DataFrame, draws: Sequence[int]) -> Figure:
         ax.set(
             xlim=(low[0], high[0]),
             ylim=(low[1], high[1]),
-            xlabel="$x_1$",
-            ylabel="$x_2$",
+            xlabel="x₁",
+            ylabel="x₂",
             title=f"draw {draw}",
         )
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
@@ -61,7 +64,7 @@ def line(ax: Axes, w: np.ndarray, colour: str, dashes: str, label: str, marker: 
 
 
 def histograms(samples: Mapping[str, np.ndarray], xlabel: str, columns: int = 3) -> Figure:
-    """One histogram a panel, as a density, with the Gaussian of the sample's mean and variance in red."""
+    """One histogram per panel, as a density, with the Gaussian of the sample's mean and variance in red."""
     fig, axes = grid(len(samples), columns, width=3.4, height=2.6)
     for ax, (title, values) in zip(axes, samples.items(), strict=True):
         values = np.asarray(values, dtype=float)
@@ -73,7 +76,7 @@ def histograms(samples: Mapping[str, np.ndarray], xlabel: str, columns: int = 3)
 
 
 def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]) -> Figure:
-    """Cosine of consecutive covariances against the round (study `loss_changes`), a panel a data set.
+    """Cosine of consecutive covariances against the round (study `loss_changes`), one panel per dataset.
 
     panels: title -> rows of one or several runs. Solid: plain; dashed: without the mean diagonal. bounds: the paper's.
     """
@@ -100,7 +103,7 @@ def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]
 def selections(
     ax: Axes, counts: Mapping[str, np.ndarray], styles: Mapping[str, Look], title: str = ""
 ) -> None:
-    """How often each client was selected, a line a method; counts: (N,) each, in descending order."""
+    """How often each client was selected, one line per method; counts: (N,) each, in descending order."""
     for method, values in counts.items():
         look = {k: v for k, v in styles[method].items() if k != "marker"}
         ax.plot(np.arange(1, len(values) + 1), values, lw=1.6, label=method, **look)
@@ -111,7 +114,7 @@ def selections(
 def curves_and_selections(
     curves: Mapping[str, pd.DataFrame], counts: Mapping[str, Mapping[str, np.ndarray]]
 ) -> Figure:
-    """FedCor's Figure 6, a row a data set: test accuracy of each beta, and how often each client was selected."""
+    """FedCor's Figure 6, one row per dataset: test accuracy of each beta, and how often each client was selected."""
     fig, axes = plt.subplots(len(curves), 2, figsize=(9.5, 3.2 * len(curves)), squeeze=False)
     for (left, right), (data, rows) in zip(axes, curves.items(), strict=True):
         betas = list(counts[data])
@@ -127,9 +130,9 @@ def curves_and_selections(
 def method_panels(
     results: pd.DataFrame, y: str, panels: Mapping[str, Sequence[str]], smooth: Smoother
 ) -> Figure:
-    """Every setting's methods in several panels, title -> methods; a family's variants wear colours of their own.
+    """Every setting's methods in several panels, title -> methods; variants of a family have different colours.
 
-    Methods that have not been run are left out, and so are panels with fewer than two, if others have more.
+    Methods that have not been run are left out, and so are panels with fewer than two methods, if others have more.
     """
     shown = {}
     for setting, runs in results.groupby("setting", sort=False):
@@ -146,14 +149,14 @@ def method_panels(
         draw_curves(ax, runs, y, methods=methods, smooth=smooth, band=False, styles=styles)
         label_axes(ax, "round", y)
         ax.set_title(title)
-        ax.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
+        ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return fig
 
 
 def embedded(panels: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
-    """t-SNE of embeddings (N, d), coloured by label (N,), a panel a data set (FedCor's Figure 7)."""
+    """t-SNE of embeddings (N, d), coloured by label (N,), one panel per dataset (FedCor's Figure 7)."""
     if not panels:
-        raise Missing("no run with embeddings is there")
+        raise Missing("no run has embeddings")
     fig, axes = grid(len(panels), 2, width=4.6, height=3.6)
     for ax, (title, (x, labels)) in zip(axes, panels.items(), strict=True):
         tsne = TSNE(perplexity=min(30, len(x) / 4), init="pca", random_state=0)
@@ -183,7 +186,7 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
                 lw=0.4 + 2 * abs(norm(W[k, i]) - 0.5),
                 zorder=1,
             )
-        ax.text(-0.05, y, f"$z_{{{i + 1}}}$ = {z[i]:.2f}", ha="right", va="center", fontsize=8)
+        ax.text(-0.05, y, f"z{subscript(i + 1)} = {z[i]:.2f}", ha="right", va="center", fontsize=9)
     ax.scatter(np.zeros(len(shown)), left, s=130, color="#DDDDDD", ec="black", zorder=2)
     true = int(row["label"])
     ax.scatter(
@@ -196,9 +199,9 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     )
     columns = (
         ("class", 1.06),
-        ("bias $b$", 1.28),
-        ("logit $q$", 1.44),
-        (r"$\partial\,$loss$/\partial b$", 1.62),
+        ("bias b", 1.28),
+        ("logit q", 1.44),
+        ("∂ loss / ∂b", 1.62),
     )
     for head, x in columns:
         ax.text(x, 1.07, head, ha="left", va="bottom", fontsize=9, fontweight="bold")
@@ -206,11 +209,11 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
         weight = "bold" if k == true else "normal"
         cells = (names[k] if names else str(k), f"{b[k]:+.3f}", f"{q[k]:+.2f}", f"{gradient[k]:+.3f}")
         for text, (_, x) in zip(cells, columns, strict=True):
-            ax.text(x, y, text, va="center", fontsize=8, fontweight=weight)
+            ax.text(x, y, text, va="center", fontsize=9, fontweight=weight)
     ax.text(
         0,
         1.07,
-        f"features $z$\n({len(shown)} largest of {L})",
+        f"features z\n({len(shown)} largest of {L})",
         ha="center",
         va="bottom",
         fontsize=9,
@@ -221,7 +224,7 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     fig.colorbar(
         mpl.cm.ScalarMappable(norm, cmap),
         ax=ax,
-        label="weight $W_{ik}$",
+        label="weight Wᵢₖ",
         shrink=0.6,
         location="bottom",
         pad=0.02,
@@ -229,8 +232,12 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     return fig
 
 
+def subscript(number: int) -> str:
+    return str(number).translate(SUBSCRIPTS)
+
+
 def ownership(panels: Mapping[str, np.ndarray], columns: int = 3) -> Figure:
-    """Samples by label and client as colours, a panel a setting (HiCS-FL's Figures 7 and 8); (N, K) counts each."""
+    """Samples by label and client as colours, one panel per setting (HiCS-FL's Figures 7 and 8); (N, K) counts each."""
     fig, axes = grid(len(panels), columns, width=4.4, height=3.0)
     most = max(counts.max() for counts in panels.values())
     for ax, (title, counts) in zip(axes, panels.items(), strict=True):
@@ -252,7 +259,7 @@ def entropies(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], top: float, c
         order, clients = np.argsort(true, kind="stable"), np.arange(1, len(true) + 1)
         ax.plot(clients, true[order], color="black", lw=1.6, label="true")
         ax.plot(clients, estimated[order], "o", ms=4, color="#CC3311", label="estimated")
-        ax.axhline(top, color="#999999", lw=0.8, ls=":", label="$\\ln$ (number of classes)")
+        ax.axhline(top, color="#999999", lw=0.8, ls=":", label="ln (number of classes)")
         ax.set(title=title, xlabel="client, ordered by true entropy", ylabel="entropy (nats)")
     legend_below(fig, axes)
     return fig
@@ -262,7 +269,7 @@ def envelopes(
     panels: Mapping[str, tuple[np.ndarray, np.ndarray]],
     curves: Mapping[str, Mapping[str, Callable[[np.ndarray], np.ndarray]]],
 ) -> Figure:
-    """Gradient difference against label entropy, a point a client, between enveloping curves (HiCS-FL's Figure 6).
+    """Gradient difference against label entropy, one point per client, between enveloping curves (HiCS-FL's Figure 6).
 
     panels: title -> entropies (n,), differences (n,). curves: title -> label -> function of the entropy.
     """
@@ -274,8 +281,8 @@ def envelopes(
             curves[title].items(), ("#0072B2", "#009E73", "#999999"), strict=False
         ):
             ax.plot(across, curve(across), ls="--", lw=1.8, color=colour, label=label)
-        ax.set(title=title, xlabel="label entropy $H(D_k)$ (nats)")
-        ax.set_ylabel(r"$\|\eta\nabla F_k - \eta\nabla F\|^2$")
+        ax.set(title=title, xlabel="label entropy H(Dₖ) (nats)")
+        ax.set_ylabel("‖η∇Fₖ − η∇F‖²")
         ax.set_ylim(bottom=min(0.0, difference.min()), top=1.1 * difference.max())
     legend_below(fig, axes)
     return fig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from textwrap import shorten, wrap
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from fedlib.pages.style import looks
 
 
 def verdict_bars(totals: pd.DataFrame) -> Figure:
-    """How many claims of each paper held under which reading, or were not run: `judging.totals`."""
+    """The number of claims of each paper that held under each reading or were not run (`judging.totals`)."""
     shades = dict(zip(HEADLINES, ("#009E73", "#56B4E9", "#D55E00", "#BBBBBB"), strict=True))
     papers = [name for name in totals.index if name != "all papers"][::-1]
     fig, ax = plt.subplots(figsize=(8, 0.5 * len(papers) + 1.2))
@@ -74,7 +75,7 @@ def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
 
 
 def ratio_map(table: pd.DataFrame, words: str) -> Figure:
-    """How many times better (above 1) or worse than a reference: `table` of ratios, a row a method.
+    """How many times better (above 1) or worse than a reference: `table` of ratios, one row per method.
 
     0 stands for "never"; colours are logarithmic, from a quarter to four times.
     """
@@ -84,7 +85,7 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
     fig, ax = plt.subplots(figsize=(0.62 * columns + 4, 0.36 * rows + 2.4))
     bar = {"label": words, "ticks": [-2, -1, 0, 1, 2]}
     sns.heatmap(colours, ax=ax, annot=texts, fmt="", cmap="vlag_r", center=0, vmin=-2, vmax=2, cbar_kws=bar,
-                linewidths=0.5, annot_kws={"size": 8})  # fmt: skip
+                linewidths=0.5, annot_kws={"size": 9})  # fmt: skip
     ax.collections[0].colorbar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
     ax.set(xlabel="setting", ylabel="")
     ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
@@ -93,20 +94,23 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
 
 
 def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, null: float = 1.0) -> Figure:
-    """The effect under every archived reading, sorted, with intervals over seeds; below, the choices of each.
+    """The effect under every archived reading, sorted, with intervals over seeds; below, what each takes.
 
-    rows: `headline.specifications`. The reading as written is filled in black, the one as run in orange. An effect
-    whose null is 1 is a ratio, on a logarithmic axis.
+    rows: `headline.specifications`; what all readings take alike is left out below. The reading as written is filled
+    in black, the one as run in orange. An effect whose null is 1 is a ratio, on a logarithmic axis.
     """
     choices = [name for name in rows.columns if name not in ("reading", "effect", "low", "high", "seeds")]
-    marks = [(what, value) for what in choices for value in dict.fromkeys(rows[what].dropna())]
+    first = rows.sort_values("reading", key=lambda name: name != "as written", kind="stable")
+    groups = {what: list(dict.fromkeys(first[what].dropna())) for what in choices}
+    groups = {what: values for what, values in groups.items() if len(values) > 1}
+    lines = sum(len(values) + 1 for values in groups.values())
     fig, (above, below) = plt.subplots(
-        2, 1, figsize=(11, 3.2 + 0.24 * len(marks)), sharex=True, layout="constrained",
-        gridspec_kw={"height_ratios": [3.0, max(0.24 * len(marks), 0.5)]},
+        2, 1, figsize=(8, 3.2 + 0.2 * lines), sharex=True, layout="constrained",
+        gridspec_kw={"height_ratios": [2.6, max(0.2 * lines, 0.2)]},
     )  # fmt: skip
     x = np.arange(len(rows))
     above.vlines(x, rows["low"], rows["high"], color="#999999", lw=1.2)
-    above.plot(x, rows["effect"], "o", ms=3.5, color="#0072B2", label="a reading tried")
+    above.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
     for name, shade, shape in (("as written", "black", "s"), ("as run", "#D55E00", "D")):
         one = rows["reading"] == name
         if one.any():
@@ -117,13 +121,20 @@ def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, n
     if null == 1:
         above.set_yscale("log", base=2)
         above.yaxis.set_major_formatter("{x:g}")
-    above.set_title(words, fontsize=11, loc="left")
-    above.legend(fontsize=10, loc="upper left")
-    for y, (what, value) in enumerate(marks):
-        taken = x[rows[what] == value]
-        below.plot(taken, np.full(len(taken), y), "|", ms=9, mew=2, color="#333333")
-    below.set_yticks(range(len(marks)), [f"{what}: {value}" for what, value in marks], fontsize=10)
-    below.set(ylim=(len(marks) - 0.5, -0.5), xlabel=f"{len(rows)} readings, sorted by the effect")
+    fig.suptitle("\n".join(wrap(words, 84)), fontsize=11, x=0.02, ha="left")
+    above.set_ylabel("ratio" if null == 1 else words[words.rfind("(") :].strip("()"))
+    above.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    labels: list[tuple[float, str, str]] = []
+    for what, values in groups.items():
+        labels.append((len(labels), what, "bold"))
+        for value in values:
+            taken = x[rows[what] == value]
+            below.plot(taken, np.full(len(taken), len(labels)), "|", ms=8, mew=2, color="#333333")
+            labels.append((len(labels), shorten(value, 46, placeholder=" …"), "normal"))
+    below.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels], fontsize=10)
+    for tick, (_, _, weight) in zip(below.get_yticklabels(), labels, strict=True):
+        tick.set_fontweight(weight)
+    below.set(ylim=(len(labels) - 0.5, -0.5), xlabel=f"{len(rows)} readings, sorted by the effect")
     below.set_xticks([])
     below.grid(visible=False)
     return fig

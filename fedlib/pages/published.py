@@ -1,4 +1,4 @@
-"""What leaves the site: every verdict in one file with a schema, an RO-Crate of the whole, and a printed report."""
+"""Files published with the site: all verdicts in one file with a schema, an RO-Crate, and a printed report."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ LICENCE = "https://spdx.org/licenses/MIT"
 
 
 class Claim(BaseModel):
-    """One claim of a paper and what became of it."""
+    """One claim of a paper and its verdict."""
 
     model_config = ConfigDict(extra="ignore")
 
     paper: str = Field(description="the paper's folder in fedlib/papers")
     id: str = Field(description="stable name of the claim")
     artifact: str = Field(description="the page that shows it: <paper>/<figure or table>")
-    claim: str = Field(description="what the paper says, as it is decided here")
+    claim: str = Field(description="the paper's statement, as it is decided here")
     printed: str = Field(description="the paper's value, as text")
-    replicated: str = Field(description="the value over our runs, as written, as text")
-    interval: str = Field(description="its interval over seeds, as text; empty where there is none")
+    replicated: str = Field(description="the value over our runs, as written, in text form")
+    interval: str = Field(description="its interval over seeds, as text; empty if there is none")
     verdict: str = Field(description="status as written")
-    words: str = Field(description="the verdict as written, by data set, with the parts that held")
+    words: str = Field(description="the verdict as written, by dataset, with the parts that held")
     strength: str = Field(description="settled, indicated, or empty")
-    as_run: str = Field(default="", alias="as run", description="the verdict as the authors' program runs it")
-    headline: str = Field(description="under which reading it held")
-    detail: str = Field(description="how the verdict came about")
+    as_run: str = Field(default="", alias="as run", description="the verdict under the reading as run")
+    headline: str = Field(description="the reading under which it held")
+    detail: str = Field(description="details of the verdict")
 
 
 class Verdicts(BaseModel):
@@ -42,7 +42,7 @@ class Verdicts(BaseModel):
 
     fedlib: str = Field(description="version of the library")
     scale: str = Field(description="demo, cpu or paper")
-    coverage: str = Field(description="how many of the planned runs the verdicts rest on")
+    coverage: str = Field(description="how many of the planned runs exist")
     claims: list[Claim]
 
 
@@ -59,7 +59,7 @@ def schema() -> str:
 
 
 def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
-    """Write `ro-crate-metadata.json` beside a rendered site: its pages, data, pictures, verdicts, code and licence."""
+    """Write `ro-crate-metadata.json` for a rendered site: its pages, data, pictures, verdicts, code and licence."""
     from rocrate.model.contextentity import ContextEntity
     from rocrate.rocrate import ROCrate
 
@@ -83,7 +83,7 @@ def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
 
 
 def report(pdf: Path, template: Path, data: Mapping[str, Any]) -> None:
-    """Write the report: a Typst template that reads `data` as `report.json` beside it."""
+    """Write the report from a Typst template, which reads `data` as `report.json` next to it."""
     import typst
 
     with tempfile.TemporaryDirectory() as folder:

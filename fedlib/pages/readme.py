@@ -1,7 +1,7 @@
 """README's results: the scoreboard and the papers' headline tables, written from the archive between two marks.
 
-Every number is decided or counted over archived runs that are still valid, as the pages do it, each under the name of
-its scale; a row without any says what it would take.
+Every number is computed from archived runs that are still valid, as on the pages, under the name of its scale. A row
+without runs says what it would take to run it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 import pandas as pd
 
 from fedlib.analysis.claims import ONE_SEED, Missing, Runs, claims
-from fedlib.analysis.headline import DRAWS, Closest, Headline, Row, closest, headlines
+from fedlib.analysis.headline import ALL, DRAWS, Closest, Headline, Row, closest, headlines
 from fedlib.analysis.headline import table as in_readings
-from fedlib.analysis.judging import totals, verdicts
+from fedlib.analysis.judging import INFORMATIVE, totals, verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, CLOSEST, Reading, named, readings
 from fedlib.analysis.verdict import STATUSES
 from fedlib.data.sources import DataError
 from fedlib.files import Unfinished, write_whole
+from fedlib.pages import front
 from fedlib.runs import archive as archives
 from fedlib.runs.results import open_results, simulate
 from fedlib.settings import params
@@ -33,26 +34,19 @@ from fedlib.settings.schema import ROOT, ConfigError, Scale
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
 SCALES: tuple[Scale, ...] = ("paper", "cpu")  # demo's digits say nothing about the papers
-DATA = {
-    "mnist": "MNIST",
-    "fmnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "mini_imagenet": "Mini-ImageNet, which only a mirror can give (`data/README.md`)",
-    "digits": "scikit-learn's digits",
-}
+DATA = front.DATA | {"mini_imagenet": "Mini-ImageNet, which only a mirror can give (`data/README.md`)"}
 
 
 @dataclass(frozen=True)
 class Archived:
-    """What is archived at one scale and still valid: tables of results, and what made them."""
+    """The archived, still valid results of one scale: tables and their records."""
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     info: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE) -> Archived:
-    """Open all that is archived at a scale, gathered as for the pages, without what is in the store.
+    """Open all archived results of a scale, gathered as for the pages, without those in the store.
 
     Raises:
         StoreError: a damaged archive.
@@ -70,13 +64,13 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
             try:
                 make(name, scale, tell=lambda line: None, only_finished=True, **shared)
                 found.tables[name], found.info[name] = open_results(name, scale, results)
-            except (Unfinished, DataError):  # nothing of it, or its settings have changed since
+            except (Unfinished, DataError):  # nothing is archived, or its settings have changed since
                 continue
     return found
 
 
 def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
-    """The part of README between the marks, as Markdown."""
+    """The text of README between the marks, as Markdown."""
     found = {scale: archived(scale, settings, root) for scale in SCALES}
     there = [scale for scale in SCALES if any((root / scale).glob("*.parquet"))] or list(SCALES[:1])
     every = [claim for paper in papers() for claim in claims(paper)]
@@ -86,13 +80,14 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             "## Results",
             *(part for scale in there for part in scoreboard(scale, judged[scale], found[scale], settings)),
             *elsewhere(judged),
-            "Claims are judged over what was run, data set by data set. Which claims, and why not: `fedlib report "
-            f"--scale {there[0]}` makes every page from the archive in `data/archive/`, training nothing; beside "
-            "a page that lacks runs stands the same one at scale cpu.",
+            "Claims are judged on the runs that exist, dataset by dataset. To see every claim and the reason for its "
+            f"verdict, run `fedlib report --scale {there[0]}`: it makes every page from the archive in "
+            "`data/archive/`, without training. If a page lacks runs, the site also has the same page at scale cpu.",
             "### Headline tables",
-            "Rounds to a test accuracy: the printed row, and one row a reading, on the same seeds: median (lowest to "
-            "highest); mean ± standard deviation. Where seeds miss the target, those that arrive are listed. *As "
-            "written*: the paper's text; *as run*: what the authors' program does.",
+            "Rounds to a test accuracy: the printed row and one row per reading, on the same seeds. A cell has the "
+            "median (lowest to highest) and the mean ± standard deviation; if some seeds miss the target, it lists "
+            "those that arrive. If a reading has more seeds than all compared cells share, a second row has all of "
+            "them (n: number of seeds). *As written* follows the paper's text, *as run* follows the authors' program.",
             *(
                 line
                 for paper, one in headlines().items()
@@ -104,14 +99,15 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
 
 
 def scoreboard(scale: Scale, judged: pd.DataFrame, found: Archived, settings: Experiments) -> list[str]:
-    """What became of every claim at a scale, by paper, and what it was decided over."""
-    board, alone = totals(judged), int(judged["detail"].str.contains(ONE_SEED, regex=False).sum())
+    """The verdicts at a scale by paper, and the runs that they are based on."""
+    board, mine = totals(judged), judged[judged["headline"] != INFORMATIVE]
+    alone = int(mine["detail"].str.contains(ONE_SEED, regex=False).sum())
     rows = [
         [papers()[paper].title if paper in papers() else "all", *(str(n) for n in counts)]
         for paper, counts in zip(board.index, board.to_numpy(), strict=True)
     ]
     known = {run["address"]: run for info in found.info.values() for run in info["runs"] if "run" in run}
-    runs = list(known.values())  # each once, whichever experiments show it
+    runs = list(known.values())  # each once, even if several experiments show it
     planned = len(
         {one.run.model_dump_json() for name in settings.names for one in settings.runs(name, scale)}
     )
@@ -128,16 +124,17 @@ def scoreboard(scale: Scale, judged: pd.DataFrame, found: Archived, settings: Ex
     ran = int(judged["strength"].isin(["settled", "indicated"]).sum())
     notes = [
         f"Of the {ran} verdicts as written that rest on runs, {settled} are settled (each of at least three seeds "
-        f"gives the verdict by itself), the others indicated; {alone} rest, wholly or in part, on one seed."
+        f"gives the verdict by itself) and the others are indicated; {alone} rest, wholly or in part, on one seed."
     ]
     return [*lines, markdown(["paper", *board.columns], rows, right=len(board.columns)), *notes]
 
 
 def elsewhere(judged: Mapping[Scale, pd.DataFrame]) -> list[str]:
-    """What the claims that are not run at one scale are at the next."""
+    """The verdicts at the next scale of the claims that are not run at one scale."""
     lines = []
     for scale, other in pairwise(judged):
-        absent = judged[scale].loc[judged[scale]["verdict"] == "not run", "id"]
+        mine = judged[scale][judged[scale]["headline"] != INFORMATIVE]
+        absent = mine.loc[mine["verdict"] == "not run", "id"]
         counts = judged[other].set_index("id").loc[absent, "verdict"].value_counts()
         listed = ", ".join(f"{counts[status]} {status}" for status in STATUSES if status in counts)
         if listed:
@@ -148,9 +145,9 @@ def elsewhere(judged: Mapping[Scale, pd.DataFrame]) -> list[str]:
 def headline(
     paper: str, table: Headline, found: Mapping[Scale, Archived], settings: Experiments
 ) -> list[str]:
-    """A paper's table: for each setting the printed row and one row a reading, at the first scale that has runs of it.
+    """A paper's table: for each setting the printed row and one row per reading, at the first scale with runs.
 
-    Below it, how the reading closest to print was found.
+    The last line says how the reading closest to print was found.
     """
     methods = list(dict.fromkeys(method for row in table.rows for method in row.methods))
     runs = {scale: Runs(found[scale].tables) for scale in SCALES}
@@ -172,7 +169,9 @@ def headline(
         printed = ["printed" if scale else takes(row, settings), *(row.shown.get(m, "") for m in methods)]
         out.append([row.name, *printed])
         for name, line in {} if cells is None else cells.iloc[1:].iterrows():
-            reading = CLOSEST if near and name == near.reading.name not in (AS_WRITTEN, AS_RUN) else name
+            one = name.removesuffix(ALL)
+            near_by = near and one == near.reading.name not in (AS_WRITTEN, AS_RUN)
+            reading = f"{CLOSEST}{name[len(one) :]}" if near_by else name
             seeds = f"{line['seeds']} seed{'s' * (line['seeds'] != '1')}"
             about = f"{reading}, scale {scale}, {seeds}"
             out.append(["", about, *(line.get(m, "") for m in methods)])
@@ -189,25 +188,25 @@ def table_of(table: Headline, row: Row, shown: Sequence[Reading], runs: Runs) ->
 
 
 def nearest(near: Closest) -> str:
-    """In words: the reading closest to print, how many were looked at, and how close luck comes."""
+    """In words: the reading closest to print, how many readings were compared, and how close chance comes."""
     what = "; ".join(f"{key}: {value}" for key, value in near.reading.choices.items())
     if near.looked_at == 1:
         return (
-            f"Distance to the print (mean of |log2(ours / printed)| over {near.cells} cells): {near.distance:.2f} as "
-            "written, the one reading that has runs of all of them."
+            f"Distance to print (mean of |log2(ours / printed)| over {near.cells} cells): {near.distance:.2f} as "
+            "written, the only reading that has runs of all of them."
         )
-    which = "is the one as written" if near.reading.name == AS_WRITTEN else f"({what or near.reading.words})"
+    which = "the reading as written" if near.reading.name == AS_WRITTEN else what or near.reading.words
     return (
-        f"*Closest to print* {which}, found after the fact among {near.looked_at} archived readings ({near.skipped} "
-        f"more lack runs) by the mean of |log2(ours / printed)| over {near.cells} cells: {near.distance:.2f}, as "
-        f"written {near.written:.2f}. The best of as many readings comes to {near.by_luck:.2f} by luck (each cell's "
-        f"values dealt at random to the readings; as close in {100 * near.p:.1f} % of {DRAWS:,} draws). It never "
-        "counts as held."
+        f"*Closest to print* ({which}) was found after the fact among {near.looked_at} archived readings "
+        f"({near.skipped} more lack runs). Its distance to print, the mean of |log2(ours / printed)| over {near.cells} "
+        f"cells, is {near.distance:.2f}; that of the reading as written is {near.written:.2f}. By chance alone (each "
+        f"cell's values dealt at random to the readings), the best of as many readings comes to {near.by_luck:.2f} "
+        f"and is as close in {100 * near.p:.1f} % of {DRAWS:,} draws. This reading never counts as held."
     )
 
 
 def takes(row: Row, settings: Experiments) -> str:
-    """What a row that has not been run would take at scale paper."""
+    """What it would take to run a row at scale paper."""
     from fedlib.runs.cost import local_steps, shortest
 
     runs = [
@@ -221,19 +220,19 @@ def takes(row: Row, settings: Experiments) -> str:
     rounds = f"{least:,} to {runs[0].T:,}" if least < runs[0].T else f"{least:,}"
     steps = sum(shortest(run).T * run.m * local_steps(run) for run in runs)
     return (
-        f"*not run*: takes {DATA[runs[0].dataset]}; {len(runs)} runs of {rounds} rounds, "
+        f"*not run*: needs {DATA[runs[0].dataset]}; {len(runs)} runs of {rounds} rounds, "
         f"{steps / 1e6:,.0f} million local steps or more"
     )
 
 
 def markdown(columns: list[str], rows: list[list[str]], right: int) -> str:
-    """A Markdown table, its last `right` columns set to the right."""
+    """A Markdown table whose last `right` columns are aligned to the right."""
     align = ["---"] * (len(columns) - right) + ["---:"] * right
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, align, *rows))
 
 
 def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
-    """Bring README's results up to date with the archive; True if that changed it.
+    """Update README's results from the archive; True if that changed the file.
 
     Raises:
         ConfigError: the marks are gone. StoreError: a damaged archive.
@@ -242,7 +241,7 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
 
 
 def replace_between(path: Path, start: str, end: str, text: str) -> bool:
-    """Replace what stands between two marks of a file; True if that changed it.
+    """Replace the text between two marks of a file; True if that changed the file.
 
     Raises:
         ConfigError: the marks are gone.

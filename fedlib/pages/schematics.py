@@ -1,4 +1,4 @@
-"""Pictures of how samplers work, drawn from what the algorithms give out."""
+"""Pictures of how samplers work, drawn from the output of the algorithms."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from scipy.cluster.hierarchy import dendrogram
 def selection_columns(
     ax: Axes, heights: np.ndarray, groups: np.ndarray, chosen: np.ndarray, title: str
 ) -> None:
-    """One column a client: its update's norm, coloured by its cluster, chosen ones marked (HCSFed, Figure 1)."""
+    """One column per client: its update's norm, coloured by cluster, selected clients marked (HCSFed, Figure 1)."""
     order = np.lexsort((-heights, groups))
     colours = sns.color_palette("colorblind", 10)
     for x, k in enumerate(order):
         ax.bar(x, heights[k], color=colours[groups[k] % 10], alpha=1.0 if k in chosen else 0.35)
         if k in chosen:
             ax.plot(x, heights[k] + 0.06 * heights.max(), "v", color="black", ms=6)
-    ax.set_xticks(range(len(order)), [str(k) for k in order], fontsize=7)
+    ax.set_xticks(range(len(order)), [str(k) for k in order], fontsize=9)
     ax.set(title=title, xlabel="client, by cluster", ylabel="norm of its update")
     ax.set_ylim(0, 1.18 * heights.max())
     ax.grid(visible=False, axis="x")
 
 
 def sampling_cells(ax: Axes, r: np.ndarray, colours: list[Any], order: np.ndarray, title: str = "") -> None:
-    """A clustered sampling scheme: one column a distribution W_k, filled by the clients' probabilities in it.
+    """A clustered sampling scheme: one column per distribution W_k, filled by the clients' probabilities in it.
 
-    r: (m, N), rows sum to 1. colours: one a client. order: (N,) the clients from the bottom of a column to
-    its top. A client's id is written where it fits.
+    r: (m, N), rows sum to 1. colours: one per client. order: (N,) the clients from the bottom to the top of a column. A
+    client's id is shown if it fits.
     """
     for k, row in enumerate(r):
         inside = order[row[order] > 0]
@@ -44,9 +44,9 @@ def sampling_cells(ax: Axes, r: np.ndarray, colours: list[Any], order: np.ndarra
         for i, bottom, height in zip(inside, bottoms, heights, strict=True):
             if height > 0.045:
                 dark = rgb_to_hsv(to_rgb(colours[i]))[2] < 0.8
-                place = {"ha": "center", "va": "center", "fontsize": 7, "color": "white" if dark else "black"}
+                place = {"ha": "center", "va": "center", "fontsize": 9, "color": "white" if dark else "black"}
                 ax.text(k + 1, bottom + height / 2, str(i), **place)
-    ax.set(xlabel="distribution $W_k$", ylabel="probability of a client in it", ylim=(0, 1), title=title)
+    ax.set(xlabel="distribution Wₖ", ylabel="probability of a client in it", ylim=(0, 1), title=title)
     ax.set_xticks(range(1, len(r) + 1))
     ax.grid(visible=False)
 
@@ -63,7 +63,7 @@ def cut_dendrogram(
     drawn = dendrogram(
         tree,
         ax=ax,
-        leaf_font_size=7,
+        leaf_font_size=9,
         link_color_func=lambda node: "#999999" if home[node] is None else to_hex(colours[home[node]]),
     )
     for tick, leaf in zip(ax.get_xticklabels(), drawn["leaves"], strict=True):

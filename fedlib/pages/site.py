@@ -1,7 +1,7 @@
 """The rendered site: every artifact, log and text that exists at one scale, as pages that work from the file system.
 
-`render` gathers executed notebooks, pictures and data into a folder of sources, adds what connects them (tiles,
-downloads, the command that makes a page again), and has Sphinx build them with the settings in `site/`.
+`render` collects executed notebooks, pictures and data in a folder of sources, adds tiles, downloads and the command
+that makes each page again, and has Sphinx build them with the settings in `site/`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.files import alone, replace_folder, write_whole
 from fedlib.pages import front, layout, published
-from fedlib.runs.results import covered, record
+from fedlib.runs.results import covered, present, record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, ConfigError, Scale
 
@@ -33,19 +33,19 @@ SECTIONS = {  # section -> title, what it is about
     "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
 }
 SCALES = {
-    "demo": "scikit-learn's digits in place of every dataset, few clients and rounds: it shows that everything runs",
-    "cpu": "the papers' datasets, with rounds and seeds cut to what a night on two cores allows",
+    "demo": "scikit-learn's digits in place of every dataset, few clients and rounds; it shows that everything runs",
+    "cpu": "the papers' datasets, with rounds and seeds cut to what two cores train in nights",
     "paper": "the papers' own settings",
 }
-INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # whose pages stand beside those that lack a run
+INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # the scale whose pages are added where runs are missing
 BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
 
 
 @dataclass(frozen=True)
 class Page:
-    """One artifact as the site shows it: its notebook if it was run at this scale, else how to run it.
+    """One artifact as the site shows it: its notebook if it was run at this scale, otherwise how to run it.
 
-    ending: of its place, if the site is of another scale.
+    ending: suffix of its place, if the site is of another scale.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Page:
 
     @property
     def place(self) -> str:
-        """Where it stands in the site: "fedcor/table_1"."""
+        """Its place in the site: "fedcor/table_1"."""
         return self.name.replace("-", "/", 1) + self.ending
 
     @property
@@ -74,7 +74,7 @@ class Page:
 
     @cached_property
     def title(self) -> str:
-        """The first heading of its notebook, without the paper's name: it stands in its paper's section."""
+        """The first heading of its notebook without the paper's name, because it is in the paper's section."""
         source = self.root / "notebooks" / f"{self.place.removesuffix(self.ending)}.ipynb"
         notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
         if notebook is None:
@@ -83,7 +83,7 @@ class Page:
 
     @cached_property
     def instead(self) -> Page | None:
-        """Its page at another scale, if that has a method in a setting of which this one has no run."""
+        """Its page at another scale, if that has a method in a setting for which this scale has no run."""
         if self.scale not in INSTEAD:
             return None
         page = replace(self, scale=INSTEAD[self.scale], ending=f"-{INSTEAD[self.scale]}")
@@ -101,7 +101,7 @@ class Page:
 
     @property
     def finding(self) -> str:
-        """What its notebook found, in words (`Artifact.say`)."""
+        """The finding of its notebook in words (`Artifact.say`)."""
         path = self.folder / "finding.txt"
         return path.read_text() if path.exists() else ""
 
@@ -121,6 +121,22 @@ class Page:
         return pictures[0].name if pictures else None
 
     @property
+    def picture(self) -> str | None:
+        """Its main picture."""
+        pictures = sorted(self.folder.glob("*.svg"), key=lambda p: (p.stem != "figure", p.name))
+        return pictures[0].name if pictures else None
+
+    @property
+    def there(self) -> list[tuple[str, int, int, str]]:
+        """Of each experiment of which runs are missing: its name, runs, planned runs, and what there is in words."""
+        found = []
+        for name in self.experiments:
+            info = record(name, self.scale, self.root / "data" / "results")
+            if info.get("missing") and info.get("runs"):
+                found.append((name, len(info["runs"]), info["planned"], present(info)))
+        return found
+
+    @property
     def downloads(self) -> list[str]:
         return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv"))
 
@@ -133,7 +149,7 @@ def heading(notebook: NotebookNode) -> str:
 
 
 class Site:
-    """The sources of the site at one scale, written to `target`; a file whose content stays is not touched."""
+    """The sources of the site at one scale, written to `target`; files with unchanged content are not touched."""
 
     def __init__(self, scale: Scale, target: Path, root: Path = ROOT) -> None:
         self.scale, self.target, self.root = scale, target, root
@@ -147,10 +163,11 @@ class Site:
         self.jinja = jinja2.Environment(
             loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
         )
+        self.jinja.filters["text"] = layout.escaped
         self.written: set[Path] = set()
 
     def write(self) -> list[Path]:
-        """Write all sources; drop those of an earlier rendering that are no more, and return them, below `target`."""
+        """Write all sources; delete stale ones of an earlier rendering and return them, relative to `target`."""
         for page in self.pages:
             self._page(page)
         for name in self.logs:
@@ -189,7 +206,7 @@ class Site:
         return [page for page in self.pages if page.section == section]
 
     def provenance(self, scale: Scale) -> dict[str, list[str]]:
-        """What made the results at a scale: data, versions, devices, dates; every value that occurs."""
+        """Data, versions, devices and dates of the results at a scale, with every value that occurs."""
         found: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
         for name in self.logs:
             for run in self._info(name, scale).get("runs", []):
@@ -200,7 +217,7 @@ class Site:
         return {key: sorted(values - {""}) for key, values in found.items()}
 
     def line(self, scale: Scale) -> str:
-        """`provenance` in a line, for the foot of a page."""
+        """`provenance` in one line, for the footer of a page."""
         made = self.provenance(scale)
         return " · ".join(
             [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
@@ -210,7 +227,7 @@ class Site:
         return record(name, scale, self.root / "data" / "results")
 
     def _describe(self, name: str) -> dict[str, Any]:
-        """An experiment or study as the list of logs shows it."""
+        """An experiment or study, for the list of logs."""
         study = name in self.settings.studies
         spec = self.settings.study(name, self.scale) if study else self.settings.describe(name, self.scale)
         info = self._info(name, self.scale)
@@ -233,15 +250,47 @@ class Site:
 
     @property
     def findings(self) -> dict[str, str]:
-        """Section -> what its pages found in words."""
+        """Section -> what its pages found, in a sentence each: the first paragraph of what they say."""
         return {
-            section: " ".join(filter(None, (p.finding for p in self.of(section))))
+            section: " ".join(filter(None, (p.finding.partition("\n\n")[0] for p in self.of(section))))
             for section in self.sections
         }
 
-    @property
+    @cached_property
     def samplers(self) -> pd.DataFrame:
-        return front.shown(front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena"))
+        """Which sampler to use (`front.which_sampler`)."""
+        names = [name for name in self.settings.names if name.startswith("arena_")]
+        planned = ((name, one) for name in names for one in self.settings.runs(name, self.scale))
+        return front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena", planned)
+
+    @cached_property
+    def runs(self) -> dict[str, tuple[dict[str, str], set[str]]]:
+        """Experiment -> its planned runs with their data sets, and those that are there."""
+        found = {}
+        for name in self.settings.names:
+            labelled = {
+                (one.setting, one.method, one.run.seed): one.run
+                for one in self.settings.runs(name, self.scale)
+            }
+            made = self._info(name, self.scale).get("runs", [])
+            there = {(run.get("setting", ""), run.get("method", ""), run.get("seed")) for run in made}
+            planned = {run.model_dump_json(): run.dataset for run in labelled.values()}
+            finished = {run.model_dump_json() for label, run in labelled.items() if label in there}
+            found[name] = planned, finished
+        return found
+
+    def titled(self, place: str) -> str:
+        """The title of the page at a place: "fedcor/table_1"."""
+        return next((page.title for page in self.pages if page.place == place), place)
+
+    def story(self) -> list[dict[str, Any]]:
+        """What was found, paper by paper (`front.story`)."""
+        ran = {}
+        for section in self.sections:
+            names = {name for page in self.of(section) for name in page.experiments} & set(self.runs)
+            planned = {run: data for name in sorted(names) for run, data in self.runs[name][0].items()}
+            ran[section] = front.runs_by_data(planned, set().union(*(self.runs[name][1] for name in names)))
+        return front.story(self.claims, self.findings, ran)
 
     def _index(self) -> str:
         return self._filled(
@@ -250,7 +299,7 @@ class Site:
             meaning=SCALES[self.scale],
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
-            found=front.story(self.claims, self.findings),
+            found=self.story(),
             summary=front.SUMMARY,
             meanings=front.MEANINGS,
             samplers=self.samplers.to_dict("records"),
@@ -259,11 +308,11 @@ class Site:
         )
 
     def report(self) -> dict[str, Any]:
-        """What the printed report says (`site/report.typ`)."""
+        """The content of the printed report (`site/report.typ`)."""
         return {
             "title": published.NAME,
             "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
-            "papers": front.story(self.claims, self.findings),
+            "papers": self.story(),
             "columns": list(self.samplers.columns),
             "samplers": self.samplers.to_numpy().tolist(),
             "footer": " · ".join([f"Scale {self.scale}", *self.provenance(self.scale)["date"][-1:]]),
@@ -271,18 +320,12 @@ class Site:
 
     def coverage(self) -> str:
         """How many of the planned runs there are at the site's scale, each counted once, in words."""
-        settings = [one.run for name in self.settings.names for one in self.settings.runs(name, self.scale)]
-        planned = {run.model_dump_json() for run in settings}
-        there = {
-            json.dumps(run["run"], sort_keys=True)
-            for name in self.settings.names
-            for run in self._info(name, self.scale).get("runs", [])
-            if "run" in run
-        }
+        planned = set().union(*(planned for planned, _ in self.runs.values()))
+        there = set().union(*(there for _, there in self.runs.values()))
         return f"{len(there):,} of {len(planned):,} planned runs"
 
     def _page(self, page: Page) -> None:
-        """An artifact: its notebook with code folded, and around it what leads on; its page at another scale, too."""
+        """Write an artifact's page: its notebook with folded code, and links; also its page at another scale."""
         if page.instead:
             self._page(page.instead)
         if page.notebook is None:
@@ -297,12 +340,17 @@ class Site:
             own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
             page.notebook.metadata.update(own)
         cells = layout.arranged(
-            page.notebook.cells, tools, layout.result(page.claims, page.finding), about, self._curves(page)
+            page.notebook.cells,
+            tools,
+            layout.result(page.claims, page.finding),
+            about,
+            self._filled("beside.md", page=page),
+            self._curves(page),
         )
         self._notebook(page.place, page.notebook, cells, page.title)
 
     def _curves(self, page: Page) -> dict[str, str]:
-        """Picture -> name of the data with which the site's script draws its curves; writes the data."""
+        """Write the data from which the site's script draws curves; returns picture -> name of its data."""
         found = {}
         for picture in page.folder.glob("*.svg"):
             if (data := picture.with_suffix(".json")).exists():
@@ -322,7 +370,7 @@ class Site:
             self._text(f"logs/{name}.md", self._filled("log_missing.md", log=about, scale=self.scale))
             return
         notebook = nbformat.read(path, as_version=4)
-        notebook.cells[0].source = f"# {about['title']}: `{name}`\n"
+        notebook.cells[0].source = f"# {layout.escaped(about['title'])}: `{name}`\n"
         self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells, tools), about["title"])
 
     def _notebook(self, place: str, notebook: NotebookNode, cells: list[NotebookNode], title: str) -> None:
@@ -360,17 +408,17 @@ def samplers() -> list[dict[str, Any]]:
     out = []
     for name, cls in sorted(SAMPLERS.items()):
         parameters = [(f.name, "" if f.default is MISSING else repr(f.default)) for f in fields(cls)]
-        out.append(
-            {"name": name, "doc": getdoc(cls) or "", "parameters": parameters, "module": cls.__module__}
-        )
+        doc = (getdoc(cls) or "").partition("\n\nRaises:")[0]  # what it raises concerns who writes code
+        out.append({"name": name, "doc": doc, "parameters": parameters, "module": cls.__module__})
     return out
 
 
 def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:
-    """Build the site from what exists at a scale; returns its index page. The old site stays until the new is whole.
+    """Build the site from what exists at a scale; returns its index page. The old site stays until the new one is
+    complete.
 
     Raises:
-        ConfigError: Sphinx could not build it. StoreError: another process builds it.
+        ConfigError: Sphinx could not build it. StoreError: another process is building it.
     """
     work = root / "data" / "site" / scale
     with alone(work):
@@ -381,7 +429,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     from sphinx.cmd.build import build_main
 
     site = Site(scale, work / "source", root)
-    for old in site.write():  # Sphinx leaves pages that it made before
+    for old in site.write():  # Sphinx does not delete pages that it made before
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
     arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]

@@ -1,7 +1,8 @@
-"""The house style and who wears what in it: one method, one colour, on every page of every paper.
+"""The style of all pictures: a method has the same colour on every page of every paper.
 
-A method's family is what its label begins with ("FedCor, beta 0.5" is FedCor's); its variants share the family's
-colour and differ by dashes. Colours are Okabe and Ito's and Tol's, which colour-blind readers can tell apart.
+A method's family is the beginning of its label ("FedCor, beta 0.5" belongs to FedCor). Variants share the family's
+colour and differ by dashes. The colours are those of Okabe and Ito and of Tol, which colour-blind readers can
+distinguish.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ DASHES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0,
 
 
 def style() -> None:
-    """The house style for the pictures that follow, in a notebook or a script."""
-    sns.set_theme(context="notebook", style="ticks", palette="colorblind", font_scale=0.85)
+    """Set the style of the pictures that follow, in a notebook or a script."""
+    sns.set_theme(context="notebook", style="ticks", palette="colorblind", font_scale=0.95)
     mpl.rcParams.update(
         {
             "figure.dpi": 110,
@@ -62,6 +63,7 @@ def style() -> None:
             "axes.grid": True,
             "grid.alpha": 0.3,
             "axes.spines.top": False,
+            "axes.formatter.min_exponent": 4,  # 0.01, not a power of ten with a small exponent
             "axes.spines.right": False,
             "axes.titlesize": "medium",
             "legend.frameon": False,
@@ -71,7 +73,7 @@ def style() -> None:
 
 
 def family(method: str) -> str:
-    """The family that a method's label begins with: the longest match, or the label itself."""
+    """The longest family name with which a method's label begins, or the label itself."""
     known = [
         name for name in FAMILIES if method == name or method.startswith((f"{name} ", f"{name},", f"{name}-"))
     ]
@@ -79,9 +81,9 @@ def family(method: str) -> str:
 
 
 def looks(methods: Sequence[str]) -> dict[str, Look]:
-    """Colour, dashes and marker of each method: its family's colour; dashes tell apart those of one colour.
+    """Colour, dashes and marker of each method: its family's colour; methods of one colour differ by dashes.
 
-    A family's bare label always wears the family's own dashes. A label of no known family is black.
+    A family's bare label always has the family's own dashes. A label of no known family is black.
     """
     worn = {method: FAMILIES.get(family(method), ("#000000", "", "-")) for method in methods}
     out: dict[str, Look] = {}

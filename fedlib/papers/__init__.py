@@ -1,1 +1,1 @@
-"""One folder a paper: its claims, readings, printed numbers, theory and studies."""
+"""One folder per paper: its claims, readings, printed numbers, theory and studies."""

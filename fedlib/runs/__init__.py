@@ -1,1 +1,1 @@
-"""Runs as things that last: the store, the archive, results; where runs are trained and what they cost."""
+"""Stored runs: the store, the archive and results; where runs are trained, and what they cost."""

@@ -1,11 +1,11 @@
-"""Packed results: `data/archive/<scale>/<name>.parquet`, one compact file an experiment or study, kept in git.
+"""Packed results: `data/archive/<scale>/<name>.parquet`, one compact file per experiment or study, kept in git.
 
-A file holds the rows of every finished run, and as metadata of its schema what made each (settings, data, versions,
-device, date, address). It is read as numbers and text, never unpickled; pages carry checksums. What `data/results`
-holds is read the same way, so that either can stand in for runs that are not in the store.
+A file holds the rows of every finished run. The metadata of its schema says what made each run (settings, data,
+versions, device, date, address). It is read as numbers and text and never unpickled; its pages carry checksums.
+`data/results` is read in the same way, so that either can supply runs that are not in the store.
 
-Measures are kept as 32-bit floats but for test accuracy, times to 8 bits; of `OPTIONAL` columns
-it keeps those that the experiment names under `archive` in `params.yaml`.
+Measures are stored as 32-bit floats, except for test accuracy; times are rounded to 8 bits. Of the `OPTIONAL` columns,
+the archive keeps those that the experiment names under `archive` in `params.yaml`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ if TYPE_CHECKING:
 
 ARCHIVE = ROOT / "data" / "archive"
 RUN = ("setting", "method", "seed")
-EXACT = ("test_accuracy",)  # compared with round targets, as 0.69: a share of 10,000 packs well as it is
+EXACT = ("test_accuracy",)  # compared with targets such as 0.69; a share of 10,000 compresses well unrounded
 TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
 
 
 def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
+    """The archive's file of an experiment or study at a scale."""
     return root / scale / f"{name}.parquet"
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Finished runs of one experiment or study at one scale: a record each of what made them, and their rows.
+    """Finished runs of one experiment or study at one scale: one record per run of what made it, and the rows.
 
-    load: reads the rows, once they are wanted. columns: their names.
+    load: reads the rows when they are needed. columns: their names.
     """
 
     runs: tuple[dict[str, Any], ...] = ()
@@ -59,11 +60,11 @@ class Packed:
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """By address; the same numbers may stand under several names."""
+        """Records by address. The same numbers may be listed under several names."""
         return {record["address"]: record for record in self.runs}
 
     def find(self, dataset: str, address: Callable[[str], str], digest: str | None) -> str | None:
-        """Where a run on a dataset stands, if it is here: `address` of the data's digest (None: any that is here)."""
+        """The address of a run if it is here. address: makes it from the data's digest (None: any digest here)."""
         digests = sorted(self._digests.get(dataset, ())) if digest is None else [digest]
         return next((a for a in map(address, digests) if a in self.records), None)
 
@@ -87,10 +88,10 @@ class Packed:
 
 
 def sources(name: str, scale: Scale, kept: Collection[str], results: Path, archive: Path) -> list[Packed]:
-    """What may stand in for runs that are not in the store: the results of before, the archive, and the archives of
+    """Tables that can supply runs that are not in the store: the earlier results, the archive, and the archives of
     other experiments and scales, which may hold the same runs.
 
-    kept: what archives of `name` keep (`Experiments.archived`); another archive without these columns is of no use.
+    kept: the columns that archives of `name` keep (`Experiments.archived`). An archive without them cannot be used.
     """
     here = read_results(name, scale, results), read(name, scale, archive)
     return [*here, *_others(name, scale, kept, archive)]
@@ -99,7 +100,7 @@ def sources(name: str, scale: Scale, kept: Collection[str], results: Path, archi
 def elsewhere(
     name: str, scale: Scale, kept: Collection[str], runs: list[dict[str, Any]], archive: Path = ARCHIVE
 ) -> bool:
-    """Whether the archives of other experiments and scales hold all of these runs, and there is none of `name`."""
+    """Whether archives of other experiments and scales hold all of these runs, and `name` has no archive."""
     if path_of(name, scale, archive).exists():
         return False
     there = {address for packed in _others(name, scale, kept, archive) for address in packed.records}
@@ -110,7 +111,7 @@ def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> It
     needed = {OPTIONAL[what] for what in kept}
     for path in sorted(archive.glob("*/*.parquet")):
         if path != path_of(name, scale, archive):
-            with suppress(StoreError):  # what needs it will say so
+            with suppress(StoreError):  # whoever needs this archive will get the error
                 packed = read(path.stem, path.parent.name, archive)
                 if needed <= set(packed.columns):
                     yield packed
@@ -119,7 +120,7 @@ def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> It
 def find(
     packed: Sequence[Packed], dataset: str, address: Callable[[str], str], digest: str | None
 ) -> tuple[Packed, str] | None:
-    """The first that has a run, and the run's address there (`Packed.find`)."""
+    """The first table that has a run, and the run's address there (`Packed.find`)."""
     for one in packed:
         if (found := one.find(dataset, address, digest)) is not None:
             return one, found
@@ -127,12 +128,12 @@ def find(
 
 
 def labels_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The names under which a run (setting, method, seed) or a study's unit stands in its table."""
+    """The labels of a run (setting, method, seed) or of a study's unit in its table."""
     return record["unit"]["labels"] if "unit" in record else {key: record[key] for key in RUN}
 
 
 def read_results(name: str, scale: Scale, results: Path) -> Packed:
-    """What `data/results` holds; nothing if there is nothing, or what is there is damaged, which is said."""
+    """The content of `data/results`. Empty if there is none, or if it is damaged; the latter is reported."""
     path = results / scale / f"{name}.parquet"
     if not path.exists():
         return Packed()
@@ -146,10 +147,10 @@ def read_results(name: str, scale: Scale, results: Path) -> Packed:
 
 
 def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
-    """What the archive holds of an experiment or study; nothing if it has no file.
+    """The archived runs of an experiment or study; empty if it has no archive.
 
     Raises:
-        StoreError: the file is damaged, or is of something else; where that is in its rows, when these are wanted.
+        StoreError: the file is damaged or belongs to something else. Damaged rows are found when they are read.
     """
     path = path_of(name, scale, root)
     return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
@@ -166,17 +167,17 @@ def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
 
 
 def mend(path: Path) -> str:
-    """What to do about a file of this kind that is damaged."""
+    """What to do about a damaged file of this kind."""
     if path.parents[1].name == ARCHIVE.name:
         return f"get it back with `git checkout -- {path}`, or delete it"
     return f"delete it, then run: fedlib results {path.stem} --scale {path.parent.name}"
 
 
 def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
-    """A run's record under the address that its settings, data and numerics have now.
+    """A run's record under the current address of its settings, data and numerics.
 
     Raises:
-        ValueError: it stands under an address that is not theirs, neither now nor when it was written.
+        ValueError: its address matches its settings neither now nor at the time of writing.
     """
     address = _address(name, record)
     if record["address"] not in (address, _address_of_before(name, record)):
@@ -206,9 +207,9 @@ def write(
     runs: list[dict[str, Any]],
     root: Path = ARCHIVE,
 ) -> Path:
-    """Pack the rows of finished runs and what made them (records with `address`) into the archive.
+    """Pack the rows of finished runs, with records of what made them (including `address`), into the archive.
 
-    kept: which of the `OPTIONAL` columns (`Experiments.archived`).
+    kept: the `OPTIONAL` columns to keep (`Experiments.archived`).
     """
     study = any("unit" in record for record in runs)
     packed = pa.Table.from_pandas(_lean(table, kept, study), preserve_index=False)
@@ -233,9 +234,9 @@ def _compressed(table: pa.Table, info: dict[str, Any]) -> bytes:
 
 
 def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFrame:
-    """The table as it is archived."""
+    """The table in its archived form."""
     out = table.copy()
-    if study:  # small, but for samples kept as lists of decimals
+    if study:  # small, except for samples kept as lists of decimals
         for column in out.columns[[kind.kind == "O" for kind in out.dtypes]]:
             out[column] = [
                 np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in out[column]
@@ -261,13 +262,13 @@ def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFra
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
-    """float32 values to `bits` significant bits."""
+    """float32 values rounded to `bits` significant bits."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent).astype(np.float32)
 
 
 def _address(name: str, record: dict[str, Any]) -> str:
-    """The address that a record's settings, data and numerics give."""
+    """The address that follows from a record's settings, data and numerics."""
     made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
     if "unit" in record:
         return address_of_unit(name, record["unit"], *made_by)
@@ -275,7 +276,7 @@ def _address(name: str, record: dict[str, Any]) -> str:
 
 
 def _address_of_before(name: str, record: dict[str, Any]) -> str:
-    """The address of a record's settings as they are written, from when equal ones could be written in two ways."""
+    """The address of a record's settings exactly as written, as used when equal settings could have two addresses."""
     if "unit" in record:
         return _address(name, record)
     made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
@@ -285,7 +286,7 @@ def _address_of_before(name: str, record: dict[str, Any]) -> str:
 def address_of_unit(
     name: str, unit: dict[str, Any], numerics: int, dataset_digest: str | None, code: Code
 ) -> str:
-    """Under which a table of the study `name` is kept; a unit's labels determine none of its numbers."""
+    """The address of a table of the study `name`. A unit's labels do not affect its numbers and are left out."""
     numbers = {key: value for key, value in unit.items() if key != "labels"}
     made_of = [f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest]
     return address_of([*made_of, code] if code else made_of)
@@ -293,7 +294,7 @@ def address_of_unit(
 
 @dataclass(frozen=True)
 class Renewed:
-    """(runs, rows) of an archive before and after it is sealed; runs with another address; whether it is rewritten."""
+    """(runs, rows) of an archive before and after sealing; number of changed addresses; whether it is rewritten."""
 
     before: tuple[int, int]
     after: tuple[int, int]
@@ -302,10 +303,10 @@ class Renewed:
 
 
 def renew(path: Path) -> Renewed:
-    """Give an archive of before its seals, and its runs the addresses that their settings have now; its rows stay.
+    """Seal an older archive and give its runs their current addresses. The rows stay the same.
 
     Raises:
-        StoreError: it is damaged, or does not come back with the same rows.
+        StoreError: the archive is damaged, or its rows would change.
     """
     name, scale, content = path.stem, path.parent.name, path.read_bytes()
     old = _opened(path, name, scale, content)

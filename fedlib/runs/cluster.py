@@ -1,6 +1,6 @@
-"""Train runs on the workers of a Dask cluster: groups go out, finished files come back and are checked.
+"""Train runs on the workers of a Dask cluster: groups are sent out, finished files are returned and checked.
 
-A worker trains as `parallel.py` does on its own machine, in the store and on the datasets that this has.
+A worker trains as on its own machine, in that machine's store and on its datasets.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def train_on_cluster(
     tell: Callable[[str], None],
     work: Callable[[list[dict[str, Any]]], list[Files]],
 ) -> None:
-    """Have the workers of a Dask scheduler train runs, given by address; what they finish comes back to this store.
+    """Let the workers of a Dask scheduler train runs, given by address. Their finished runs are copied to this store.
 
-    work: what a worker does with the settings of a group (`train.train_elsewhere`); a group whose worker dies is given
-    to another by the scheduler.
+    work: what a worker does with the settings of a group (`train.train_elsewhere`). If a worker dies, the scheduler
+        gives its group to another one.
 
     Raises:
-        ConfigError: the scheduler's address is none.
-        StoreError: the scheduler does not answer, or went away, or workers keep dying, or what one sent back is not
-            what it was asked for; what was finished before is kept.
+        ConfigError: the scheduler's address is invalid.
+        StoreError: the scheduler does not answer or disappears, workers keep dying, or a worker sent back something
+            else than it was asked for. Runs that finished before are kept.
     """
     from concurrent.futures import CancelledError
 
@@ -46,7 +46,7 @@ def train_on_cluster(
 
     logging.getLogger("distributed.client").setLevel(
         logging.CRITICAL
-    )  # its traceback says less than our sentence
+    )  # its traceback says less than our message
     gone = StoreError(
         f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
         "command: finished runs are kept."
@@ -75,7 +75,7 @@ def train_on_cluster(
                         store.fail(files[0], files[3]["reason"], files[3]["trace"])
                         continue
                     check_returned(files, missing)
-                    if not store.finished(files[0]):  # as it is where workers share our disk
+                    if not store.finished(files[0]):  # it is finished where workers share our disk
                         store.adopt(*files)
                 tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
         except KilledWorker as error:
@@ -88,16 +88,16 @@ def train_on_cluster(
 
 
 def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
-    """Is this the whole result of a run that was asked for, made by the numerics and from the data that we have here?
+    """Check that a worker returned the complete result of a requested run, made with our numerics and our data.
 
     Raises:
-        StoreError: it is not.
+        StoreError: it did not.
     """
     a, rounds, timing, record = files
     if a not in wanted:
         raise StoreError(
-            f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset is another "
-            "than here; bring both up to date there and repeat the command."
+            f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset differs "
+            "from ours; bring both up to date there and repeat the command."
         )
     run = wanted[a]
     try:
@@ -123,7 +123,7 @@ def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
 
 
 def is_over(run: Run, rounds: pd.DataFrame) -> bool:
-    """Whether a run may end where its rows (from round 0 on) do: with T, by divergence, or by its target."""
+    """Whether a run may end with these rows (from round 0 on): at round T, by divergence, or by reaching its target."""
     if len(rounds) == run.T + 1 or rounds["diverged"].iloc[-1]:
         return True
     return run.until is not None and run.until.ends(rounds["test_accuracy"].tolist()[1:])

@@ -1,10 +1,10 @@
-"""What an experiment would cost in time: its work is counted, the speed of that work is measured on this machine.
+"""Estimate the time that an experiment takes: its work is counted, and the speed is measured on this machine.
 
-Counted: local steps of the clients that train in a round, those included that a sampler only asks (found by letting
-the sampler run a few rounds on single samples), and the samples that are evaluated. Measured: seconds of a client's
-step and of an evaluated sample, for the model on images of that shape, many clients at once. Left out: the samplers'
-own work and what partitions and files take. A run that ends with its target (`Until`) is counted to T; as nobody knows
-when it gets there, only `shortest` says how much less it may take.
+Counted: the local steps of the clients that train in a round, including those that train only because a sampler asks
+(found by running the sampler for a few rounds on single samples), and the samples that are evaluated. Measured: the
+seconds of a client's step and of an evaluated sample, for the model on images of that shape, with many clients at once.
+Left out: the samplers' own work, and the time for partitions and files. A run that ends at its target (`Until`) is
+counted to T: nobody knows when it gets there. `shortest` gives the lower bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -46,17 +46,17 @@ def seconds(run: Run) -> float:
 
 
 def shortest(run: Run) -> Run:
-    """The run as it is if it reaches its target at once; one without a target as it is."""
+    """The run as if it reached its target at once; a run without a target is unchanged."""
     return run.model_copy(update={"T": run.until.least, "until": None}) if run.until else run
 
 
 def core_seconds(run: Run) -> float:
-    """Estimated time of one core for a run, as a worker of a cluster trains it, whatever else this machine does now."""
+    """Estimated core time for a run, trained as on a worker of a cluster, whatever else this machine is doing."""
     return _seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
-    """Time until all jobs are done, each on one of the workers, the longest first."""
+    """Time until all jobs are done, each on one of the workers, longest first."""
     free_at = [0.0] * workers
     for job in sorted(seconds, reverse=True):
         heapq.heapreplace(free_at, free_at[0] + job)
@@ -73,7 +73,7 @@ def _seconds(run: Run, speed: Speed) -> float:
 
 
 def local_steps(run: Run) -> float:
-    """Mean number of a client's SGD steps in a round, on what it does not hold out."""
+    """Mean number of a client's SGD steps per round, on the data that it does not hold out."""
     if run.local.steps:
         return run.local.steps
     match run.partition:
@@ -92,9 +92,9 @@ def local_steps(run: Run) -> float:
     return run.local.epochs * batches / run.N
 
 
-@lru_cache
+@cache
 def measured(dataset: str, model: str, batch: int, threads: int | None = None) -> Speed:
-    """Time a few clients' steps, and an evaluation, on random images; by processor time if threads is 1."""
+    """Measure a few clients' steps, and an evaluation, on random images. threads = 1: in processor time."""
     kind, rng = KINDS[dataset], np.random.default_rng(0)
     n = max(2 * batch, 512)
     x = rng.integers(256, size=(n, *kind.shape), dtype=np.uint8)
@@ -117,7 +117,7 @@ def _train(executor: Executor, start: torch.Tensor, n: int, batch: int, steps: i
 
 
 def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
-    """Seconds of one repetition of `work(repetitions)`, doubling these until it takes long enough to tell."""
+    """Seconds per repetition of `work(repetitions)`; repetitions are doubled until they take long enough to measure."""
     work(1)
     repetitions = 1
     while True:
@@ -128,15 +128,19 @@ def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
         repetitions *= 2
 
 
-@lru_cache
+@cache
 def asking(method: str, N: int, m: int) -> tuple[float, float]:
-    """Clients that do a single step in a round (for a gradient), and those that train: the chosen and the asked."""
-    once, twice = (_probe(Method.model_validate_json(method), N, m, steps) for steps in (1, 2))
+    """Clients per round that do a single step (for a gradient), and clients that train (the chosen and the asked)."""
+    mine = Method.model_validate_json(method)
+    once = _probe(mine, N, m, steps=1)
+    if once <= m:  # nobody but the chosen does a step
+        return 0.0, once
+    twice = _probe(mine, N, m, steps=2)
     return max(0.0, 2 * once - twice), twice - once
 
 
 def _probe(method: Method, N: int, m: int, steps: int) -> float:
-    """Mean number of all clients' steps in a round of so many local steps, found by letting the sampler run."""
+    """Mean number of steps of all clients in a round of `steps` local steps, found by running the sampler."""
     dataset = datasets.load("digits")
     proximal = method.algorithm_params.get("mu", 0.1) if method.algorithm == "feddyn" else 0.0
     run = Run(

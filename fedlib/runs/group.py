@@ -1,4 +1,4 @@
-"""Groups of runs that one process trains in lockstep, with checkpoints; a killed one loses at most the last minute."""
+"""Groups of runs that one process trains in lockstep, with checkpoints: a kill loses at most the last minute."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ LARGEST_GROUP = 25
 
 
 def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
-    """Runs of one shape together, those on the same clients in one group: they share many mini-batches.
+    """Put runs of one shape together, and those on the same clients in one group: they share many mini-batches.
 
-    A shape's runs are cut into groups of about equally many rounds, so that the processes end together.
+    The runs of a shape are cut into groups with about equally many rounds, so that the processes end together.
     """
     from fedlib.simulation.engine import shape_of
 
@@ -52,7 +52,7 @@ def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
 
 
 def _cut(runs: Sequence[Run], parts: int) -> list[list[Run]]:
-    """At most so many groups of neighbours, of about equally many rounds."""
+    """At most `parts` groups of neighbouring runs, with about equally many rounds."""
     rounds = list(accumulate(run.T for run in runs))
     bounds = [bisect_right(rounds, rounds[-1] * i / parts) for i in range(parts + 1)]
     return [list(runs[first:last]) for first, last in pairwise(bounds) if first < last]
@@ -65,10 +65,10 @@ def train_group(
     heartbeats: Path | None = None,
     supply: Supply | None = None,
 ) -> list[str]:
-    """Train runs of one shape in lockstep; returns the addresses of those that it finished.
+    """Train runs of one shape in lockstep; returns the addresses of the runs that it finished.
 
-    Runs that are finished, or that another process holds, are left alone; of those whose methods fail the store then
-    says why (`Store.failure`). supply: what they are trained on, if it is not what their settings name.
+    Runs that are finished, or that another process holds, are skipped. If a run's methods fail, the store keeps the
+    reason (`Store.failure`). supply: what runs are trained on, if it differs from what their settings name.
     """
     import torch
 
@@ -128,12 +128,12 @@ def train_group(
                 saved = time.monotonic()
             lockstep.advance()
             for live in lockstep.active:
-                if live.t == 1:  # that a state cannot be kept is found now, not with the first checkpoint
+                if live.t == 1:  # find out now, not at the first checkpoint, that a state cannot be kept
                     _state(live)
 
 
 def _state(live: Live) -> Any:
-    """What a checkpoint keeps of a run; None if its sampler's state cannot be kept, which ends the run."""
+    """The state that a checkpoint keeps of a run. None if its sampler's state cannot be kept, which ends the run."""
     with live.trying("state_dict"):
         return pack(live.state_dict())
     return None
@@ -146,7 +146,7 @@ def _partition_key(run: Run) -> str:
 
 
 def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
-    """What made a run: its settings, its data, versions, device and date."""
+    """What made a run: its settings, data, versions, device and date."""
     import torch
 
     from fedlib.simulation.engine import NUMERICS

@@ -12,16 +12,16 @@ from fedlib.runs.store import RUNS
 from fedlib.settings.schema import ConfigError, Run
 
 CHECKPOINT_SECONDS = 60.0
-FEW_ROUNDS = 3_000  # of all runs together: fewer than these are done before worker processes have started
+FEW_ROUNDS = 3_000  # of all runs together: fewer take less time than starting worker processes
 
 
 @dataclass(frozen=True)
 class Place:
     """Where and how runs are trained.
 
-    workers: processes side by side (0: as many as the cores and the work suggest). threads: cores of each (0: an equal
-    share of all). device: "cpu" or "cuda". scheduler: address of a Dask scheduler; its workers then take the place of
-    local processes.
+    workers: number of parallel processes (0: as many as the cores and the work suggest). threads: cores of each process
+        (0: an equal share of all). device: "cpu" or "cuda". scheduler: address of a Dask scheduler; its workers then
+        replace local processes.
     """
 
     runs: Path = RUNS
@@ -34,7 +34,7 @@ class Place:
 
     @classmethod
     def from_environment(cls) -> Place:
-        """As the variables FEDLIB_RUNS, _DATASETS, _WORKERS, _DEVICE, _SCHEDULER and _CHECKPOINT_SECONDS say."""
+        """From the variables FEDLIB_RUNS, _DATASETS, _WORKERS, _DEVICE, _SCHEDULER and _CHECKPOINT_SECONDS."""
         return cls(
             runs=_folder("FEDLIB_RUNS", RUNS),
             datasets=_folder("FEDLIB_DATASETS", datasets.DATASETS),
@@ -45,7 +45,7 @@ class Place:
         )
 
     def processes(self, rounds: int) -> int:
-        """How many processes share that many rounds of all runs together."""
+        """Number of processes that share this number of rounds, summed over all runs."""
         if self.workers:
             return self.workers
         return 1 if self.device != "cpu" or rounds < FEW_ROUNDS else cores()
@@ -73,13 +73,14 @@ def _device() -> str:
 
 
 def cores() -> int:
-    """Cores that this process may use: fewer than the machine has, where a batch system or a container says so."""
+    """Number of cores that this process may use; a batch system or container may allow fewer than the machine has."""
     from joblib import cpu_count
 
     return cpu_count()
 
 
 def address(run: Run, place: Place) -> str:
+    """A run's address, with the dataset that this place holds."""
     from fedlib.simulation.engine import NUMERICS
 
     return run.address(NUMERICS, datasets.digest(run.dataset, place.datasets))

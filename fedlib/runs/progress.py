@@ -1,4 +1,4 @@
-"""How far training is: heartbeats of the workers, and a line now and then for the person who waits."""
+"""Progress of training: heartbeats of the workers, and a progress line from time to time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ HEARTBEAT_SECONDS = 1.0
 
 
 class Progress:
-    """A line now and then, less often the longer it takes: how far all workers are together, how long is left.
+    """Prints a progress line for all workers together, with the remaining time; less often the longer it takes.
 
-    A worker's heartbeat is the rounds that its runs have done, and those that they were spared by an early end.
+    A worker's heartbeat counts the rounds that its runs have done, and those saved by an early end.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Progress:
 
 
 def report(what: str, done: int, total: int, rate: float, left: float, about: str = "about") -> str:
-    """How far something is that goes by rounds; rate: rounds a second, left: seconds."""
+    """A progress line for work counted in rounds. rate: rounds per second. left: seconds."""
     pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
     return f"{what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, {about} {duration(left)} left"
 
 
 def duration(seconds: float) -> str:
-    """A time span as people say it."""
+    """A time span in words."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

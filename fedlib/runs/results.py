@@ -1,9 +1,9 @@
-"""An experiment's results: trained where missing, gathered into one tidy table, opened by every notebook.
+"""An experiment's results: train missing runs, write one tidy table, and open it in every notebook.
 
-Runs come from the store, from the results of before, or from the archive (`archive.py`).
-`data/results/<scale>/<experiment>.parquet` has one row a (setting, method, seed, round), with the columns that
-ARCHITECTURE.md lists; `<experiment>.json` beside it says what made each run, and which runs are missing;
-`<experiment>.csv` has the curves of test accuracy for `dvc plots`.
+Runs come from the store, from earlier results, or from the archive (`archive.py`).
+`data/results/<scale>/<experiment>.parquet` has one row per (setting, method, seed, round), with the columns listed in
+ARCHITECTURE.md. `<experiment>.json` beside it says what made each run and which runs are missing. `<experiment>.csv`
+has the curves of test accuracy for `dvc plots`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ MEASURES = [
 
 
 def path_of(experiment: str, scale: Scale, results: Path = RESULTS) -> Path:
+    """The file with an experiment's table at a scale."""
     return results / scale / f"{experiment}.parquet"
 
 
@@ -58,21 +59,21 @@ def simulate(
     archive: Path = archives.ARCHIVE,
     only_finished: bool = False,
 ) -> Path:
-    """Train what an experiment still lacks at a scale and write its table; returns the table's path.
+    """Train the missing runs of an experiment at a scale and write its table; returns the table's path.
 
-    What is archived, with the same settings and on the same data, is not trained again. Runs whose dataset is not at
-    hand are left out and named in the record.
+    Archived runs with the same settings and data are not trained again. Runs whose dataset is not available are left
+    out and named in the record.
 
-    methods, seeds, settings: train only these; the table then holds them and whatever else was finished before.
+    methods, seeds, settings: train only these. The table then holds them and everything that was finished before.
     only_finished: train nothing.
 
     Raises:
-        ConfigError: no such experiment, method or seed, or settings that cannot be run.
+        ConfigError: the experiment, a method or a seed does not exist, or settings cannot be run.
         DataError: nothing is finished, and data is missing. Unfinished: nothing is finished.
-        Failed: some runs failed; the others are finished, and the table is written. StoreError: a damaged archive.
+        Failed: some runs failed; the others are finished, and the table is written. StoreError: an archive is damaged.
     """
     from fedlib.runs.place import Place
-    from fedlib.runs.train import train  # here, so that opening results imports no torch
+    from fedlib.runs.train import train  # here, so that opening results does not import torch
 
     experiments = experiments or params.load()
     place = place or Place.from_environment()
@@ -95,10 +96,10 @@ def simulate(
 
 
 class Failed(StoreError):
-    """Some runs failed; all others went on, and the table is written, unless none is finished.
+    """Some runs failed. All others continued, and the table is written unless no run is finished.
 
-    traces: the runs' names -> the tracebacks of what was raised. missing: what the record of results says is missing,
-    where there is no table.
+    traces: name of the run -> traceback of its error. missing: the missing runs as in the record of results, where
+    there is no table.
     """
 
     def __init__(
@@ -114,17 +115,17 @@ class Failed(StoreError):
 
 
 def _name(one: Labelled) -> str:
-    """A run, for people."""
+    """The name of a run, for messages."""
     return ", ".join(filter(None, [one.setting, one.method, f"seed {one.run.seed}"]))
 
 
 class Finished:
-    """The finished runs of an experiment at a scale: in the store, in its results of before, anywhere in the archive.
+    """The finished runs of an experiment at a scale: in the store, in its earlier results, anywhere in the archive.
 
-    absent: dataset -> why it is not at hand; of runs on it, and with `any_data` of all, archived ones are taken
-    whatever the digest of the data.
+    absent: dataset -> why it is not available. For runs on it (and for all runs, with `any_data`), archived runs are
+    accepted whatever the digest of their data.
 
-    kept: what archives keep of the experiment (`Experiments.archived`).
+    kept: the columns that archives of the experiment keep (`Experiments.archived`).
     """
 
     def __init__(
@@ -167,24 +168,25 @@ class Finished:
         return archives.find(self.packed, run.dataset, partial(run.address, NUMERICS), digest)
 
     def address(self, run: Run) -> str | None:
-        """The address under which a finished run is known."""
+        """The address of a finished run; None if it is not finished."""
         if stored := self._stored(run):
             return stored
         found = self._packed(run)
         return found[1] if found else None
 
     def has(self, run: Run) -> bool:
+        """Whether a run is finished."""
         return self.address(run) is not None
 
     def failure(self, run: Run) -> dict[str, str] | None:
-        """Why a run failed when it was last tried (`Store.failure`)."""
+        """Why a run failed when it was last tried (see `Store.failure`)."""
         from fedlib.simulation.engine import NUMERICS
 
         digest = self.digest(run.dataset)
         return self.store.failure(run.address(NUMERICS, digest)) if digest and not self.has(run) else None
 
     def read(self, run: Run) -> tuple[pd.DataFrame, dict[str, Any]] | None:
-        """The rounds and the record of a finished run."""
+        """The rounds and the record of a finished run; None if it is not finished."""
         if address := self._stored(run):
             return self.store.read(address)
         if found := self._packed(run):
@@ -193,16 +195,10 @@ class Finished:
         return None
 
 
-def gather(
-    experiment: str, scale: Scale, labelled: Sequence[Labelled], finished: Finished, results: Path = RESULTS
-) -> Path:
-    """Write the tidy table of all finished runs of an experiment, and beside it what made them and what is missing.
-
-    Raises:
-        DataError, Failed, Unfinished: none is finished, for want of data, because some failed, or as none was tried.
-    """
-    from fedlib.data.datasets import DataError
-
+def tidy(
+    experiment: str, labelled: Sequence[Labelled], finished: Finished
+) -> tuple[pd.DataFrame, list[dict[str, Any]], list[dict[str, Any]], dict[str, dict[str, str]]]:
+    """The table of all finished runs, what made them, which are missing, and why runs failed."""
     frames, records, missing = [], [], []
     failures: dict[str, dict[str, str]] = {}
     for one in labelled:
@@ -216,18 +212,30 @@ def gather(
         rounds, record = found
         frames.append(pd.DataFrame({"experiment": experiment, **labels}, index=rounds.index).join(rounds))
         records.append({**record, **labels})
-    if not frames:
-        for reason in finished.absent.values():
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    for column in MEASURES if frames else ():
+        if column not in table:
+            table[column] = float("nan")
+    return table, records, missing, failures
+
+
+def gather(
+    experiment: str, scale: Scale, labelled: Sequence[Labelled], finished: Finished, results: Path = RESULTS
+) -> Path:
+    """Write the tidy table of all finished runs of an experiment, and beside it what made them and which are missing.
+
+    Raises:
+        DataError, Failed, Unfinished: no run is finished: data is missing, or some runs failed, or none was tried.
+    """
+    from fedlib.data.datasets import DataError
+
+    table, records, missing, failures = tidy(experiment, labelled, finished)
+    if not records:
+        for reason in () if finished.any_data else finished.absent.values():
             raise DataError(reason)
         if failures:
             raise Failed(f"{experiment} [{scale}]", failures, len(labelled), missing)
-        raise Unfinished(
-            f"{experiment} has no finished run at scale {scale}; run: fedlib run {experiment} --scale {scale}"
-        )
-    table = pd.concat(frames, ignore_index=True)
-    for column in MEASURES:
-        if column not in table:
-            table[column] = float("nan")
+        raise Unfinished(nothing_of(experiment, scale, len(labelled)))
     path = path_of(experiment, scale, results)
     info = {
         "experiment": experiment,
@@ -240,16 +248,24 @@ def gather(
     return path
 
 
+def nothing_of(name: str, scale: Scale, planned: int) -> str:
+    """What is said where nothing of an experiment or study is finished."""
+    return (
+        f"{name} at scale {scale}: none of its {planned:,} planned runs is finished or archived; run: "
+        f"fedlib run {name} --scale {scale}"
+    )
+
+
 def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
-    """Write a table, what made it, and its curves."""
+    """Write a table, the record of what made it, and its curves."""
     write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
     write_table(path, table, info)
 
 
 def write_table(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
-    """Write a table with what made it inside, and what made it as JSON beside it.
+    """Write a table with the record of what made it inside, and the same record as JSON beside it.
 
-    Whoever opens the table meanwhile sees the old one with its record, or the new one with its own.
+    A reader at the same time sees either the old table with its record or the new one with its own.
     """
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     labels = [archives.labels_of(record) for record in info["runs"]]
@@ -259,7 +275,7 @@ def write_table(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
 
 
 def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
-    """Test accuracy in percent, mean over seeds: a row a (setting, method, round) at which all seeds were tested."""
+    """Test accuracy in percent, mean over seeds: one row per (setting, method, round) where all seeds were tested."""
     if table.empty:
         return pd.DataFrame(columns=["setting", "method", "round", "accuracy"])
     tested = table.groupby(["setting", "method", "round"], sort=False)["test_accuracy"].agg(["mean", "count"])
@@ -269,10 +285,10 @@ def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def lacking(info: dict[str, Any]) -> str:
-    """What the record of results (`open_results`) says is missing, in words; empty if nothing is.
+    """The missing runs in a record of results (`open_results`), in words; empty if none is missing.
 
-    A setting of which nothing is there is named as a whole, a method likewise; else the seeds that are missing.
-    Methods that miss the same seeds are named together, and so are settings that miss the same methods.
+    A setting without any run is named as a whole, and so is a method. Otherwise the missing seeds are named. Methods
+    that lack the same seeds are named together, and so are settings that lack the same methods.
     """
     there = {(_setting(run), run["method"]) for run in info["runs"]}
     begun = {setting for setting, _ in there}
@@ -280,7 +296,7 @@ def lacking(info: dict[str, Any]) -> str:
     for run in info.get("missing", []):
         methods = gaps.setdefault(_setting(run), {})
         methods.setdefault(run.get("method", ""), []).append(str(run["seed"]))
-    found: dict[tuple[str, str], list[str]] = {}  # methods and seeds -> the settings that miss them
+    found: dict[tuple[str, str], list[str]] = {}  # methods and seeds -> the settings that lack them
     for setting, methods in gaps.items():
         alike: dict[str, list[str]] = {}  # seeds -> methods
         for method, seeds in methods.items():
@@ -294,8 +310,25 @@ def lacking(info: dict[str, Any]) -> str:
     )
 
 
+def present(info: dict[str, Any]) -> str:
+    """What the record of results says is there, in words: "HiCS-FL / Random of (2), 1 seed"; empty if nothing is."""
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for run in info.get("runs", []):
+        seeds.setdefault((_setting(run), run.get("method", "")), set()).add(run["seed"])
+    methods: dict[tuple[str, int], list[str]] = {}  # (setting, number of seeds) -> methods
+    for (setting, method), of in seeds.items():
+        methods.setdefault((setting, len(of)), []).append(method)
+    alike: dict[tuple[str, int], list[str]] = {}  # (methods, number of seeds) -> settings
+    for (setting, n), names in methods.items():
+        alike.setdefault((_counted(names, "methods"), n), []).append(setting)
+    return "; ".join(
+        f"{' of '.join(filter(None, [names, _counted(settings, 'settings')]))}, {n} seed{'s' * (n > 1)}"
+        for (names, n), settings in alike.items()
+    )
+
+
 def failed(info: dict[str, Any]) -> list[str]:
-    """What the record of results says of runs that failed: a sentence each."""
+    """The failed runs in a record of results, one sentence each."""
     return [
         f"{', '.join(filter(None, [run['setting'], run['method'], 'seed ' + str(run['seed'])]))}: {run['reason']}"
         for run in info.get("missing", [])
@@ -304,7 +337,7 @@ def failed(info: dict[str, Any]) -> list[str]:
 
 
 def _setting(run: dict[str, Any]) -> str:
-    """The setting of a run; of a study's unit, which may have the settings of several data sets, with the data."""
+    """The setting of a run. For a study's unit, whose settings may occur on several datasets, with the dataset."""
     unit = run.get("unit", {})
     data, setting = unit.get("labels", unit).get("data", ""), run.get("setting", "")
     return data if setting in data else f"{data} {setting}".strip()
@@ -315,7 +348,7 @@ def _counted(names: list[str], what: str, few: int = 6) -> str:
 
 
 def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], results: Path = RESULTS) -> bool:
-    """Whether the table of an experiment was made of just the planned runs of these addresses (None: unfinished)."""
+    """Whether the table of an experiment consists of exactly the runs at these addresses (None: unfinished)."""
     path = path_of(experiment, scale, results)
     try:
         with named(path, archives.mend(path)):
@@ -327,7 +360,7 @@ def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], result
 
 
 def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:
-    """What made the table of an experiment or study; empty if it has not been run at this scale.
+    """The record of what made an experiment's or study's table; empty if it has not been run at this scale.
 
     Raises:
         StoreError: the record is damaged.
@@ -340,7 +373,7 @@ def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, 
 
 
 def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> set[tuple[str, str, str]]:
-    """(experiment, setting, method) of which there is a seed at a scale."""
+    """All (experiment, setting, method) that have at least one seed at a scale."""
     there = ((name, run) for name in experiments for run in record(name, scale, results).get("runs", []))
     return {(name, _setting(run), run.get("method", "")) for name, run in there}
 
@@ -348,27 +381,22 @@ def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -
 def open_results(
     experiment: str, scale: Scale, results: Path = RESULTS
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The tidy table of an experiment and what made it.
+    """The tidy table of an experiment, and the record of what made it.
 
     Raises:
         FileNotFoundError: the experiment has not been run at this scale.
-        StoreError: the table is damaged, or not the one that was written.
+        StoreError: the table is damaged, or is not the one that was written.
     """
     return read_table(path_of(experiment, scale, results))
 
 
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A table as `write_table` wrote it, and what made it; raises as `open_results` does."""
+    """A table as `write_table` wrote it, and its record. Raises the same errors as `open_results`."""
     with named(path, archives.mend(path)):
         content = path.read_bytes()
         info, _ = info_of(content)
         if (info.pop("name"), info["scale"]) != (path.stem, path.parent.name):
-            raise ValueError("it is another's")
+            raise ValueError("it belongs to another one")
         table = rows_of(content)
         check(table, [archives.labels_of(record) for record in info["runs"]], info.pop("seals"))
         return table, info
-
-
-def open_all(scale: Scale, results: Path = RESULTS) -> dict[str, pd.DataFrame]:
-    """The tables of all experiments and studies that have results at a scale, by name."""
-    return {path.stem: read_table(path)[0] for path in sorted((results / scale).glob("*.parquet"))}

@@ -1,14 +1,15 @@
-"""Archived runs, trained again: a random sample of them, whole or their first rounds, compared number by number.
+"""Train archived runs again: a random sample, completely or only their first rounds, compared number by number.
 
-What may differ, and why, stands in `docs/determinism.md`: last digits, and from the round on in which a sampler that
-goes by what training gave comes to another choice, everything.
+`docs/determinism.md` says what may differ and why: the last digits; and, after a sampler that depends on training
+results has made another choice, everything.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,22 @@ import pandas as pd
 
 from fedlib.data import datasets, partition
 from fedlib.data.sources import KINDS, DataError
+from fedlib.files import StoreError
 from fedlib.runs import archive as archives
 from fedlib.runs.place import Place, cores
 from fedlib.samplers import Sampler
 from fedlib.settings.schema import Run, Scale
-from fedlib.simulation.engine import Lockstep
+from fedlib.simulation.engine import NUMERICS, Lockstep
 from fedlib.training.executors import make_executor
 
-ROUNDING = 1e-5  # relative; measured differences are of 2e-7 at most
-SAMPLES = 2  # of the test set, whose class may change with last digits
+ROUNDING = 1e-5  # relative; the largest measured difference is 2e-7
+SAMPLES = 2  # of the test set, whose predicted class may change with the last digits
 LOSSES = ("test_loss", "train_loss", "local_loss")
 
 
 @dataclass(frozen=True)
 class Archived:
-    """A run as the archive holds it: the experiment, its record, its rows."""
+    """An archived run: its experiment, its record, its rows."""
 
     experiment: str
     record: dict[str, Any]
@@ -40,9 +42,9 @@ class Archived:
 
 @dataclass(frozen=True)
 class Compared:
-    """A run trained again. rounds: how many were. largest: relative difference of losses while choices are the same.
+    """A run trained again. rounds: how many. largest: relative difference of losses while the choices are the same.
 
-    other: the first round with other numbers, None if there is none. allowed: whether that may be so.
+    other: the first round with different numbers, None if there is none. allowed: whether this difference is allowed.
     """
 
     run: Archived
@@ -63,60 +65,89 @@ class Compared:
 
 
 def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list[Archived]:
-    """At most n archived runs at a scale, drawn at random among those whose dataset is prepared here."""
-    found: dict[str, tuple[archives.Packed, str]] = {}
-    for path in sorted((archive / scale).glob("*.parquet")):
-        packed = archives.read(path.stem, scale, archive)
-        here = {a: (packed, path.stem) for a, record in packed.records.items() if _at_hand(record, place)}
-        found = here | found
-    addresses = sorted(found)
-    drawn = np.random.default_rng(seed).permutation(len(addresses))[:n]
-    chosen = [(addresses[i], *found[addresses[i]]) for i in sorted(drawn)]
-    return [Archived(name, packed.records[a], packed.rows(a)) for a, packed, name in chosen]
+    """At most n archived runs at a scale, drawn at random from those that this code would train and whose dataset is
+    prepared here.
+
+    Each comes from another experiment, so that experiments with many runs do not dominate. An experiment gives a second
+    run only after every other one has given a run.
+
+    Raises:
+        StoreError: there is no such run.
+    """
+    rng, seen, found = np.random.default_rng(seed), set(), []
+    paths, here = sorted((archive / scale).glob("*.parquet")), _prepared(place)
+    for i in rng.permutation(len(paths)):
+        packed = archives.read(paths[i].stem, scale, archive)
+        own = [a for a, record in packed.records.items() if a not in seen and _at_hand(record, here)]
+        seen.update(own)
+        found.append([(packed, paths[i].stem, own[j]) for j in rng.permutation(len(own))])
+    in_turn = (one for turn in zip_longest(*found) for one in turn if one)
+    drawn = list(islice((one for one in in_turn if _is_of_this_code(*one)), n))
+    if not drawn:
+        raise StoreError(
+            f"{archive / scale}: no run that this code would train has its dataset prepared here; see "
+            "`fedlib data status`, or name another scale."
+        )
+    return [Archived(name, packed.records[a], packed.rows(a)) for packed, name, a in drawn]
 
 
-def _at_hand(record: dict[str, Any], place: Place) -> bool:
-    if "run" not in record:  # a study's unit
-        return False
-    try:
-        return datasets.digest(record["data"]["name"], place.datasets) == record["data"]["digest"]
-    except DataError:
-        return False
+def _prepared(place: Place) -> dict[str, str]:
+    """The digests of the datasets that are prepared here."""
+    found = {}
+    for name in datasets.KINDS:
+        with suppress(DataError):
+            found[name] = datasets.digest(name, place.datasets)
+    return found
 
 
-def again(runs: list[Archived], rounds: int, place: Place) -> Iterator[Compared]:
-    """Train each run again, its first `rounds` rounds at most, and compare."""
-    for one in runs:
-        run = Run(**one.record["run"])
-        dataset = datasets.load(run.dataset, place.datasets)
-        tensors = datasets.tensors(dataset, run.scaling)
-        executor = make_executor(run.model, tensors, place.device, place.threads or cores())
-        part = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
-        lockstep = Lockstep([run], [part], executor)
-        while lockstep.active and lockstep.live[0].t < rounds:
-            lockstep.advance()
-        trained = pd.DataFrame(lockstep.live[0].rows)
-        yield compare(one, trained, informed(lockstep.live[0].sampler))
+def _at_hand(record: dict[str, Any], here: dict[str, str]) -> bool:
+    data = record["data"]  # a study's unit has no run
+    return "run" in record and here.get(data["name"]) == data["digest"]
+
+
+def _is_of_this_code(packed: archives.Packed, _: str, address: str) -> bool:
+    """Whether a run would have the same address if it were trained now."""
+    record = packed.records[address]
+    return Run(**record["run"]).address(NUMERICS, record["data"]["digest"]) == address
+
+
+def rounds_within(run: Archived, seconds: float) -> int:
+    """Number of a run's first rounds, at least one, that together took at most `seconds` when it was archived."""
+    return max(1, int((run.rows["seconds"].cumsum() <= seconds).sum()) - 1)
+
+
+def again(run: Archived, rounds: int, place: Place) -> Compared:
+    """Train a run again, for at most its first `rounds` rounds, and compare."""
+    settings = Run(**run.record["run"])
+    dataset = datasets.load(settings.dataset, place.datasets)
+    tensors = datasets.tensors(dataset, settings.scaling)
+    executor = make_executor(settings.model, tensors, place.device, place.threads or cores())
+    part = partition.make(settings.partition, dataset, settings.N, settings.seed, settings.holdout)
+    lockstep = Lockstep([settings], [part], executor)
+    while lockstep.active and lockstep.live[0].t < rounds:
+        lockstep.advance()
+    trained = pd.DataFrame(lockstep.live[0].rows)
+    return compare(run, trained, informed(lockstep.live[0].sampler))
 
 
 def informed(sampler: Sampler) -> bool:
-    """Whether a sampler's choices depend on what training gives, and with it on last digits."""
+    """Whether a sampler's choices depend on training results, and therefore on last digits."""
     kind = type(sampler)
     return kind.observe is not Sampler.observe or inspect.isgeneratorfunction(kind.select)
 
 
 def compare(archived: Archived, trained: pd.DataFrame, informed: bool) -> Compared:
-    """Compare round by round, up to the first that differs.
+    """Compare round by round, up to the first round that differs.
 
-    Another number is allowed where the choice before it is another, and the sampler goes by what training gave. Where
-    choices are not archived, such a sampler is taken to have come to another.
+    Different numbers are allowed after a different choice by a sampler that depends on training results. Where choices
+    are not archived, such a sampler is assumed to have made a different one.
     """
     n, dataset = min(len(trained), len(archived.rows)), archived.record["data"]["name"]
     before, now = archived.rows.head(n), trained.head(n)
     differs, largest = np.zeros(n, bool), np.zeros(n)
     for column in (c for c in LOSSES if c in before and c in now):
         relative = _relative(before[column], now[column])
-        # the last round that is trained here may be measured only because it is a run's last, or not
+        # the last round trained here may be measured only because it is a run's last, or the other way round
         largest = np.fmax(largest, relative)
         differs |= relative > ROUNDING
     if "test_accuracy" in before:

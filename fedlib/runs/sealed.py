@@ -1,8 +1,8 @@
-"""The one rule for what is read back from a table or a checkpoint: it is what was written there, whole, or is refused.
+"""The rule for everything that is read back from a table or a checkpoint: it is complete and as written, or is refused.
 
-A parquet file carries, as metadata of its schema, a record of what it is (`files.sealed`), and in that the number and
-the digest of each run's rows, in their order: rows that are changed, doubled, shuffled or those of another run are
-found. A checkpoint carries its run's address and its digest in a first line.
+The schema metadata of a parquet file carries a record (`files.sealed`). The record holds the number and the digest of
+each run's rows, in order. So rows that were changed, doubled, shuffled or taken from another run are detected. The
+first line of a checkpoint holds its run's address and its digest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fedlib.files import StoreError, sealed, unsealed
 
 KEY = b"fedlib"
 MARK = b"fedlib checkpoint"
-Labels = Sequence[dict[str, Any]]  # of each run, the columns and values that its rows have
+Labels = Sequence[dict[str, Any]]  # for each run, the columns and values that identify its rows
 
 
 @contextmanager
 def named(path: Path, mend: str) -> Iterator[None]:
-    """Whatever is wrong with what a file holds, in a sentence that names it; `mend` says what to do."""
+    """In this context, an error in a file's content is reported in a sentence that names it; `mend` says what to do."""
     try:
         yield
     except (StoreError, FileNotFoundError):
@@ -43,7 +43,7 @@ def named(path: Path, mend: str) -> Iterator[None]:
 
 
 def rows_digest(rows: pd.DataFrame) -> str:
-    """SHA-256 of a table's values, in their order; whole numbers and decimals of whatever width are the same."""
+    """SHA-256 of a table's values, in order. The width of whole numbers and decimals does not matter."""
     total = hashlib.sha256()
     for name in sorted(rows.columns):
         values = rows[name]
@@ -57,17 +57,17 @@ def rows_digest(rows: pd.DataFrame) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON; what stands for none as None."""
+    """A value as JSON; missing values as None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return None if value is pd.NA or (isinstance(value, float) and np.isnan(value)) else value
 
 
 def parts(table: pd.DataFrame, labels: Labels) -> list[pd.DataFrame]:
-    """Each run's rows, in the table's order.
+    """Each run's rows, in the order of the table.
 
     Raises:
-        ValueError: there are rows of no run, runs without rows, or a run's rows stand apart.
+        ValueError: rows belong to no run, a run has no rows, or a run's rows are not contiguous.
     """
     by = list(labels[0]) if labels else []
     known = set(by) <= set(table.columns)
@@ -81,12 +81,12 @@ def parts(table: pd.DataFrame, labels: Labels) -> list[pd.DataFrame]:
 
 
 def seals(table: pd.DataFrame, labels: Labels) -> list[list[Any]]:
-    """Number and digest of each run's rows, in the table's order; raises as `parts` does."""
+    """Number and digest of each run's rows, in the order of the table. Raises the same errors as `parts`."""
     return [[len(rows), rows_digest(rows)] for rows in parts(table, labels)]
 
 
 def check(table: pd.DataFrame, labels: Labels, expected: list[list[Any]]) -> None:
-    """Is this table the one that was sealed?
+    """Check that a table is the one that was sealed.
 
     Raises:
         ValueError: it is not.
@@ -97,7 +97,7 @@ def check(table: pd.DataFrame, labels: Labels, expected: list[list[Any]]) -> Non
 
 
 def to_parquet(table: pa.Table, info: dict[str, Any], **options: Any) -> bytes:
-    """A table with a sealed record of what it is."""
+    """A table as parquet, with a sealed record."""
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, table.schema, write_page_checksum=True, **options) as writer:
         writer.write_table(table)
@@ -106,10 +106,10 @@ def to_parquet(table: pa.Table, info: dict[str, Any], **options: Any) -> bytes:
 
 
 def info_of(content: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The record that a parquet file carries, checked, and the names of its columns; its rows are not read.
+    """The checked record and the column names of a parquet file, without reading its rows.
 
     Raises:
-        ValueError, OSError: it carries none, or is damaged.
+        ValueError, OSError: it has no record, or is damaged.
     """
     found = _metadata(content)
     if KEY not in (found.metadata or {}):
@@ -122,7 +122,7 @@ def _metadata(content: bytes) -> pq.FileMetaData:
 
 
 def rows_of(content: bytes, ignore_metadata: bool = False) -> pd.DataFrame:
-    """The rows of a parquet file, its pages checked."""
+    """The rows of a parquet file, with its pages' checksums verified."""
     table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
     return table.to_pandas(ignore_metadata=ignore_metadata)
 
@@ -136,17 +136,17 @@ def unpacked(text: bytes) -> Any:
 
 
 def to_kept(table: pd.DataFrame, address: str) -> bytes:
-    """A table under its address, as parquet."""
+    """A table and its address, as parquet."""
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     seal = [len(table), rows_digest(arrow.to_pandas())]
     return to_parquet(arrow, {"address": address, "seals": [seal]}, compression="zstd")
 
 
 def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
-    """The table that was kept under an address; one of before, which carries no record, as it is.
+    """The table stored under an address. An older table without a record is accepted as it is.
 
     Raises:
-        StoreError: it is damaged, or that of another address. FileNotFoundError: there is none.
+        StoreError: it is damaged, or belongs to another address. FileNotFoundError: there is none.
     """
     with named(path, mend):
         content = path.read_bytes()
@@ -154,7 +154,7 @@ def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
         if KEY in (_metadata(content).metadata or {}):
             info, _ = info_of(content)
             if info["address"] != address:
-                raise ValueError(f"it is that of {info['address']}")
+                raise ValueError(f"it belongs to {info['address']}")
             if info["seals"] != [[len(table), rows_digest(table)]]:
                 raise ValueError("its rows are not those that were written")
         return table
@@ -166,21 +166,21 @@ def to_checkpoint(content: bytes, address: str) -> bytes:
 
 
 def from_checkpoint(content: bytes, address: str) -> bytes:
-    """What `to_checkpoint` was given.
+    """The content that was passed to `to_checkpoint`.
 
     Raises:
-        ValueError: it is damaged, of another run, or of a time when checkpoints carried no digest.
+        ValueError: it is damaged, belongs to another run, or is from a time when checkpoints had no digest.
     """
     head, _, inner = content.partition(b"\n")
     if not head.startswith(MARK + b" "):
         raise ValueError("it does not begin with its run's address")
     if head != to_checkpoint(inner, address).partition(b"\n")[0]:
-        raise ValueError("it is damaged, or that of another run")
+        raise ValueError("it is damaged, or belongs to another run")
     return inner
 
 
 def is_state(state: Any, T: int) -> bool:
-    """Whether a checkpoint's content may be a run's: t rounds of T, with the rows of rounds 0 to t."""
+    """Whether a checkpoint's content can belong to a run of T rounds: t rounds, with the rows of rounds 0 to t."""
     keys = {"t", "models", "algorithm", "sampler", "rows", "diverged"}
     if not isinstance(state, dict) or set(state) != keys:
         return False

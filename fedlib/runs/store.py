@@ -1,10 +1,10 @@
 """Finished runs and checkpoints on disk, addressed by what produced them.
 
-`<root>/<aa>/<address>/` holds, once the run is finished, `rounds.parquet` (what must be identical every time),
+`<root>/<aa>/<address>/` holds, once a run is finished, `rounds.parquet` (what must be identical every time),
 `timing.parquet` (what cannot be), and `run.json` (settings, provenance, address, the digests of both tables and its
-own), written last: a run without it is not finished. Until then there may be a `checkpoint.pt`, or a
-`failed.json` that says why it failed. Every file appears whole or not at all; one that does not come back as it was
-written is named, and its run trained again.
+own). `run.json` is written last: without it, a run is not finished. Until then there may be a `checkpoint.pt`, or a
+`failed.json` that says why the run failed. Every file is written completely or not at all. A file that differs from
+what was written is reported, and its run is trained again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def to_parquet(frame: pd.DataFrame) -> bytes:
 
 
 class Store:
-    """The runs below one folder."""
+    """The runs in one folder."""
 
     def __init__(self, root: Path = RUNS) -> None:
         self.root = Path(root)
@@ -47,7 +47,7 @@ class Store:
         return self.root / address[:2] / address
 
     def finished(self, address: str) -> bool:
-        """Whether a run is there, and whole; one that is not is named, and can be trained again."""
+        """Whether a run is there and complete. A damaged run is reported and counts as unfinished."""
         if not (self.folder(address) / "run.json").exists():
             return False
         try:
@@ -61,13 +61,13 @@ class Store:
         """The files of a finished run: rounds, timing, record.
 
         Raises:
-            StoreError: they are damaged, do not belong together, or are another run's.
+            StoreError: they are damaged, do not belong together, or belong to another run.
         """
         folder = self.folder(address)
         with named(folder / "run.json", f"delete the folder {folder} to train the run again"):
             record = unsealed(json.loads((folder / "run.json").read_bytes()))
             if record["address"] != address:
-                raise ValueError(f"it is that of run {record['address']}")
+                raise ValueError(f"it belongs to run {record['address']}")
             contents = []
             for name in ("rounds", "timing"):
                 path = folder / f"{name}.parquet"
@@ -75,18 +75,18 @@ class Store:
                     raise ValueError(f"{path.name} is missing beside it")
                 contents.append(path.read_bytes())
                 digest = hashlib.sha256(contents[-1]).hexdigest()
-                if digest != record.get(f"{name}_sha256", digest):  # of timing, records of before hold none
+                if digest != record.get(f"{name}_sha256", digest):  # older records have no digest of timing
                     raise ValueError(f"{path.name} does not match the digest that it holds")
             return *contents, record
 
     def finish(
         self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]
     ) -> None:
-        """Keep a finished run and drop its checkpoint."""
+        """Store a finished run and delete its checkpoint."""
         self.adopt(address, to_parquet(rounds), to_parquet(timing), record)
 
     def adopt(self, address: str, rounds: bytes, timing: bytes, record: dict[str, Any]) -> None:
-        """Keep a finished run given as bytes (trained elsewhere); what killed processes left beside it goes."""
+        """Store a finished run given as bytes (trained elsewhere), and delete what killed processes left beside it."""
         folder = self.folder(address)
         write_whole(folder / "timing.parquet", timing)
         write_whole(folder / "rounds.parquet", rounds)
@@ -100,20 +100,24 @@ class Store:
             left.unlink(missing_ok=True)
 
     def fail(self, address: str, reason: str, trace: str) -> None:
-        """Keep why a run failed, until it is tried again."""
+        """Store why a run failed, until it is tried again."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"address": address, "reason": reason, "trace": trace, "date": date}
+        record = sealed({"address": address, "reason": reason, "trace": trace, "date": date})
         write_whole(self.folder(address) / "failed.json", json.dumps(record, indent=1).encode())
 
     def failure(self, address: str) -> dict[str, str] | None:
-        """Why a run failed when it was last tried: its `reason`, `trace` and `date`; None if it did not."""
+        """Why a run failed when it was last tried: its `reason`, `trace` and `date`.
+
+        None if it did not fail, or if the file is not what was written: the run is tried again in any case.
+        """
         path = self.folder(address) / "failed.json"
         if self.finished(address) or not path.exists():
             return None
-        try:
-            return {key: str(value) for key, value in json.loads(path.read_text()).items()}
-        except (OSError, ValueError, AttributeError):
-            return None  # damaged: it is tried again in any case
+        with suppress(OSError, ValueError):
+            record = unsealed(json.loads(path.read_bytes()))
+            if {"reason", "trace", "date"} <= record.keys() and record["address"] == address:
+                return {key: str(value) for key, value in record.items()}
+        return None
 
     def try_again(self, address: str) -> None:
         """Forget that a run failed.
@@ -129,14 +133,14 @@ class Store:
                 raise cannot_write(path, error) from None
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
-        """A finished run as `adopt` takes it."""
+        """A finished run in the form that `adopt` takes."""
         return address, *self._whole(address)
 
     def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         """The rounds (with timing columns) and the record of a finished run.
 
         Raises:
-            StoreError: the run's files disagree with each other or cannot be read.
+            StoreError: the run's files contradict each other or cannot be read.
         """
         rounds, timing, record = self._whole(address)
         folder = self.folder(address)
@@ -147,7 +151,7 @@ class Store:
         return pd.concat(tables, axis=1), record
 
     def save_checkpoint(self, address: str, state: dict[str, Any]) -> None:
-        import torch  # here, so that opening results imports no torch
+        import torch  # here, so that opening results does not import torch
 
         buffer = io.BytesIO()
         torch.save(pack(state), buffer)
@@ -159,9 +163,9 @@ class Store:
     def load_checkpoint(
         self, address: str, usable: Callable[[Any], bool] = lambda state: isinstance(state, dict)
     ) -> dict[str, Any] | None:
-        """The last checkpoint of an unfinished run; None if there is none, or none that can be used, which is said.
+        """The last checkpoint of an unfinished run. None if there is none, or (this is reported) none that is usable.
 
-        usable: whether what it holds may be this run's.
+        usable: whether the content can belong to this run.
         """
         path = self.folder(address) / "checkpoint.pt"
         if not path.exists():
@@ -169,28 +173,30 @@ class Store:
         try:
             state = self.checkpoint(address)
             if not usable(state):
-                raise StoreError(f"{path}: this checkpoint does not hold a state of its run; it begins anew.")
+                raise StoreError(
+                    f"{path}: this checkpoint does not hold a state of its run, which starts again."
+                )
             return state
         except StoreError as error:
             say(error)
             return None
 
     def checkpoint(self, address: str) -> Any:
-        """What a checkpoint holds.
+        """The content of a checkpoint.
 
         Raises:
-            StoreError: it is damaged, another run's, or holds anything but numbers, text and arrays.
+            StoreError: it is damaged, belongs to another run, or holds anything but numbers, text and arrays.
         """
         import torch
 
         path = self.folder(address) / "checkpoint.pt"
-        with named(path, "its run begins anew"):
+        with named(path, "its run starts again"):
             content = from_checkpoint(path.read_bytes(), address)
             return unpack(torch.load(io.BytesIO(content), weights_only=True))
 
     @contextmanager
     def claim(self, address: str) -> Iterator[bool]:
-        """Hold a run for this process: True if it is ours, False if another process is training it now.
+        """Lock a run for this process. Yields True if it is ours, False if another process is training it now.
 
         Raises:
             StoreError: the disk is full or the folder cannot be written.
@@ -219,12 +225,12 @@ def _in_order(rounds: pd.DataFrame) -> bool:
 
 
 def pack(value: Any) -> Any:
-    """Arrays become tensors, so that a checkpoint can be read back without unpickling anything but plain data."""
+    """Convert arrays to tensors, so that a checkpoint can be read back by unpickling only plain data."""
     import torch
 
     kind = type(value)
     if kind is np.ndarray or isinstance(value, np.generic):
-        with suppress(TypeError, ValueError):  # torch has nothing like it: text, objects
+        with suppress(TypeError, ValueError):  # torch has no such type: text, objects
             tag = "__numpy__" if kind is np.ndarray else "__number__"
             return {tag: torch.from_numpy(np.require(value, requirements=["C", "W"]))}
     elif kind is dict:

@@ -1,4 +1,4 @@
-"""What runs are trained on: data, executor and clients, as their settings name them."""
+"""What runs are trained on: the data, executor and clients that their settings name."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 class Supply(Protocol):
-    """What a group of runs of one shape needs."""
+    """What a group of runs of one shape needs for training."""
 
     def address(self, run: Run) -> str:
-        """Of the run, in a store."""
+        """Address of the run in a store."""
 
     def executor(self, run: Run, threads: int) -> Executor:
-        """Which trains all runs of the group, of which this is one."""
+        """The executor for all runs of the group that this run belongs to."""
 
     def partition(self, run: Run) -> Partition:
-        """The run's clients."""
+        """Partition of the data over the run's clients."""
 
     def about(self, run: Run) -> dict[str, str]:
         """Name, provenance and digest of the data."""
 
 
 class Prepared:
-    """A prepared dataset, one of our models, and the clients that the settings describe."""
+    """The usual supply: a prepared dataset, a model of this library, and the clients that the settings describe."""
 
     def __init__(self, place: Place) -> None:
         self.place = place

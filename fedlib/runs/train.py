@@ -1,7 +1,7 @@
-"""Train many runs: in lockstep groups, over local processes or the workers of a cluster (`cluster.py`).
+"""Train many runs: in lockstep groups, on local processes or on the workers of a cluster (`cluster.py`).
 
-Whatever trains where, the numbers are the same. A killed process loses at most the rounds since its last checkpoint;
-a killed worker's group is tried again; a run that another process is training is waited for, not trained twice.
+The numbers do not depend on what is trained where. A killed process loses at most the rounds since its last checkpoint.
+The group of a killed worker is tried again. A run that another process is training is waited for, not trained twice.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fedlib.settings.schema import Run
 
 
 def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
-    """Train every run that is not finished yet; returns when all are in the store, or have failed.
+    """Train every unfinished run; returns when all runs are in the store or have failed.
 
-    Those that failed before are tried again; of those that do now, the store says why (`Store.failure`).
+    Runs that failed before are tried again. If they fail now, the store says why (`Store.failure`).
     """
     store = Store(place.runs)
     wanted = {address(run, place): run for run in runs}
@@ -57,7 +57,7 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
 def _train_groups(
     groups: list[list[Run]], processes: int, place: Place, heartbeats: Path, tell: Callable[[str], None]
 ) -> bool:
-    """Train all groups once; True if a worker was killed meanwhile."""
+    """Train all groups once; returns True if a worker was killed in the meantime."""
     import joblib
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -83,17 +83,17 @@ def _train_groups(
         tell("a worker process was killed; its runs continue from their last checkpoints")
         return True
     finally:
-        get_reusable_executor().shutdown()  # its idle processes would keep their memory for minutes
+        get_reusable_executor().shutdown()  # otherwise its idle processes keep their memory for minutes
     return False
 
 
 def _importable(run: Run) -> bool:
-    """Whether other processes find the run's sampler, too: one that a notebook defines is here alone."""
+    """Whether other processes can import the run's sampler. One defined in a notebook exists only in this process."""
     return find(run.method.sampler).__module__ != "__main__"
 
 
 def end_with_parent(parent: int) -> None:
-    """In a worker process: end as soon as the process that started it is gone, instead of training on for nobody."""
+    """In a worker process: exit when the parent process is gone, instead of training for nobody."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -104,14 +104,14 @@ def end_with_parent(parent: int) -> None:
 
 
 def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, bytes, dict[str, Any]]]:
-    """On a cluster's worker: train a group where this machine keeps its runs, and return the finished files.
+    """On a worker of a cluster: train a group in that machine's store, and return the finished files.
 
-    Of a run that failed, there are none, and its record is that of the failure.
+    A run that failed returns no files; its record describes the failure.
     """
     import torch
 
     runs = [Run(**one) for one in settings]
-    threads = torch.get_num_threads()  # as OMP_NUM_THREADS says, which Dask sets to 1
+    threads = torch.get_num_threads()  # from OMP_NUM_THREADS, which Dask sets to 1
     place = replace(Place.from_environment(), workers=1, threads=threads, scheduler=None)
     for name in {run.dataset for run in runs}:
         datasets.prepare(name, root=place.datasets)

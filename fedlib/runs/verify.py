@@ -1,4 +1,4 @@
-"""Is what is stored what was written? Every file is read back by the rule that its readers go by (`sealed.py`)."""
+"""Check that everything stored is what was written. Every file is read back by the same rule as usual (`sealed.py`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedlib.runs.store import Store
 
 @dataclass
 class Checked:
-    """Files of one kind: how many there are, how many of before there were digests, what is wrong with any."""
+    """Files of one kind: how many there are, how many of them are too old to have digests, and what is wrong."""
 
     kind: str
     files: int = 0
@@ -28,7 +28,7 @@ class Checked:
 
 
 def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list[Checked]:
-    """Check all that is there: datasets, inputs, finished runs, checkpoints, studies' tables, results, the archive."""
+    """Check everything: datasets, inputs, finished runs, checkpoints, studies' tables, results and the archive."""
     store, studies = Store(place.runs), place.runs / "studies"
     runs, tables = sorted(place.runs.glob("??/*/run.json")), sorted(studies.glob("*.parquet"))
     states = [(store, path) for path in sorted(place.runs.glob("??/*/checkpoint.pt"))]
@@ -48,7 +48,7 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
 
 
 def _each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
-    """older: whether a file is of before there were digests; it raises what is wrong."""
+    """older: checks a file (it raises what is wrong) and returns whether the file is too old to have digests."""
     found = Checked(kind, len(files))
     for file in files:
         try:
@@ -96,6 +96,6 @@ def _archive(path: Path, root: Path) -> bool:
 
 
 def renew(archive: Path) -> Iterator[tuple[Path, archives.Renewed]]:
-    """Seal every archive of before; what is renewed already stays as it is."""
+    """Seal every older archive; archives that are sealed already do not change."""
     for path in sorted(archive.glob("*/*.parquet")):
         yield path, archives.renew(path)

@@ -1,4 +1,4 @@
-"""Samplers, one file a family: a new file here that registers a class is a new sampler, with nothing else to edit."""
+"""Samplers, one file per family. To add one, put a file here that registers a class; nothing else needs an edit."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ from fedlib.samplers.registry import find, register, unloaded, version_of
 
 
 def __getattr__(name: str) -> Any:
-    """`SAMPLERS`, and the class of each, load the families when first asked for: drawing results needs none."""
+    """Load the samplers when `SAMPLERS` or one of their classes is first asked for; reading results needs none."""
     if name[:1].isupper() and name != "SAMPLERS":
         for cls in registry.load_all().values():
             if cls.__name__ == name:
                 return cls
     if name != "SAMPLERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = registry.load_all()  # from now on it is found without asking here
+    globals()[name] = registry.load_all()  # from now on Python finds it without calling this function
     return registry.SAMPLERS
 
 

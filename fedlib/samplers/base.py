@@ -1,7 +1,7 @@
-"""What a sampler is: the contract between client selection and the engine.
+"""The contract between client selection and the engine: what a sampler is, what it may ask, and what it learns.
 
-A sampler is a small dataclass. Its fields are its hyper-parameters, in the paper's symbols; they are what
-`params.yaml` may set. Everything else that it sets on itself is its state, which the engine saves and restores::
+A sampler is a small dataclass. Its fields are its hyper-parameters, in the paper's symbols, and `params.yaml` may set
+them. Everything else that it sets on itself is its state, which the engine saves and restores::
 
     @register("power_of_choice")
     @dataclass
@@ -14,9 +14,9 @@ A sampler is a small dataclass. Its fields are its hyper-parameters, in the pape
             losses = yield Losses(A)
             return Selection(A[np.argsort(losses)[::-1][: self.fed.m]])
 
-A sampler that must ask the clients something *yields the question* and receives the answer; one that asks nothing
+A sampler that needs answers from the clients *yields a question* and receives the answer. A sampler that needs none
 returns its `Selection` like any method. The engine gathers the questions of all runs that advance together, answers
-them in one batch, and charges each run for what its questions cost.
+them in one batch, and charges each run for the cost of its questions.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The same numbers, not to be written to: what one sampler is given, others and the engine may hold too."""
+    """A read-only view of `array`: what one sampler is given, other samplers and the engine may hold too."""
     seen = np.asarray(array).view()
     seen.flags.writeable = False
     return seen
@@ -67,15 +67,16 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Federation:
-    """What stays the same over a run: who the clients are, and what is asked of the server. Arrays are read-only.
+    """What stays the same during a run: the clients, and what the server must do. Arrays are read-only.
 
     sizes: (N,) training samples of each client.
-    label_counts: (N, K) training samples by client and label. No real server knows them: only the target sampler
-        and the oracle, which are references and not methods, may look.
-    m: clients (draws) a round. T: rounds of the run. d: trained parameters of the model, which are what a sampler sees
-        of an update: without batch normalisation's statistics, which are averaged but would drown all else.
-    output_weight, output_bias: where the output layer's (K, L) weight and (K,) bias lie in a flat (d,) update; None
-        where the model has no output layer that is known.
+    label_counts: (N, K) training samples by client and label. A real server does not know them. Only the target sampler
+        and the oracle may look: they are references, not methods.
+    m: clients (draws) per round. T: rounds of the run.
+    d: trained parameters of the model. A sampler sees only these of an update. The statistics of batch normalisation
+        are averaged too, but a sampler does not see them: they would drown everything else.
+    output_weight, output_bias: positions of the output layer's (K, L) weight and (K,) bias in a flat (d,) update; None
+        where the model has no known output layer.
     """
 
     sizes: np.ndarray
@@ -92,10 +93,12 @@ class Federation:
 
     @property
     def N(self) -> int:
+        """Number of clients."""
         return len(self.sizes)
 
     @property
     def K(self) -> int:
+        """Number of classes."""
         return self.label_counts.shape[1]
 
     @cached_property
@@ -105,30 +108,31 @@ class Federation:
 
     @property
     def everyone(self) -> np.ndarray:
+        """(N,) ids of all clients, 0 to N - 1."""
         return np.arange(self.N)
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round: its 1-based number t and its own generator (the same however the run is executed)."""
+    """One round: its 1-based number t and its own generator, which does not depend on how the run is executed."""
 
     t: int
     rng: np.random.Generator
 
 
-# Questions. Each is answered at the current global model: in `select` the one that the round starts from, in
-# `observe` the one that it ended with.
+# Questions. Each is answered at the current global model: in `select`, the model that the round starts from; in
+# `observe`, the model that the round ended with.
 
 
 @dataclass(frozen=True)
 class Updates:
     """The updates that `clients` would send after full local training from the global model -> (n, d) float32.
 
-    A client that is asked and then selected trains once: its work is not repeated and not charged twice.
-    parameters, scalars: what each client actually uploads (default: all d parameters); a compressed update of d'
-    values sends `parameters=d'`, a norm sends `parameters=0, scalars=1`.
-    encode: what each client makes of its update before it sends it, row by row: (n, d) -> (n, ...), the answer. Its
-    time is the clients', not the server's.
+    A client that is asked and then selected trains once: its work is neither repeated nor charged twice.
+    parameters, scalars: what each client uploads (default: all d parameters). A compressed update of d' values has
+        `parameters=d'`; a norm has `parameters=0, scalars=1`.
+    encode: (n, d) -> (n, ...), row by row: what each client computes from its update and sends instead of it. The
+        result is the answer to the question. Its time counts as the clients', not the server's.
     """
 
     clients: np.ndarray
@@ -148,7 +152,7 @@ class Gradients:
 class Losses:
     """Mean loss of the global model on each client's data -> (n,).
 
-    Measured on the client's hold-out part where the partition keeps one, else on its training part.
+    It is measured on the client's hold-out part where the partition keeps one, and on its training part otherwise.
     """
 
     clients: np.ndarray
@@ -156,9 +160,9 @@ class Losses:
 
 @dataclass(frozen=True)
 class TrialLosses:
-    """Losses of `clients` after `train` were trained from the global model and plainly averaged -> (n,).
+    """Losses of `clients` at a trial model: `train` are trained from the global model and plainly averaged -> (n,).
 
-    The trial model is thrown away. FedCor's way to obtain a sample of loss changes between its updates.
+    The trial model is thrown away. Between its updates, FedCor obtains a sample of loss changes in this way.
     """
 
     train: np.ndarray
@@ -170,14 +174,14 @@ Question = Updates | Gradients | Losses | TrialLosses
 
 @dataclass(frozen=True)
 class Selection:
-    """Who trains this round, and how what they send is weighed.
+    """Which clients train this round, and how their updates are weighted.
 
-    clients: (n,) ids, one entry a draw; a client that is drawn twice trains twice, independently.
-    weights: (n,) weight of each draw's update, new = old + sum_k weights_k * update_k; they need not sum to 1 (what
-        is missing stays on the old model). None leaves it to the run's aggregation rule.
-    expected: (n,) expected number of draws of each drawn client under the scheme that drew it; the rule IPW divides
-        by it. None where the scheme does not define it.
-    notes: numbers worth keeping (cluster sizes, estimates); they reach the results as they are.
+    clients: (n,) ids, one entry per draw. A client that is drawn twice trains twice, independently.
+    weights: (n,) weight of each draw's update: new = old + sum_k weights_k * update_k. They need not sum to 1; the
+        missing share stays on the old model. None: the run's aggregation rule decides.
+    expected: (n,) expected number of draws of each drawn client under the sampling scheme. The rule IPW divides by it.
+        None where the scheme does not define it.
+    notes: numbers worth keeping (cluster sizes, estimates); they are stored in the results as they are.
     """
 
     clients: np.ndarray
@@ -188,11 +192,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Report:
-    """What came back from the selected clients, one entry a draw, in the order of the selection; arrays are read-only.
+    """What the selected clients sent, one entry per draw, in the order of the selection. Arrays are read-only.
 
-    clients: (n,); updates: (n, d) float32; losses: (n,) mean training loss over the last local epoch (or over all
-    steps where the work is counted in steps).
-    missing: clients that were selected and from which nothing came: never in the engine, in a real system now and then.
+    clients: (n,) ids.
+    updates: (n, d) float32.
+    losses: (n,) mean training loss over the last local epoch, or over all steps where the work is counted in steps.
+    missing: selected clients that sent nothing. The engine never has any; a real system sometimes does.
     """
 
     clients: np.ndarray
@@ -206,18 +211,18 @@ Asking = Generator[Question, np.ndarray, Any]
 
 @dataclass
 class Sampler:
-    """Base of all samplers: hyper-parameters are dataclass fields, state is whatever else it sets on itself."""
+    """Base class of all samplers: dataclass fields are hyper-parameters, all other attributes are state."""
 
-    aggregation: ClassVar[Aggregation] = "mean"  # the rule of its paper; an experiment may name another
+    aggregation: ClassVar[Aggregation] = "mean"  # its paper's rule; an experiment may set another
     draws: ClassVar[Literal["distinct", "repeated", "random"]] = "distinct"
-    # m clients, in "repeated" some perhaps more than once; "random": another number, which may be zero
-    fewer: ClassVar[bool] = False  # whether it may choose fewer than m, as where a pass over all clients ends
+    # "distinct": m different clients; "repeated": m draws, a client may be drawn again; "random": any number, even zero
+    fewer: ClassVar[bool] = False  # may it choose fewer than m, as at the end of a pass over all clients?
     needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = (
         frozenset()
-    )  # what not every federation can tell
+    )  # knowledge that not every federation has
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
-        """Called once before round 1. Extend it to prepare state; call super first."""
+        """Prepare the state. Called once before round 1; an override calls super first."""
         self.fed = fed
 
     def select(self, round: Round) -> Selection | Asking:
@@ -225,12 +230,13 @@ class Sampler:
         raise NotImplementedError
 
     def observe(self, round: Round, report: Report) -> None | Asking:
-        """Learn from what the chosen clients sent; may ask too, now at the new global model."""
+        """Learn from what the chosen clients sent. May ask questions too, answered at the new global model."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it keeps between rounds: arrays, numbers, strings, and lists or dicts of them."""
+        """Everything that the sampler keeps between rounds: arrays, numbers, strings, and lists or dicts of them."""
         settings = {f.name for f in fields(self)} | {"fed"}
         return {k: v for k, v in vars(self).items() if k not in settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned; `setup` was called before."""
         vars(self).update(state)

@@ -1,8 +1,8 @@
-"""The schemes that need no learning: uniform, MD and target sampling, and everybody.
+"""Samplers that need no learning: uniform, MD and target sampling, and full participation.
 
-McMahan et al. 2017 (uniform); Li et al. 2020 (MD); Clustered Sampling, Fraboni et al. 2021, sections 2.2 (MD) and
-6 ("target"), which pairs uniform sampling with the rule ATTRITION (its equation 3) where other papers take the
-plain mean: an experiment names the rule.
+Sources: McMahan et al. 2017 (uniform); Li et al. 2020 (MD); Fraboni et al. 2021, Clustered Sampling, sections 2.2 (MD)
+and 6 ("target"). Clustered Sampling pairs uniform sampling with the aggregation rule ATTRITION (its equation 3); other
+papers take the plain mean. Each experiment names its rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Uniform(Sampler):
 @register("md")
 @dataclass
 class MD(Sampler):
-    """m independent draws, client k with probability p_k (multinomial distribution sampling)."""
+    """m independent draws with replacement; client k has probability p_k (multinomial distribution sampling)."""
 
     draws = "repeated"
 
@@ -39,12 +39,12 @@ class MD(Sampler):
 @register("target")
 @dataclass
 class Target(Sampler):
-    """One client of each label, drawn uniformly among those that hold mostly it (Clustered Sampling, Fig. 1).
+    """One client per label, drawn uniformly among the clients that mostly hold it (Clustered Sampling, Figure 1).
 
-    A reference and no method: it looks at the clients' labels.
+    This is a reference, not a method: it looks at the clients' labels.
 
     Raises:
-        ValueError: m is not the number of labels that some client mostly holds.
+        ValueError: m differs from the number of labels that are some client's most frequent one.
     """
 
     needs = frozenset({"labels"})
@@ -54,7 +54,7 @@ class Target(Sampler):
         found = len(np.unique(self.labels))
         if found != fed.m:
             raise ValueError(
-                f"sampler 'target' draws one client a label: set m = {found} instead of m = {fed.m}."
+                f"sampler 'target' draws one client per label: set m = {found} instead of m = {fed.m}."
             )
 
     @property
@@ -72,7 +72,7 @@ class Target(Sampler):
 @register("full")
 @dataclass
 class Full(Sampler):
-    """Every client in every round, whatever m: what all sampling schemes estimate."""
+    """Every client in every round, whatever m is: the aggregation that all sampling schemes estimate."""
 
     aggregation = "data_size"
     draws = "random"  # N clients, not m

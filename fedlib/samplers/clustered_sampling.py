@@ -1,23 +1,25 @@
 """Clustered Sampling: Low-Variance and Improved Representativity for Clients Selection in Federated Learning.
 
-Yann Fraboni, Richard Vidal, Laetitia Kameni, Marco Lorenzi, ICML 2021. Each of the m draws has a distribution W_k
-of its own: r[k, i] is the probability that draw k is client i. Proposition 1: the aggregation is unbiased if every
-row sums to 1 (equation 7) and every column to m p_i (equation 8). Algorithm 1 builds such an r from the clients' sizes,
+Yann Fraboni, Richard Vidal, Laetitia Kameni, Marco Lorenzi, ICML 2021. Each of the m draws has its own distribution
+W_k: r[k, i] is the probability that draw k is client i. Proposition 1: the aggregation is unbiased if every row sums
+to 1 (equation 7) and every column to m p_i (equation 8). Algorithm 1 builds such an r from the clients' sizes,
 Algorithm 2 from the similarity of their updates.
 
-Both are stated here as pouring masses into cells (Figures 3 and 4): client i has the mass m n_i, a draw is a cell of
-size M = sum n. In exact integers, so that equations 7 and 8 hold to the last bit before the division by M.
+This module states both as pouring masses into cells (Figures 3 and 4): client i has the mass m n_i, and each draw is a
+cell of size M = sum n. Masses are exact integers, so equations 7 and 8 hold exactly before the division by M.
 
-Where this differs from the printed algorithms:
-1. Algorithm 1's listing starts at the wrong distribution and assigns a wrong remainder; Algorithm 2's line 12 does not
-   update q_k. Both are repaired, as the authors' code does.
-2. Ties in Algorithm 1's sort are unspecified, and decide the result where sizes are equal: `order`.
-3. Algorithm 2's tree is built on the rows of the similarity matrix as observations, as the authors' code does, and
-   not on the matrix as distances: `linkage`.
+Differences from the printed algorithms:
+1. The listing of Algorithm 1 starts at the wrong distribution and assigns a wrong remainder. Line 12 of Algorithm 2
+   does not update q_k. Both are repaired here, as in the authors' code.
+2. The paper does not say how Algorithm 1's sort breaks ties. Where sizes are equal, this decides the result: `order`.
+3. Algorithm 2's tree takes the rows of the similarity matrix as observations, as in the authors' code, and not the
+   matrix as distances: `linkage`.
 4. The angle to a zero update is 0 and "L2" is squared, as in the authors' code; cosines are clipped to [-1, 1].
-5. Algorithm 2 fills cells in the code's order, lightest first with clients shuffled in their group: `filling`.
-6. Clients with m p_i >= 1 get floor(m p_i) draws of their own in Algorithm 2: the paper's prose; the code lacks it.
-7. A non-finite update leaves the client's representative gradient as it was.
+5. Algorithm 2 fills cells in the order of the authors' code: lightest group first, clients shuffled within their
+   group: `filling`.
+6. In Algorithm 2, a client with m p_i >= 1 gets floor(m p_i) draws of its own. The paper's prose says so; the authors'
+   code does not do it.
+7. A non-finite update leaves the client's representative gradient unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-import scipy  # its parts load when they are first used, so that reading settings stays fast
+import scipy  # its submodules load on first use, which keeps reading settings fast
 from pydantic import Field
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
@@ -38,9 +40,9 @@ Order = Literal["random", "index", "authors"]
 
 
 def pour(masses: np.ndarray, rooms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pour `masses` (n,) one after another into cells with `rooms` (m,), equal integer totals.
+    """Pour `masses` (n,) one after another into cells with room `rooms` (m,); both are integers with equal totals.
 
-    Returns what went where as (cell, client, amount), at most n + m - 1 entries each.
+    Returns three arrays (cell, client, amount) that say what went where, with at most n + m - 1 entries each.
     """
     ends, borders = np.cumsum(masses), np.cumsum(rooms)
     cuts = np.union1d(ends, borders)
@@ -51,7 +53,7 @@ def pour(masses: np.ndarray, rooms: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def size_distributions(sizes: np.ndarray, m: int, order: np.ndarray) -> np.ndarray:
-    """Algorithm 1: r (m, N) from the (N,) integer sizes of clients, poured in `order`, a permutation of them."""
+    """Algorithm 1: r (m, N) from the clients' integer sizes (N,), poured in the permutation `order` (N,)."""
     M = int(np.sum(sizes))
     cells, clients, amounts = pour(m * sizes[order], np.full(m, M))
     r = np.zeros((m, len(sizes)))
@@ -60,7 +62,7 @@ def size_distributions(sizes: np.ndarray, m: int, order: np.ndarray) -> np.ndarr
 
 
 def size_order(sizes: np.ndarray, ties: Order, rng: np.random.Generator) -> np.ndarray:
-    """Clients by decreasing size; equal sizes at random, by index, or as the authors' numpy 1.24 left them."""
+    """Clients by decreasing size. Ties: at random, by index, or as the authors' numpy 1.24 left them."""
     if ties == "authors":
         return introsort(sizes)[::-1]
     first = rng.permutation(len(sizes)) if ties == "random" else np.arange(len(sizes))
@@ -68,10 +70,10 @@ def size_order(sizes: np.ndarray, ties: Order, rng: np.random.Generator) -> np.n
 
 
 def introsort(values: np.ndarray) -> np.ndarray:
-    """Indices that sort `values`, with ties where numpy 1.24's `argsort` leaves them on a CPU without AVX-512.
+    """Indices (n,) that sort `values` (n,), with ties as numpy 1.24's `argsort` leaves them on a CPU without AVX-512.
 
-    A quicksort with the median of three as pivot and insertion sort for 17 values or fewer. (Its heap sort beyond a
-    recursion depth of 2 log2(n) is left out: client sizes do not get there.)
+    A quicksort with the median of three as pivot, and insertion sort for 17 values or fewer. numpy switches to heap
+    sort beyond a recursion depth of 2 log2(n); that is left out, because client sizes never get there.
     """
     order = list(range(len(values)))
     value = [float(v) for v in values]
@@ -103,7 +105,7 @@ def introsort(values: np.ndarray) -> np.ndarray:
 
 
 def dissimilarity(A: np.ndarray, B: np.ndarray, measure: Measure) -> np.ndarray:
-    """Pairwise measure of updates, the rows of A (n, d) against those of B (N, d) -> (n, N) float64.
+    """Pairwise dissimilarity of updates: the rows of A (n, d) against those of B (N, d) -> (n, N) float64.
 
     arccos: the angle in [0, pi], 0 if either is zero; l1: sum of |differences|; l2: sum of squared differences.
     """
@@ -112,14 +114,14 @@ def dissimilarity(A: np.ndarray, B: np.ndarray, measure: Measure) -> np.ndarray:
     metric = "cityblock" if measure == "l1" else "sqeuclidean"
     blocks = [
         scipy.spatial.distance.cdist(A, B[start : start + 16], metric) for start in range(0, len(B), 16)
-    ]  # it copies to float64
+    ]  # in blocks, because cdist copies to float64
     return np.concatenate(blocks, axis=1)
 
 
 def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Angles between the rows of A (n, d) and B (N, d), 0 where either is zero -> (n, N) radians.
+    """Angles in radians between the rows of A (n, d) and of B (N, d), 0 where either is zero -> (n, N).
 
-    Products are summed in the inputs' type: with float32, angles below about 0.001 are noise.
+    Products are summed in the inputs' dtype: with float32, angles below about 0.001 are noise.
     """
     from fedlib.kernels.products import products  # here: importing Numba takes a second
 
@@ -130,14 +132,14 @@ def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def similarity_matrix(G: np.ndarray, measure: Measure) -> np.ndarray:
-    """rho (N, N), zero diagonal, of the representative gradients G (N, d)."""
+    """Similarity matrix rho (N, N), with zero diagonal, of the representative gradients G (N, d)."""
     rho = np.zeros((len(G), len(G)))
     update_similarity(rho, G, np.arange(len(G)), measure)
     return rho
 
 
 def update_similarity(rho: np.ndarray, G: np.ndarray, changed: np.ndarray, measure: Measure) -> None:
-    """Bring rho (N, N) up to date, in place, after the rows `changed` of G did: O(|changed| N d)."""
+    """Update rho (N, N) in place after the rows `changed` of G (N, d) changed. Cost: O(|changed| N d)."""
     rows = dissimilarity(G[changed], G, measure)
     rho[:, changed] = rows.T
     rho[changed] = rows
@@ -145,7 +147,7 @@ def update_similarity(rho: np.ndarray, G: np.ndarray, changed: np.ndarray, measu
 
 
 def ward_tree(rho: np.ndarray, linkage: Linkage = "rows") -> np.ndarray:
-    """Ward's tree in scipy's format, (N - 1, 4), of clients with the similarity matrix rho (N, N)."""
+    """Ward's tree of the clients, in scipy's format (N - 1, 4), from their similarity matrix rho (N, N)."""
     if len(rho) == 1:
         return np.empty((0, 4))
     distance = scipy.spatial.distance
@@ -154,7 +156,7 @@ def ward_tree(rho: np.ndarray, linkage: Linkage = "rows") -> np.ndarray:
 
 
 def cut_tree(tree: np.ndarray, masses: np.ndarray, M: int) -> list[np.ndarray]:
-    """The maximal subtrees of mass <= M, as arrays of clients; each client's mass must be <= M."""
+    """The largest subtrees of mass <= M, as arrays of clients. Each client's mass must be <= M."""
     mass = masses.tolist()
     groups = {i: [i] for i in range(len(mass))}
     for a, b in tree[:, :2].astype(int).tolist():
@@ -167,10 +169,10 @@ def cut_tree(tree: np.ndarray, masses: np.ndarray, M: int) -> list[np.ndarray]:
 def similarity_distributions(
     sizes: np.ndarray, m: int, tree: np.ndarray, rng: np.random.Generator, filling: Filling = "authors"
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Algorithm 2: r (m, N) and the groups of clients, from the (N,) integer sizes and a tree of the clients.
+    """Algorithm 2: r (m, N) and the groups of clients, from the clients' integer sizes (N,) and a tree of the clients.
 
-    The m heaviest groups open a cell each, the clients of the others are poured into the room that is left. Draws of
-    large clients come first.
+    Each of the m heaviest groups opens a cell. The clients of the other groups are poured into the room that is left.
+    The draws of large clients (m p_i >= 1) come first.
     """
     M = int(np.sum(sizes))
     own, masses = np.divmod(m * sizes, M)
@@ -196,7 +198,7 @@ def similarity_distributions(
 
 
 def draw(r: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One client from each row of r (m, N) -> (m,)."""
+    """Draw one client from each row of r (m, N) -> (m,)."""
     borders = np.cumsum(r, axis=1)
     return (borders / borders[:, -1:] <= rng.random((len(r), 1))).sum(axis=1)
 
@@ -204,10 +206,10 @@ def draw(r: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 @register("clustered_size")
 @dataclass
 class ClusteredSize(Sampler):
-    """Algorithm 1: draws stratified by sample size, the same in every round.
+    """Algorithm 1: draws stratified by sample size, with the same distributions in every round.
 
-    order: equal sizes one after another at random (one permutation a run), by index, or as in the authors' runs.
-        With clients numbered by label, the two latter tell the labels to the sampler.
+    order: how ties between equal sizes are broken: at random (one permutation per run), by index, or as in the authors'
+        runs. Where clients are numbered by label, the latter two reveal the labels to the sampler.
     """
 
     draws = "repeated"
@@ -227,9 +229,10 @@ class ClusteredSize(Sampler):
 class ClusteredSimilarity(Sampler):
     """Algorithm 2: draws stratified by the similarity of the clients' latest updates, at no extra communication.
 
-    measure, linkage, filling: see the module. order: clients enter the tree in a random order (one permutation a run)
-    or by index; zero updates tie, so that an order by label would tell the labels in the first rounds. warmup: rounds
-    of MD sampling before (10 in HiCS-FL's code of this baseline).
+    measure, linkage, filling: see the module docstring.
+    order: clients enter the tree in a random order (one permutation per run) or by index. Zero updates tie, so an order
+        by label would reveal the labels in the first rounds.
+    warmup: rounds of MD sampling at the start (10 in HiCS-FL's code of this baseline).
     """
 
     draws = "repeated"
@@ -260,5 +263,5 @@ class ClusteredSimilarity(Sampler):
 
     def observe(self, round: Round, report: Report) -> None:
         usable = np.isfinite(np.vecdot(report.updates, report.updates))
-        self.G[report.clients[usable]] = report.updates[usable]  # of a client drawn twice, the last training
+        self.G[report.clients[usable]] = report.updates[usable]  # a client drawn twice keeps its last update
         update_similarity(self.rho, self.G, np.unique(report.clients[usable]), self.measure)

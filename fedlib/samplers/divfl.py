@@ -1,14 +1,14 @@
-"""DivFL: the clients whose gradients represent everybody's best, a facility-location problem solved greedily.
+"""DivFL: clients whose gradients best represent those of all clients, a facility-location problem solved greedily.
 
 Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes, "Diverse Client Selection for Federated Learning via
-Submodular Maximization", ICLR 2022, as the baseline of HiCS-FL.
+Submodular Maximization", ICLR 2022, as HiCS-FL uses it as a baseline.
 
-Where HiCS-FL's code differs from its paper (settings `gradients` and `greedy`):
-1. The paper takes 1-step gradients at the current model ("one_step", the default); the code takes the full
-   local updates of all N clients of the round before ("previous"), in the first round zeros.
-2. The code takes the best of a random subset of max(m, floor(0.1 N)) clients at each step ("stochastic").
-Here: aggregation is the plain mean as in HiCS-FL (DivFL weighs a client by how many it represents); ties go
-to the lowest id; a gradient that is not finite counts as zero.
+HiCS-FL's code differs from the paper; the settings `gradients` and `greedy` choose between them:
+1. The paper takes 1-step gradients at the current model ("one_step", the default). The code takes the full local
+   updates of all N clients from the previous round ("previous"), and zeros in the first round.
+2. At each step, the code takes the best of a random subset of max(m, floor(0.1 N)) clients ("stochastic").
+In both, aggregation is the plain mean, as in HiCS-FL (DivFL weights a client by how many clients it represents). Ties
+go to the lowest id. A non-finite gradient counts as zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedlib.samplers.base import Asking, Federation, Gradients, Round, Sampler, 
 @register("divfl")
 @dataclass
 class DivFL(Sampler):
-    """m clients that greedily minimise sum_k min_{i chosen} |g_k - g_i|.
+    """Choose m clients that greedily minimise sum_k min_{i chosen} |g_k - g_i|.
 
     Raises:
         ValueError: an unknown `gradients` or `greedy`.
@@ -57,9 +57,9 @@ class DivFL(Sampler):
 
 
 def distances(G: np.ndarray) -> np.ndarray:
-    """Euclidean distances between the rows of G (N, d) -> (N, N) float64, zero diagonal.
+    """Euclidean distances between the rows of G (N, d) -> (N, N) float64, with zero diagonal.
 
-    Through the products of the rows, summed in float64: exact to about 1e-8 of the norms.
+    Computed from the inner products of the rows, summed in float64: exact to about 1e-8 of the norms.
     """
     from fedlib.kernels.products import products  # here: importing Numba takes a second
 
@@ -73,15 +73,15 @@ def distances(G: np.ndarray) -> np.ndarray:
 
 
 def gain(row: np.ndarray, nearest: np.ndarray) -> float:
-    """How much a client lowers the objective: its distances (N,) against those to the nearest chosen one (N,)."""
+    """How much a client lowers the objective. row (N,): its distances; nearest (N,): those to the nearest chosen."""
     return float(np.maximum(nearest - row, 0).sum())
 
 
 def lazy_greedy(D: np.ndarray, m: int) -> np.ndarray:
-    """The plain greedy choice of m clients from the symmetric distances D (N, N), in order -> (m,).
+    """Greedy choice of m clients from the symmetric distances D (N, N) -> (m,) in the order of choice.
 
-    Gains only fall as clients are chosen, so an old gain is a bound: the best client is found when its
-    renewed gain is no less than the others' old ones (Minoux 1978).
+    Gains only fall as clients are chosen, so an old gain is an upper bound. The best client is found when its updated
+    gain is no less than the old gains of all others (Minoux 1978).
     """
     first = int(D.sum(axis=1).argmin())
     chosen, nearest = [first], D[first]
@@ -99,7 +99,7 @@ def lazy_greedy(D: np.ndarray, m: int) -> np.ndarray:
 
 
 def stochastic_greedy(D: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
-    """Greedy, each step among max(m, floor(0.1 N)) of the remaining clients drawn at random -> (m,) in order."""
+    """Greedy choice among max(m, floor(0.1 N)) random remaining clients at each step -> (m,) in the order of choice."""
     left = np.arange(len(D))
     nearest, chosen = np.full(len(D), np.inf), []
     for _ in range(m):
@@ -112,5 +112,5 @@ def stochastic_greedy(D: np.ndarray, m: int, rng: np.random.Generator) -> np.nda
 
 
 def best_of(D: np.ndarray, nearest: np.ndarray, candidates: np.ndarray) -> int:
-    """The candidate with the lowest objective beside those chosen already; the first of equals in their order."""
+    """The candidate that, added to the chosen clients, gives the lowest objective; the first one in case of ties."""
     return int(candidates[np.minimum(D[candidates], nearest).sum(axis=1).argmin()])

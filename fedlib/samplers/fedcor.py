@@ -1,31 +1,31 @@
-"""FedCor: selection by a Gaussian process over the clients' loss changes.
+"""FedCor: client selection with a Gaussian process over the clients' loss changes.
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen, "FedCor: Correlation-Based Active Client Selection Strategy for
-Heterogeneous Federated Learning", CVPR 2022: the posterior selection (Algorithm 1, equations 9-11) and its
-schedule (Algorithm 2, equations 14-17). The process, its likelihood and its posterior are GPyTorch's, in
-float64; the gradient of the likelihood is taken in closed form.
+Heterogeneous Federated Learning", CVPR 2022. This module implements the posterior selection (Algorithm 1, equations
+9-11) and its schedule (Algorithm 2, equations 14-17). GPyTorch provides the process, its likelihood and its posterior,
+in float64. The gradient of the likelihood is computed in closed form.
 
-Where the paper leaves a choice or the authors' code differs (e is the 0-based round, t - 1):
-1. Sigma = X'X + sigma_n^2 I. The paper has no sigma_n, but then more than d choices divide by zero. The code
-   of 2022 adds it to the denominators of the selection only; the choices agree where sigma_k is thirty
-   times sigma_n or more, as in trained embeddings (about 1.4).
-2. Rounds 0..warmup choose uniformly: one more than the paper states, as in the code.
-3. The paper weighs an older sample gamma^(age in updates) and states neither gamma nor M. Two schedules:
-   "2022", the code nearest to publication, with the paper's mu = 0: first sample in round `gpr_begin` (at the end
-   of a shorter warm-up), training for 150 iterations in each warm-up round and for 100 at each update; the last
-   M dt + 1 samples of the warm-up weighed gamma^age, then the last M + 1 samples weighed gamma^(dt age). The code's
-   default of `gpr_begin` was 10; the authors set it to 0 in November 2022, as the paper's text has it. With 10 their
-   code also anneals alpha in rounds 0 to 9, which is left out here.
-   "head", the README of 2023: samples from round 0, one training of 1000 iterations at the end of the warm-up,
-   100 at each update; the samples of the last `window` rounds weighed gamma^(age in rounds), and their weighted
-   mean as the prior mean.
-4. In an update round the code selects first, then resets alpha and trains; the paper updates first. One
-   round's shift.
+Where the paper leaves a choice open or the authors' code differs (e is the 0-based round, t - 1):
+1. Sigma = X'X + sigma_n^2 I. The paper has no sigma_n, but without it more than d choices divide by zero. The code
+   of 2022 adds it only to the denominators of the selection. The choices agree where sigma_k is at least thirty
+   times sigma_n, as in trained embeddings (about 1.4).
+2. Rounds 0..warmup choose uniformly: one round more than the paper states, as in the code.
+3. The paper weights an older sample by gamma^(age in updates) and states neither gamma nor M. There are two schedules:
+   "2022" follows the code nearest to publication, with the paper's mu = 0. The first sample is taken in round
+   `gpr_begin` (at the end of a shorter warm-up). Training takes 150 iterations in each warm-up round and 100 at each
+   update. During the warm-up it uses the last M dt + 1 samples, weighted gamma^age; later the last M + 1 samples,
+   weighted gamma^(dt age). The code's default of `gpr_begin` was 10; in November 2022 the authors set it to 0, as in
+   the paper's text. With 10, their code also anneals alpha in rounds 0 to 9, which is left out here.
+   "head" follows the README of 2023. Samples are taken from round 0. Training takes 1000 iterations once, at the end
+   of the warm-up, and 100 at each update. It uses the samples of the last `window` rounds, weighted
+   gamma^(age in rounds), and their weighted mean as the prior mean.
+4. In an update round the code selects first, then resets alpha and trains; the paper updates first. The difference is
+   a shift by one round. We follow the code.
 5. mu and the scale of alpha never influence the choice (the theory notebook shows it), so neither is kept.
-6. A sample with a value that is not finite is not learnt from.
-HiCS-FL's code of this baseline takes the update rounds' own change as the sample (probe "own"), draws by p_k
-wherever it draws at random, and fits the likelihood of client 0 alone (likelihood "loo_upstream": a
-leave-one-out sum over as many clients as there are samples, which is one).
+6. A sample with a non-finite value is ignored.
+HiCS-FL's code of this baseline differs in three ways. Its sample is the loss change of the update round itself (probe
+"own"). It draws by p_k wherever it draws at random. It fits the likelihood of client 0 alone (likelihood
+"loo_upstream": a leave-one-out sum over as many clients as there are samples, which is one).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Likelihood = Literal["mml", "loo_upstream"]
 
 
 class Schedule(NamedTuple):
-    """begin: 0-based round of the first sample. warmup, later: iterations of each training then."""
+    """begin: 0-based round of the first sample. warmup, later: iterations of each training in and after the warm-up."""
 
     begin: int
     warmup: int
@@ -79,15 +79,21 @@ SCHEDULES = {"2022": Schedule(10, 150, 100), "head": Schedule(0, 1000, 100)}
 @register("fedcor")
 @dataclass
 class FedCor(Sampler):
-    """FedCor (defaults: the paper's FMNIST settings; CIFAR-10 has warmup 20, dt 50, beta 0.9, gamma 0.97).
+    """FedCor. Defaults: the paper's FMNIST settings; CIFAR-10 has warmup 20, dt 50, beta 0.9, gamma 0.97.
 
-    warmup: last 0-based round of uniform selection. dt: rounds between updates of the process. beta:
-    annealing of a client's alpha each time it is selected. gamma: discount of older samples. M: historical
-    samples that an update re-uses. d: dimension of the clients' embeddings. window: rounds that schedule
-    "head" looks back. gpr_begin: 0-based round of the first sample, None for the schedule's.
+    warmup: last 0-based round of uniform selection.
+    dt: rounds between updates of the process.
+    beta: factor by which a client's alpha shrinks each time the client is selected.
+    gamma: discount of older samples.
+    M: number of older samples that an update re-uses.
+    d: dimension of the clients' embeddings.
+    sigma_n: standard deviation of the noise added to the process.
+    schedule, likelihood, probe: see the module docstring.
+    window: number of past rounds that schedule "head" uses.
+    gpr_begin: 0-based round of the first sample; None for the schedule's own.
 
     Raises:
-        ValueError: an unknown schedule, likelihood or probe.
+        ValueError: `schedule`, `likelihood` or `probe` is unknown.
     """
 
     warmup: Whole = 15
@@ -114,7 +120,7 @@ class FedCor(Sampler):
         self.X = rng.standard_normal((self.d, fed.N)) / np.sqrt(self.d)
         self.alpha = np.ones(fed.N)
         self.changes, self.rounds = np.zeros((0, fed.N)), np.zeros(0, dtype=int)  # samples, oldest first
-        self.losses, self.losses_at = np.zeros(fed.N), -1  # of everybody at the start of round `losses_at`
+        self.losses, self.losses_at = np.zeros(fed.N), -1  # of all clients at the start of round `losses_at`
 
     def select(self, round: Round) -> Asking:
         fed, e = self.fed, round.t - 1
@@ -148,21 +154,22 @@ class FedCor(Sampler):
             self.learn(e, change)
 
     def updates(self, e: int) -> bool:
-        """Whether the process is updated in round e, after the warm-up."""
+        """Whether round e, after the warm-up, updates the process."""
         return e > self.warmup and e % self.dt == 0
 
     def samples_itself(self, e: int) -> bool:
-        """Whether what round e itself does to the losses is a sample."""
+        """Whether the loss change that round e itself causes is a sample."""
         begin = SCHEDULES[self.schedule].begin if self.gpr_begin is None else self.gpr_begin
         return min(begin, self.warmup) <= e <= self.warmup or (self.probe == "own" and self.updates(e))
 
     def at_random(self, rng: np.random.Generator) -> np.ndarray:
+        """(m,) distinct clients: drawn by p_k with probe "own", uniformly otherwise."""
         if self.probe == "own":
             return draw_distinct(rng, log(self.fed.p), self.fed.m)
         return rng.choice(self.fed.N, self.fed.m, replace=False)
 
     def learn(self, e: int, change: np.ndarray) -> None:
-        """Keep the sample (N,) of round e and train the embedding on what is retained."""
+        """Add the sample `change` (N,) of round e and train the embedding on the retained samples."""
         rounds, changes = np.append(self.rounds, e), np.vstack([self.changes, change])
         keep, weights = retained(rounds, e, self)
         self.rounds, self.changes = rounds[keep], changes[keep]
@@ -177,7 +184,7 @@ class FedCor(Sampler):
 
 
 def retained(rounds: np.ndarray, e: int, by: FedCor) -> tuple[np.ndarray, np.ndarray]:
-    """Which samples of the (S,) rounds, oldest first, are kept in round e -> indices (n,), weights (n,)."""
+    """Which samples are kept in round e. rounds (S,): of the samples, oldest first -> indices (n,), weights (n,)."""
     age = np.arange(len(rounds))[::-1]
     if by.schedule == "head":
         keep = np.flatnonzero(rounds >= e - by.window)
@@ -188,15 +195,15 @@ def retained(rounds: np.ndarray, e: int, by: FedCor) -> tuple[np.ndarray, np.nda
 
 
 def covariance(X: np.ndarray, sigma_n: float) -> np.ndarray:
-    """Sigma = X'X + sigma_n^2 I of the embeddings X: (d, N) -> (N, N)."""
+    """Sigma (N, N) = X'X + sigma_n^2 I, from the embeddings X (d, N)."""
     return X.T @ X + sigma_n**2 * np.eye(X.shape[1])
 
 
 def choose(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray, m: int) -> np.ndarray:
-    """Algorithm 1: m clients, each lowering the expected loss most given those before it -> (m,) in order.
+    """Algorithm 1: choose m clients; each lowers the expected loss most, given those before -> (m,) in order.
 
-    In closed form argmax_k alpha_k (sum_i p_i Sigma_ik) / sqrt(Sigma_kk), then Sigma is conditioned on the
-    choice. Ties go to the lowest id; variances below 1e-12 count as 1e-12. Sigma: (N, N); p, alpha: (N,).
+    Sigma: (N, N); p, alpha: (N,). Each step takes argmax_k alpha_k (sum_i p_i Sigma_ik) / sqrt(Sigma_kk), and then
+    conditions Sigma on the choice. Ties go to the lowest id; variances below 1e-12 count as 1e-12.
     """
     left = np.ones(len(p), dtype=bool)
     chosen = np.zeros(m, dtype=int)
@@ -208,20 +215,20 @@ def choose(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray, m: int) -> np.nd
 
 
 def scores(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """(N,) decrease of the expected loss if client k's falls by alpha_k standard deviations (equation 10)."""
+    """(N,) decrease of the expected loss if the loss of client k falls by alpha_k standard deviations (equation 10)."""
     return alpha * (p @ Sigma) / np.sqrt(np.maximum(Sigma.diagonal(), 1e-12))
 
 
 def condition(Sigma: np.ndarray, k: int) -> np.ndarray:
-    """Posterior covariance once client k's loss change is known (equation 11)."""
+    """Posterior covariance (N, N) once the loss change of client k is known (equation 11)."""
     return Sigma - np.outer(Sigma[:, k], Sigma[k]) / max(Sigma[k, k], 1e-12)
 
 
 @cache
 def linear_kernel() -> Kernel:
-    """The homogeneous linear kernel x'y, made where it is needed: importing GPyTorch takes seconds."""
+    """The homogeneous linear kernel x'y. It is created on first use, because importing GPyTorch takes seconds."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # linear_operator's own
+        warnings.simplefilter("ignore", FutureWarning)  # raised inside linear_operator
         from gpytorch.kernels import LinearKernel
     kernel = LinearKernel().double().requires_grad_(False)
     kernel.variance = 1.0
@@ -229,7 +236,7 @@ def linear_kernel() -> Kernel:
 
 
 def prior(X: torch.Tensor, mean: torch.Tensor, sigma_n: float) -> MultivariateNormal:
-    """The process at all clients: N(mean, X'X + sigma_n^2 I). X: (d, N) float64, mean: (N,)."""
+    """The process at all clients: N(mean, X'X + sigma_n^2 I). X: (d, N) float64; mean: (N,)."""
     import torch
 
     kernel = linear_kernel()
@@ -240,19 +247,20 @@ def prior(X: torch.Tensor, mean: torch.Tensor, sigma_n: float) -> MultivariateNo
 
 
 def log_likelihood(process: MultivariateNormal, values: torch.Tensor) -> torch.Tensor:
-    """Exact log marginal likelihood (equation 15) of each sample of loss changes, values: (S, N) -> (S,)."""
+    """Exact log marginal likelihood (equation 15) of each sample of loss changes; values (S, N) -> (S,)."""
     from gpytorch.settings import fast_computations
 
-    with fast_computations(log_prob=False):  # the Cholesky factor is at hand
+    with fast_computations(log_prob=False):  # the Cholesky factor is already computed
         return process.log_prob(values)
 
 
 def log_likelihood_gradient(
     process: MultivariateNormal, values: torch.Tensor, weights: torch.Tensor, X: torch.Tensor
 ) -> torch.Tensor:
-    """Gradient of weights (S,) @ log_likelihood with respect to X: (d, N), the embeddings of the process -> (d, N).
+    """Gradient of weights (S,) @ log_likelihood with respect to X (d, N), the embeddings of the process -> (d, N).
 
-    In closed form, Rasmussen and Williams 2006, equation 5.9: differentiating the Cholesky factor takes thrice as long.
+    Closed form: Rasmussen and Williams 2006, equation 5.9. Differentiating the Cholesky factor takes three times as
+    long.
     """
     precision = process.precision_matrix
     solved = (values - process.mean) @ precision
@@ -260,7 +268,7 @@ def log_likelihood_gradient(
 
 
 def log_leave_one_out(process: MultivariateNormal, values: torch.Tensor, clients: int) -> torch.Tensor:
-    """Sum over the first `clients` clients of log p(own value | all other values), values: (S, N) -> (S,)."""
+    """Sum over the first `clients` clients of log p(own value | all other values); values (S, N) -> (S,)."""
     from torch.distributions import Normal
 
     precision = process.precision_matrix
@@ -272,7 +280,7 @@ def log_leave_one_out(process: MultivariateNormal, values: torch.Tensor, clients
 def posterior(
     process: MultivariateNormal, observed: torch.Tensor, values: torch.Tensor
 ) -> MultivariateNormal:
-    """The process given the values (n,) of the clients `observed` (n,), whose variance becomes 0."""
+    """The process given the values (n,) of the clients `observed` (n,), whose variances become 0."""
     from gpytorch.distributions import MultivariateNormal
     from linear_operator import to_linear_operator
 
@@ -293,21 +301,21 @@ def train(
     iterations: int,
     likelihood: Likelihood = "mml",
 ) -> tuple[np.ndarray, float]:
-    """Adam (lr 0.01) on -sum_s weights_s log p(changes_s), over the embeddings, from X.
+    """Train the embeddings, starting from X, with Adam (lr 0.01) on -sum_s weights_s log p(changes_s).
 
-    X: (d, N); changes: (S, N); weights: (S,); mean: (N,). -> X (d, N), and the objective before the last
-    step.
+    X: (d, N); changes: (S, N); weights: (S,); mean: (N,).
+    Returns the new X (d, N) and the objective before the last step.
     """
     import torch
     from gpytorch.settings import lazily_evaluate_kernels
-    from torch.optim.adam import adam  # the function: the class imports torch's compiler, which takes seconds
+    from torch.optim.adam import adam  # the class imports torch's compiler, which takes seconds
 
     embedding = torch.tensor(X, dtype=torch.float64, requires_grad=likelihood != "mml")
     values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
     moments, squares, step = torch.zeros_like(embedding), torch.zeros_like(embedding), torch.zeros(())
     settings = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False}
     objective = torch.tensor(torch.nan)
-    with one_thread(), lazily_evaluate_kernels(False):  # each is needed whole, at once
+    with one_thread(), lazily_evaluate_kernels(False):  # each kernel matrix is needed in full
         for _ in range(iterations):
             process = prior(embedding, mu, sigma_n)
             if likelihood == "mml":
@@ -334,7 +342,7 @@ def train(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrices of N = 100 are so small that two threads mostly wait for each other: ten times slower, measured."""
+    """Use one torch thread. For N = 100 the matrices are so small that two threads were measured ten times slower."""
     import torch
 
     threads = torch.get_num_threads()

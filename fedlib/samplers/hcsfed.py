@@ -1,21 +1,21 @@
 """Fast Heterogeneous Federated Learning with Hybrid Client Selection (HCSFed).
 
-Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou, UAI 2023. Each round the updates are compressed (GC) and clustered by
-k-means; of the m places a cluster gets a number that grows with its size and spread (equation 5); in a cluster,
+Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou, UAI 2023. In each round, the updates are compressed (GC) and clustered by
+k-means. Each cluster gets a number of the m places that grows with its size and spread (equation 5). In a cluster,
 clients are drawn in proportion to the norm of their compressed update (equation 6).
 
-The text leaves much open (its appendices are not public), and the choices decide the result. Ours:
-1. All clients train and send their compressed update before the selection: the listing needs them all.
-2. GC is read in two ways, `gc`. The number of values is d' = round(R d); R = 1 leaves the update as it is.
+The text leaves much open (its appendices are not public), and these choices decide the result. Ours:
+1. All clients train and send their compressed update before the selection: the listing needs the updates of all.
+2. GC has two readings, `gc`. The number of values is d' = round(R d); R = 1 leaves the update unchanged.
 3. The spread S_h of equation 5 is the standard deviation, which the paper's equation 8 and Neyman's allocation need.
-   Printed is a squared distance, whose mean over the cluster is twice the variance: variant "P".
-4. A cluster without places makes any estimate biased, so every one gets a place if m suffices. Variant "P" rounds
+   The paper prints a squared distance, whose mean over the cluster is twice the variance: variant "P".
+4. A cluster without places makes any estimate biased, so every cluster gets a place if m suffices. Variant "P" rounds
    by largest remainders instead.
-5. Algorithm 2's aggregation is, for clients of equal size, the plain mean, which is biased; it is kept for unequal
-   ones. Variant "U" draws with replacement and divides by the expected number of draws (IPW), as the theory
-   assumes, from at most m clusters: one without places would be missing from the estimate.
-6. Algorithm 1's loop, as printed, never empties its clusters and stops after one pass: plain Lloyd iterations here.
-7. A non-finite update counts as a zero one; it is noted.
+5. For clients of equal size, Algorithm 2's aggregation is the plain mean, which is biased; it is kept for unequal
+   sizes. Variant "U" draws with replacement and divides by the expected number of draws (IPW), as the theory assumes.
+   It uses at most m clusters: a cluster without places would be missing from the estimate.
+6. Algorithm 1's loop, as printed, never empties its clusters and stops after one pass. Here: plain Lloyd iterations.
+7. A non-finite update counts as zero; the results note it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Variant = Literal["R", "P", "U"]
 
 
 def compressed_size(d: int, R: float) -> int:
-    """d' = round(R d), at least 2 of d parameters."""
+    """d' = round(R d), at least 2 and at most d."""
     return min(max(round(R * d), 2), d)
 
 
 def compress(G: np.ndarray, R: float, gc: GC) -> np.ndarray:
-    """Gradient compression of updates G (N, d) to X (N, d') float64; R = 1 leaves them as they are.
+    """Gradient compression (GC) of updates G (N, d) to X (N, d') float64; R = 1 leaves them unchanged.
 
-    "A": each client groups its d values by themselves and sends the centres, ascending.
-    "B": the components are grouped, once for all, by their values in the mean update; a client sends its mean in each
-    group. Groups that stay empty are left out.
+    "A": each client groups its own d values and sends the centres of the groups, in ascending order.
+    "B": the components are grouped once for all clients, by their values in the mean update. Each client sends its mean
+        in each group. Empty groups are left out.
     """
     from fedlib.kernels.lloyd import lloyd_1d  # here: importing Numba takes a second
 
@@ -61,9 +61,9 @@ def compress(G: np.ndarray, R: float, gc: GC) -> np.ndarray:
 
 
 def kmeans(X: np.ndarray, H: int, rng: np.random.Generator, passes: int = 100) -> np.ndarray:
-    """Cluster of each row of X (N, d') -> (N,) in 0 .. H - 1, by Lloyd's iterations from H random distinct rows.
+    """Cluster (N,) in 0 .. H - 1 of each row of X (N, d'), by Lloyd's iterations from H random distinct rows.
 
-    Ties go to the lowest cluster; an empty cluster keeps its centre and may stay empty.
+    Ties go to the lowest cluster. An empty cluster keeps its centre and may stay empty.
     """
     centres = X[rng.choice(len(X), H, replace=False)]
     labels = np.full(len(X), -1)
@@ -79,7 +79,7 @@ def kmeans(X: np.ndarray, H: int, rng: np.random.Generator, passes: int = 100) -
 
 
 def deviations(X: np.ndarray, labels: np.ndarray, H: int) -> np.ndarray:
-    """Standard deviation sigma_h (H,) of the rows of X (N, d') in each cluster, divisor N_h - 1; 0 for a single row."""
+    """Standard deviation sigma_h (H,) of the rows of X (N, d') in each cluster; divisor N_h - 1; 0 for a single row."""
     out = np.zeros(H)
     for h in range(H):
         members = X[labels == h]
@@ -89,10 +89,10 @@ def deviations(X: np.ndarray, labels: np.ndarray, H: int) -> np.ndarray:
 
 
 def round_places(targets: np.ndarray, m: int, caps: np.ndarray) -> np.ndarray:
-    """Whole numbers (H,) <= `caps` that sum to m, near `targets` (H,) >= 0, by largest remainders.
+    """Whole numbers (H,) <= `caps` (H,) that sum to m, close to `targets` (H,) >= 0, by largest remainders.
 
-    What a cap cuts off goes to the others in proportion to their targets, or to their caps where those are all 0.
-    Equal remainders: the larger cap first, then the lower index.
+    What a cap cuts off goes to the others in proportion to their targets, or to their caps where the targets are all 0.
+    If remainders are equal, the larger cap comes first, then the lower index.
     """
     places, below = np.zeros(len(targets), dtype=int), caps > 0
     while True:
@@ -110,9 +110,10 @@ def round_places(targets: np.ndarray, m: int, caps: np.ndarray) -> np.ndarray:
 
 
 def allocate(sizes: np.ndarray, S: np.ndarray, m: int, at_least_one: bool) -> np.ndarray:
-    """m_h (H,), the places of clusters of `sizes` N_h and spreads S_h, near m N_h S_h / sum N_h S_h (equation 5).
+    """Places m_h (H,) of clusters with `sizes` N_h and spreads S_h, close to m N_h S_h / sum N_h S_h (equation 5).
 
-    All S_h = 0: in proportion to N_h. at_least_one: each non-empty cluster gets one first, if there are at most m.
+    If all S_h are 0, places are in proportion to N_h. at_least_one: each non-empty cluster gets one place first, if
+    there are at most m of them.
     """
     weights = sizes * S if (sizes * S).any() else sizes
     targets = m * weights / weights.sum()
@@ -127,12 +128,13 @@ def allocate(sizes: np.ndarray, S: np.ndarray, m: int, at_least_one: bool) -> np
 class HCSFed(Sampler):
     """Hybrid selection: compressed updates, clusters, places by spread, draws by norm.
 
-    gc, R: the compression and its rate d' / d. H: clusters (of the 5 .. 10 that the paper studies, the largest).
-    variant: "R", the repaired one; "P", as printed; "U", unbiased (see the module).
-    reallocation: places by spread; without, in proportion to cluster sizes by largest remainders.
-    importance: draws by norm; without, uniform. H = 1 is importance sampling alone; R = 1 without both is plain
-        cluster sampling on raw updates.
-    A client uploads d' values under "A"; under "B" all d, because the mean update that groups them is of this round.
+    gc, R: the compression and its rate d' / d. A client uploads d' values under "A". Under "B" it uploads all d,
+        because the mean update that defines the groups belongs to this round.
+    H: number of clusters (default: the largest of the 5 .. 10 that the paper studies).
+    variant: "R" repaired; "P" as printed; "U" unbiased (see the module docstring).
+    reallocation: places by spread. Without it, places are in proportion to cluster sizes, by largest remainders.
+    importance: draws by norm. Without it, draws are uniform. H = 1 is importance sampling alone; R = 1 without both is
+        plain cluster sampling on raw updates.
     """
 
     gc: GC = "A"
@@ -181,26 +183,26 @@ class HCSFed(Sampler):
         return Selection(clients, expected=expected, notes=notes)
 
     def encode(self, G: np.ndarray) -> np.ndarray:
-        """What the clients send under "A"; an update (a row of G) that is not finite gives nan."""
+        """What the clients send under "A"; a non-finite update (a row of G) gives nan."""
         finite = np.isfinite(G).all(axis=1)
         X = np.full((len(G), compressed_size(G.shape[1], self.R)), np.nan)
         X[finite] = compress(G[finite], self.R, "A")
         return X
 
     def spread(self, X: np.ndarray, labels: np.ndarray, longest: float) -> np.ndarray:
-        """S_h (H,): equal for all clusters without re-allocation."""
+        """Spreads S_h (H,); equal for all clusters without re-allocation."""
         if not self.reallocation:
             return np.ones(self.H)
         sigma = deviations(X, labels, self.H)
-        sigma[sigma < 1e-7 * longest] = 0  # the rounding of float32 updates
+        sigma[sigma < 1e-7 * longest] = 0  # below the rounding of float32 updates
         return 2 * sigma**2 if self.variant == "P" else sigma
 
     def draw(
         self, rng: np.random.Generator, members: np.ndarray, length: np.ndarray, n: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """n of a cluster's `members`, and how often each of them was to be expected.
+        """n of a cluster's `members`, and the expected number of draws of each of them.
 
-        Without replacement and with unequal norms that number has no closed form; it is meaningless then.
+        Without replacement and with unequal norms, that number has no closed form, and the value is meaningless.
         """
         weights = length[members] if self.importance else np.ones(len(members))
         p = weights / weights.sum() if weights.any() else np.full(len(members), 1 / len(members))

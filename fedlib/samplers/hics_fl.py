@@ -1,22 +1,21 @@
-"""HiCS-FL: two-level sampling of clusters and clients by the heterogeneity that the output layer's update betrays.
+"""HiCS-FL: two-level sampling of clusters and clients by the label heterogeneity seen in the output layer's update.
 
 Chen and Vikalo, "Accelerating Non-IID Federated Learning via Heterogeneity-Guided Client Sampling": the
 estimate (equation 7), the distance (equation 9), the two-level sampling (equation 10) and Algorithm 1.
 
-Three variants: P the paper as written; C the published code; C0 the code just before it. How C differs from
-P:
-1. The estimate takes the row means of the output weight's update in place of the bias update, and the angle
-   is taken over weight and bias together (`estimate`: with Adam the better estimate, so P may use it too).
-2. Warm-up is floor(N / m) rounds over the clients in index order; the paper's is ceil(N / m) at random.
-3. Where the partition mixes several alphas (`several_alphas`), updates are kept from the warm-up only.
-4. If the variance of the estimates is 0.1 or more, clients are drawn by Clustered Sampling's Algorithm 2 on
-   the distances of equation 9, and M and gamma play no part. C0 does so where the partition has one alpha.
-   The paper knows no switch.
-5. Clients are drawn uniformly in their cluster and a full cluster is redrawn; the paper draws by p_k and
-   redraws a client that is there already.
+There are three variants. P is the paper as written, C the published code, C0 the code just before it. C differs from P:
+1. The estimate uses the row means of the output weight's update instead of the bias update, and the angle is taken
+   over weight and bias together (`estimate`: the better estimate with Adam, so P may use it too).
+2. The warm-up takes floor(N / m) rounds over the clients in index order; the paper's takes ceil(N / m) in random order.
+3. Where the partition mixes several alphas (`several_alphas`), only updates from the warm-up are kept.
+4. If the variance of the estimates is 0.1 or more, clients are drawn by Algorithm 2 of Clustered Sampling on the
+   distances of equation 9, and M and gamma play no part. C0 does this where the partition has one alpha.
+   The paper mentions no such switch.
+5. Clients are drawn uniformly in their cluster, and a full cluster is drawn again. In the paper, clients are drawn by
+   p_k, and a client that was drawn already is drawn again.
 6. gamma^t = gamma (T - t + 1) / T; the paper's is gamma (1 - t / T). Both are 0 beyond T.
-All variants: Ward's tree is built on the rows of the distance matrix as observations, as in the code (the
-paper does not say); the softmax subtracts its maximum; an update that is not finite is not kept.
+In all variants, Ward's tree takes the rows of the distance matrix as observations, as in the code (the paper does not
+say); the softmax subtracts its maximum; and a non-finite update is not kept.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy  # its parts load when they are first used
+import scipy  # its submodules load on first use
 
 from fedlib.samplers.base import (
     Count,
@@ -47,19 +46,23 @@ Estimate = Literal["bias", "weight"]
 @register("hics_fl")
 @dataclass
 class HiCSFL(Sampler):
-    """HiCS-FL (defaults: the paper's for FMNIST; CIFAR-10 and Mini-ImageNet have T_s 0.0015).
+    """HiCS-FL. Defaults: the paper's for FMNIST; CIFAR-10 and Mini-ImageNet have T_s 0.0015.
 
-    T_s: temperature of the estimate. lam: the paper's lambda, weight of the entropies' difference in the
-    distance. M: clusters, None for m. gamma: the paper's gamma^0. estimate: None for the variant's own.
-    within: how P draws in a cluster, by p_k or, as the code, uniformly.
-    order: of the clients in the warm-up, None for the variant's own. The code's index order is that of the alpha groups
-    of a partition, which no server knows. refresh: whether updates are renewed after the warm-up, None for the
-    variant's own.
-    several_alphas: whether the partition mixes concentrations, which C and C0 read from their settings.
-    horizon: the rounds over which gamma falls to 0, None for T.
+    variant: P, C0 or C; see the module docstring.
+    T_s: temperature of the estimate.
+    lam: the paper's lambda, the weight of the entropies' difference in the distance.
+    M: number of clusters; None for m.
+    gamma: the paper's gamma^0.
+    horizon: rounds over which gamma falls to 0; None for T.
+    estimate: None for the variant's own.
+    within: how P draws in a cluster: by p_k or, as the code does, uniformly.
+    several_alphas: whether the partition mixes concentrations. C and C0 read this from their settings.
+    order: order of the clients in the warm-up; None for the variant's own. The code's index order is the order of the
+        partition's alpha groups, which no server knows.
+    refresh: whether updates are renewed after the warm-up; None for the variant's own.
 
     Raises:
-        ValueError: an unknown variant or estimate.
+        ValueError: `variant`, `estimate` or `within` is unknown, or the model has no known output layer.
     """
 
     needs = frozenset({"output layer"})
@@ -76,7 +79,7 @@ class HiCSFL(Sampler):
     order: Literal["index", "random"] | None = None
     refresh: bool | None = None
 
-    fewer = True  # in the warm-up's last round, where m does not divide N
+    fewer = True  # in the last round of the warm-up, where m does not divide N
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -88,8 +91,8 @@ class HiCSFL(Sampler):
             raise ValueError(f"sampler 'hics_fl': within is {self.within!r}; it must be share or uniform.")
         if fed.output_bias is None:
             raise ValueError(
-                "sampler 'hics_fl' reads the update of the output layer, and the model names none: set its attribute "
-                "output_layer to the name of the torch.nn.Linear with bias that gives its scores."
+                "sampler 'hics_fl' reads the update of the output layer, but the model names none: set its attribute "
+                "output_layer to the name of the torch.nn.Linear with bias that computes its scores."
             )
         at_random = self.paper if self.order is None else self.order == "random"
         self.warmup_order = rng.permutation(fed.N) if at_random else fed.everyone
@@ -97,17 +100,20 @@ class HiCSFL(Sampler):
 
     @property
     def draws(self) -> Literal["distinct", "repeated"]:
-        return "distinct" if self.paper else "repeated"  # Clustered Sampling's branch draws independently
+        return "distinct" if self.paper else "repeated"  # Clustered Sampling draws independently
 
     @property
     def paper(self) -> bool:
+        """Whether this is variant P, the paper as written."""
         return self.variant == "P"
 
     @property
     def of(self) -> Estimate:
+        """The part of the update that the estimate uses."""
         return self.estimate or ("bias" if self.paper else "weight")
 
     def warming_up(self, t: int) -> bool:
+        """Whether the 1-based round t belongs to the warm-up."""
         N, m = self.fed.N, self.fed.m
         return t <= (-(-N // m) if self.paper else N // m)
 
@@ -133,7 +139,7 @@ class HiCSFL(Sampler):
         return Selection(draw(r, round.rng), notes=notes | {"branch": "clustered_sampling"})
 
     def hierarchical(self, H: np.ndarray) -> bool:
-        """Which branch the code takes: the clusters of this module, or Clustered Sampling."""
+        """Which branch the code takes: True for the clusters of this module, False for Clustered Sampling."""
         return bool(H.var() < 0.1) if self.variant == "C" else self.several_alphas
 
     def observe(self, round: Round, report: Report) -> None:
@@ -143,46 +149,46 @@ class HiCSFL(Sampler):
 
 
 def output_layer(updates: np.ndarray, fed: Federation, of: Estimate) -> np.ndarray:
-    """What is kept of full updates (n, d): the output bias (n, K), or weight and bias (n, K L + K)."""
+    """The part of full updates (n, d) that is kept: the output bias (n, K), or weight and bias (n, K L + K)."""
     bias = updates[:, fed.output_bias]
     return bias if of == "bias" else np.hstack([updates[:, fed.output_weight], bias])
 
 
 def refreshed(kept: np.ndarray, report: Report, fed: Federation, of: Estimate) -> np.ndarray:
-    """The kept updates (N, .) with those of the selected clients renewed, save those that are not finite."""
+    """The kept updates (N, .), with the finite updates of the selected clients replaced by their new ones."""
     new, usable = kept.copy(), np.isfinite(report.updates).all(axis=1)
     new[report.clients[usable]] = output_layer(report.updates[usable], fed, of)
     return new
 
 
 def magnitudes(updates: np.ndarray, K: int, of: Estimate) -> np.ndarray:
-    """One number a class from kept updates (N, .): the bias update, or the row means of the weight's -> (N, K)."""
+    """One number per class from kept updates (N, .): the bias update, or the row means of the weight's -> (N, K)."""
     return updates if of == "bias" else updates[:, :-K].reshape(len(updates), K, -1).mean(axis=2)
 
 
 def estimated_entropy(magnitude: np.ndarray, T_s: float) -> np.ndarray:
-    """Equation 7: entropy in nats of softmax(magnitude / T_s), magnitude: (N, K) -> (N,)."""
+    """Equation 7: entropy in nats of softmax(magnitude / T_s); magnitude (N, K) -> (N,)."""
     return scipy.special.entr(scipy.special.softmax(magnitude / T_s, axis=1)).sum(axis=1)
 
 
 def distances(updates: np.ndarray, H: np.ndarray, lam: float) -> np.ndarray:
-    """Equation 9: angle between the updates (N, .), 0 to a zero one, + lambda |H_u - H_k| -> (N, N)."""
+    """Equation 9: angle between the updates (N, .), 0 to a zero update, plus lambda |H_u - H_k| -> (N, N)."""
     angle = angles(updates, updates)
     np.fill_diagonal(angle, 0)
     return angle + lam * np.abs(H[:, None] - H)
 
 
 def cut(tree: np.ndarray, M: int) -> np.ndarray:
-    """Labels 0 .. M - 1 of the clients when the tree (N - 1, 4) is cut into M clusters (N, if M is more) -> (N,)."""
+    """Labels 0 .. M - 1 of the clients (N,) when the tree (N - 1, 4) is cut into M clusters (N clusters if M > N)."""
     N = len(tree) + 1
-    node = np.arange(N)  # of the tree, to which each client belongs after the first N - M merges
+    node = np.arange(N)  # the tree node to which each client belongs after the first N - M merges
     for i, (a, b) in enumerate(tree[: max(N - M, 0), :2].astype(int)):
         node[(node == a) | (node == b)] = N + i
     return np.unique(node, return_inverse=True)[1]
 
 
 def annealed(t: int, T: int) -> float:
-    """gamma^t / gamma^0: from 1 at t = 0 linearly to 0 at T, and 0 from then on."""
+    """gamma^t / gamma^0: falls linearly from 1 at t = 0 to 0 at t = T and stays 0."""
     return max(0.0, 1 - t / T)
 
 
@@ -192,7 +198,9 @@ def cluster_means(H: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def draw_by_cluster(rng: np.random.Generator, log_pi: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
-    """The code's draw: n times a cluster by exp(log_pi) (M,) among those not full, then distinct clients uniformly."""
+    """The code's draw -> (n,). It draws n times a cluster that is not full, by exp(log_pi) (M,), and then distinct
+    clients uniformly in each cluster.
+    """
     room = np.bincount(labels)
     counts = np.zeros_like(room)
     for _ in range(n):

@@ -1,11 +1,11 @@
-"""Importance sampling by the norm of the clients' updates, HCSFed's baseline.
+"""Importance sampling by the norm of the clients' updates: the baseline of HCSFed.
 
 `importance`: Chen, Horvath, Richtarik, "Optimal Client Sampling for Federated Learning", TMLR 2022, with its unbiased
-aggregation. `importance_mean`: m distinct clients and the plain mean, which is biased; another reading of HCSFed's
-"importance sampling", which states no rule.
+aggregation. `importance_mean`: m distinct clients and the plain mean, which is biased. It is another reading of the
+"importance sampling" in HCSFed, which states no rule.
 
-Every client trains in every round and sends its norm, one number; those that are chosen send their update. A
-non-finite update counts as a zero one.
+Every client trains in every round and sends the norm of its update, one number. Only the chosen clients send their
+update. A non-finite update counts as zero.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fedlib.samplers.weighted import draw_distinct
 
 
 def norms(updates: np.ndarray) -> np.ndarray:
-    """Euclidean norms of the rows of `updates` (n, d) -> (n,) float64, 0 where one is not finite."""
+    """Euclidean norms of the rows of `updates` (n, d) -> (n,) float64; 0 for a non-finite row."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.vecdot(updates, updates).astype(float)
     return np.sqrt(np.where(np.isfinite(squares), squares, 0))
 
 
 def inclusion_probabilities(u: np.ndarray, m: int) -> np.ndarray:
-    """Probabilities (N,) = min(1, c u_k) with c such that they sum to m; u >= 0 (N,).
+    """Probabilities (N,) = min(1, c u_k) with c such that they sum to m; u (N,) must be >= 0.
 
-    Where at most m have u > 0, these are certain and the zeros share what is left.
+    Where at most m clients have u > 0, these have probability 1 and the others share the rest equally.
     """
     N, positive = len(u), u > 0
     if positive.sum() <= m:
@@ -46,7 +46,7 @@ def inclusion_probabilities(u: np.ndarray, m: int) -> np.ndarray:
 
 
 def draw_by_norm(rng: np.random.Generator, norms: np.ndarray, n: int) -> np.ndarray:
-    """n distinct indices, drawn one after another in proportion to `norms` (N,); zeros last, among them at random."""
+    """Draw n distinct indices one after another in proportion to `norms` (N,); zeros come last, in random order."""
     shares = norms / (norms.sum() or 1)
     return draw_distinct(rng, np.log(np.maximum(shares, 1e-12)), n)
 
@@ -54,7 +54,7 @@ def draw_by_norm(rng: np.random.Generator, norms: np.ndarray, n: int) -> np.ndar
 @register("importance")
 @dataclass
 class Importance(Sampler):
-    """Each client joins independently with probability min(1, c p_k ||update_k||), m in the mean, none at worst."""
+    """Client k joins independently with probability min(1, c p_k ||update_k||): m clients on average, perhaps none."""
 
     aggregation = "ipw"
     draws = "random"

@@ -1,15 +1,14 @@
 """Selection by the clients' losses: Active Federated Learning and Power-of-Choice.
 
 AFL: Goetz et al., "Active Federated Learning", 2019. Power-of-Choice: Cho, Wang, Joshi, "Towards
-Understanding Biased Client Selection in Federated Learning", AISTATS 2022, Algorithm 1. Both as FedCor's
-experiments use them.
+Understanding Biased Client Selection in Federated Learning", AISTATS 2022, Algorithm 1. Both as in FedCor's
+experiments.
 
-Where this differs from FedCor's code:
-1. AFL's softmax subtracts its maximum, so that large alpha2 does not overflow.
-2. Where AFL keeps fewer candidates than it wants to draw, all of them are taken and the rest is drawn
-   uniformly.
+Differences from FedCor's code:
+1. AFL's softmax subtracts its maximum, so that a large alpha2 does not overflow.
+2. Where AFL keeps fewer candidates than it should draw, it takes all of them and draws the rest uniformly.
 3. Products such as (1 - alpha3) m are rounded down exactly; the code's int((1 - 0.9) * 10) is 0.
-4. A loss that is not finite counts as the largest finite one.
+4. A non-finite loss counts as the largest finite one.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from fedlib.samplers.weighted import draw_distinct, log
 
 
 def finite(losses: np.ndarray) -> np.ndarray:
-    """(n,) losses with every non-finite one replaced by the largest finite one (0 if there is none)."""
+    """`losses` (n,) with every non-finite value replaced by the largest finite one (0 if there is none)."""
     good = np.isfinite(losses)
     return np.where(good, losses, losses[good].max() if good.any() else 0.0)
 
 
 def floor(x: float) -> int:
-    """Largest integer not above x, where x is a product of decimal fractions (0.29 * 100 is 29)."""
+    """Largest integer <= x, where x is a product of decimal fractions (0.29 * 100 gives 29)."""
     return math.floor(round(x, 9))
 
 
 @dataclass(frozen=True)
 class Lottery:
-    """AFL's draw: sel_num of the candidates (n,), with probabilities (n,) for the first."""
+    """AFL's draw: `sel_num` of the `candidates` (n,), the first of them with `probabilities` (n,)."""
 
     candidates: np.ndarray
     probabilities: np.ndarray
@@ -57,7 +56,7 @@ class Lottery:
 
 
 def lottery(v: np.ndarray, m: int, alpha1: float, alpha2: float, alpha3: float) -> Lottery:
-    """AFL's draw from the valuations v (N,): the floor(alpha1 N) smallest are dropped."""
+    """AFL's draw from the valuations v (N,). The floor(alpha1 N) clients with the smallest valuations are dropped."""
     kept = np.argsort(v, kind="stable")[floor(alpha1 * len(v)) :]
     logits = alpha2 * v[kept]
     weights = np.exp(logits - logits.max(initial=-np.inf))
@@ -67,12 +66,13 @@ def lottery(v: np.ndarray, m: int, alpha1: float, alpha2: float, alpha3: float) 
 @register("afl")
 @dataclass
 class AFL(Sampler):
-    """Clients of high valuation v_k = sqrt(n_k) l_k by a softmax lottery, and a few at random.
+    """Clients of high valuation v_k = sqrt(n_k) l_k by a softmax lottery, and a few clients at random.
 
-    v starts from everybody's loss at the initial model; afterwards a client's v is refreshed when it is
-    selected, with its loss at the model it received. alpha1: share of clients dropped; alpha2: inverse
-    temperature; alpha3: share of the m drawn uniformly from all clients that are left, the dropped ones
-    included.
+    At first, v uses every client's loss at the initial model. Later, a client's v is updated when it is selected, with
+    its loss at the model that it received.
+    alpha1: share of clients that is dropped.
+    alpha2: inverse temperature of the softmax.
+    alpha3: share of the m clients that is drawn uniformly from all remaining clients, including the dropped ones.
     """
 
     alpha1: Annotated[float, Field(ge=0, lt=1)] = 0.75
@@ -99,9 +99,9 @@ class AFL(Sampler):
 class PowerOfChoice(Sampler):
     """The m clients of highest loss at the current model among d candidates, drawn one after another by p_k.
 
-    d: candidates, m <= d <= N; None asks everybody (HiCS-FL's "ideal" setting, which is deterministic; its
-    code takes d = 2m instead and draws round 1 by p_k without any loss, FedCor's README d = 10). With d = m the loss
-    plays no part.
+    d: number of candidates, m <= d <= N; with d = m the loss plays no part. None asks every client, which is HiCS-FL's
+        "ideal", deterministic setting. HiCS-FL's code takes d = 2m instead and draws round 1 by p_k without any loss.
+        FedCor's README takes d = 10.
 
     Raises:
         ValueError: d is not between m and N.
@@ -123,5 +123,5 @@ class PowerOfChoice(Sampler):
 
 
 def highest(A: np.ndarray, losses: np.ndarray, m: int) -> np.ndarray:
-    """The m of the clients A (d,) with the highest losses (d,); ties go to the lowest id."""
+    """The m of the clients A (d,) with the highest losses (d,). Ties go to the lowest id."""
     return A[np.lexsort((A, -finite(losses)))[:m]]

@@ -1,8 +1,8 @@
-"""Oort: exploit clients of high utility, explore those never seen.
+"""Oort: exploit clients of high utility, explore clients never seen.
 
 Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI
-2021, as HiCS-FL's public code sets it up. All clients are equally fast there, so the paper's system utility,
-and the pacer and penalty that act on it, are left out; there is no blacklist.
+2021, as set up in HiCS-FL's public code. All clients are equally fast there. Therefore the paper's system utility, and
+the pacer and penalty that act on it, are left out. There is no blacklist.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from fedlib.samplers.weighted import draw_distinct, log
 @register("oort")
 @dataclass
 class Oort(Sampler):
-    """Utility n_k sqrt(mean training loss) plus a bonus for long absence, an epsilon-greedy lottery.
+    """Epsilon-greedy lottery on the utility n_k sqrt(mean training loss) plus a bonus for long absence.
 
-    warmup: rounds of draws by p_k before. exploration: share of explored clients, times `decay` each round,
-    at least `exploration_min`, and 0 once all were seen (in the code one round later). clip: quantile at
-    which utilities are clipped. cut_off: share of the first score that is not exploited from which a client
-    takes part in the lottery. window: unexplored candidates per explored client, largest first.
+    warmup: rounds at the start that draw clients by p_k.
+    exploration: share of explored clients. It is multiplied by `decay` each round, is at least `exploration_min`, and
+        is 0 once all clients were seen (in the code, one round later).
+    clip: quantile at which utilities are clipped.
+    cut_off: a client takes part in the lottery if its score is at least this share of the best score that is not
+        exploited.
+    window: number of unexplored candidates per explored client; the largest clients come first.
     """
 
     warmup: Whole = 25
@@ -48,7 +51,7 @@ class Oort(Sampler):
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         self.utility = fed.sizes.astype(float)
-        self.seen = np.zeros(fed.N, dtype=int)  # last round of participation, 0 for never
+        self.seen = np.zeros(fed.N, dtype=int)  # last round in which the client took part, 0 for never
 
     def select(self, round: Round) -> Selection:
         fed, rng, t = self.fed, round.rng, round.t
@@ -68,7 +71,7 @@ class Oort(Sampler):
         return Selection(clients, notes={"explored": len(found)})
 
     def exploit(self, explored: np.ndarray, n: int, round: Round) -> np.ndarray:
-        """n of the explored clients, drawn in proportion to their scores among the highest ones."""
+        """Draw n explored clients among those with the highest scores, in proportion to their scores."""
         if n == 0:
             return explored[:0]
         score = self.scores(round.t - self.warmup)[explored]
@@ -77,7 +80,7 @@ class Oort(Sampler):
         return explored[pool[draw_distinct(round.rng, log(score[pool]), n)]]
 
     def scores(self, t: int) -> np.ndarray:
-        """(N,) clipped utility scaled to [0, 1], plus the bonus for clients not seen for long, in round t of Oort."""
+        """(N,) clipped utilities scaled to [0, 1], plus the bonus for long absence. t: rounds after the warm-up."""
         utility = np.sort(self.utility[self.utility > 0])
         if not len(utility):
             utility = np.zeros(1)

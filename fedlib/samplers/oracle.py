@@ -1,6 +1,6 @@
-"""The oracle: HiCS-FL's two-level sampling when the clients' label entropies are known.
+"""The oracle: HiCS-FL's two-level sampling with the true label entropies of the clients.
 
-From HiCS-FL's public code; not in its paper. A reference and no method: it looks at the clients' labels.
+It comes from HiCS-FL's public code, not from its paper. It is a reference, not a method: it looks at the labels.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts load when they are first used
+import scipy  # its submodules load on first use
 
 from fedlib.samplers.base import (
     Count,
@@ -35,9 +35,9 @@ from fedlib.samplers.hics_fl import (
 @register("oracle")
 @dataclass
 class Oracle(Sampler):
-    """HiCS-FL's code with true entropies: no warm-up, M clusters, distances by the latest output-layer updates.
+    """HiCS-FL's code with true entropies: no warm-up, M clusters, distances from the latest output-layer updates.
 
-    lam, gamma, horizon: as in `hics_fl` (gamma 2 on Mini-ImageNet).
+    lam, gamma, horizon: as in `hics_fl` (the code takes gamma = 2 on Mini-ImageNet).
     """
 
     needs = frozenset({"labels", "output layer"})
@@ -67,5 +67,5 @@ class Oracle(Sampler):
 
 
 def label_entropy(counts: np.ndarray) -> np.ndarray:
-    """Entropy in nats of each client's labels, counts: (N, K) -> (N,); 0 for a client without samples."""
+    """Entropy in nats of each client's labels; counts (N, K) -> (N,). A client without samples has 0."""
     return scipy.special.entr(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).sum(axis=1)

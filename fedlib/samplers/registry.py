@@ -1,6 +1,6 @@
-"""Which samplers there are: those that are shipped, those of files beside them, of installed packages and notebooks.
+"""The registry of samplers: the shipped ones, and those from files beside them, installed packages and notebooks.
 
-A file that cannot be loaded stops nobody but who wants a sampler from it.
+A file that cannot be loaded only affects users of its samplers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TypeVar
 from fedlib.samplers.sources import HOUSE, digest_of, file_of, place_of
 
 GROUP = "fedlib.samplers"  # entry points of installed packages: modules that register samplers
-SHIPPED = {  # file -> sampler -> revision: raise it when the sampler comes to other choices; its old runs are then of
-    # another address. Samplers that are not here are known by a digest of their source.
+SHIPPED = {  # file -> sampler -> revision. Raise the revision when a sampler's choices change: its old runs then have
+    # another address. A sampler that is not listed here is identified by a digest of its source.
     "basic": {"uniform": 0, "md": 0, "target": 0, "full": 0},
     "clustered_sampling": {"clustered_size": 0, "clustered_similarity": 0},
     "divfl": {"divfl": 0},
@@ -34,8 +34,8 @@ REVISIONS = {name: revision for names in SHIPPED.values() for name, revision in 
 HOMES = {name: file for file, names in SHIPPED.items() for name in names}
 
 SAMPLERS: dict[str, type] = {}
-PROBLEMS: dict[str, str] = {}  # what could not be loaded -> why
-CONTESTED: dict[str, str] = {}  # sampler that two files register -> which
+PROBLEMS: dict[str, str] = {}  # file or package that could not be loaded -> why
+CONTESTED: dict[str, str] = {}  # sampler that two files register -> message that names both
 _DIGESTS: dict[type, str] = {}
 S = TypeVar("S", bound=type)
 
@@ -51,7 +51,7 @@ class NameTaken(ValueError):
 def register(name: str) -> Callable[[S], S]:
     """Class decorator: make a sampler known to `params.yaml`, the command line and the arena under `name`.
 
-    A class that is defined again, as by a cell that is run again, takes the place of its old self.
+    A class that is defined again, for example when a notebook cell is run again, replaces its earlier version.
 
     Raises:
         NameTaken: another sampler has that name.
@@ -68,7 +68,7 @@ def register(name: str) -> Callable[[S], S]:
                 f"sampler {name!r} is registered twice, by {taken} and by {place_of(cls)}; rename one.", name
             )
         if name not in REVISIONS and file_of(cls):
-            _DIGESTS[cls] = digest_of(cls)  # now: the file may change later, this class does not
+            _DIGESTS[cls] = digest_of(cls)  # taken now: the file may change later, this class does not
         SAMPLERS[name] = cls
         cls.name = name
         return cls
@@ -77,7 +77,7 @@ def register(name: str) -> Callable[[S], S]:
 
 
 def version_of(name: str) -> int | str:
-    """What makes a sampler's code known: a shipped one's revision, else a digest of its source.
+    """The version of a sampler's code: the revision of a shipped sampler, else a digest of its source.
 
     Raises:
         ValueError: there is no such sampler.
@@ -89,10 +89,10 @@ def version_of(name: str) -> int | str:
 
 
 def find(name: str) -> type:
-    """The sampler of that name.
+    """The sampler class registered under `name`.
 
     Raises:
-        ValueError: there is none, or there are two.
+        ValueError: no sampler has that name, or two have it.
     """
     load_all()
     if name in CONTESTED:
@@ -103,14 +103,14 @@ def find(name: str) -> type:
 
 
 def unloaded() -> str:
-    """What could not be loaded and why, to be added to a message about what is not there."""
+    """What could not be loaded and why, to append to an error message; empty where everything loaded."""
     load_all()
     return "".join(f" {place} could not be loaded: {why}." for place, why in PROBLEMS.items())
 
 
 @cache
 def load_all() -> dict[str, type]:
-    """Import the samplers' folder and all entry points, once; `PROBLEMS` then says what cannot be."""
+    """Import all files of this folder and all entry points, once. `PROBLEMS` then says what could not be loaded."""
     for module in pkgutil.iter_modules([str(HOUSE)]):
         with _noted(str(HOUSE / f"{module.name}.py")):
             importlib.import_module(f"{__package__}.{module.name}")

@@ -1,4 +1,4 @@
-"""What a sampler is known by that is not shipped: a digest of its source, and of what this uses of its own package."""
+"""Identify a sampler that is not shipped: by a digest of its source and of what it uses from its own package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 HOUSE = Path(__file__).resolve().parent
-TOPS = (  # in fedlib, where a file's own package ends
+TOPS = (  # folders in fedlib that count as a file's own package
     HOUSE,
     HOUSE.parent / "training" / "models",
     HOUSE.parent / "simulation",
@@ -26,20 +26,20 @@ WRAPPED = (
     "__func__",
     "py_func",
     "__wrapped__",
-)  # a property's function, a compiled one's, ...
+)  # where a property, a compiled function, ... keeps the plain function
 
 
 def digest_of(cls: type) -> str:
-    """A digest of the class's file and of all that this imports from its package or, where it is in none, its folder.
+    """Digest of the class's file and of every file that it imports from its package (or folder, if it is in none).
 
-    Of a class from a notebook: of the cells that define it and the functions, classes and values that it uses.
+    For a class from a notebook: digest of the cells that define it and of the functions, classes and values it uses.
     """
     home = file_of(cls)
     return digest_of_file(home) if home else _digest(cells(cls))
 
 
 def digest_of_file(file: Path) -> str:
-    """A digest of a file and of all that it imports from its package or, where it is in none, its folder."""
+    """Digest of a file and of every file that it imports from its package (or folder, if it is in none)."""
     return _digest(texts_of(file))
 
 
@@ -48,19 +48,19 @@ def _digest(texts: Iterator[tuple[str, str]]) -> str:
 
 
 def file_of(value: Any) -> Path | None:
-    """The file of a module, or of the module that defines a class or function; None of a notebook or built-in one."""
+    """The file of a module, or of the module that defines a class or function; None in a notebook or if built in."""
     module = value if isinstance(value, ModuleType) else sys.modules.get(value.__module__)
     file = getattr(module, "__file__", None)
     return Path(file).resolve() if file else None
 
 
 def place_of(cls: type) -> str:
-    """Where a class is defined, for people."""
+    """Where a class is defined, for messages."""
     return f"{cls.__qualname__} in {file_of(cls) or 'this notebook'}"
 
 
 def texts_of(file: Path) -> Iterator[tuple[str, str]]:
-    """(name, text) of a file and of what it imports, directly or not, from its package or its folder."""
+    """(name, text) of a file and of what it imports, directly or indirectly, from its package or its folder."""
     top, packaged = file.parent, (file.parent / "__init__.py").exists()
     while packaged and top not in TOPS and (top.parent / "__init__.py").exists():
         top = top.parent
@@ -77,7 +77,7 @@ def texts_of(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Path]:
-    """The files below `top` that a file with this text imports, anywhere in it; bases: where absolute names begin."""
+    """Files below `top` that a file with this text imports anywhere. `bases`: folders where absolute names begin."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -95,7 +95,7 @@ def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Pa
 
 
 def cells(cls: type) -> Iterator[tuple[str, str]]:
-    """(name, text) of the cells that define a notebook's class and what it uses, and of plain values that it uses."""
+    """(name, text) of the notebook cells that define a class and what it uses, and of the plain values that it uses."""
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [(cls.__qualname__, cls)]
     while waiting:
@@ -112,7 +112,7 @@ def cells(cls: type) -> Iterator[tuple[str, str]]:
             continue
         elif (
             getattr(value, "__module__", "") != cls.__module__
-        ):  # a library's, or of a file beside the notebook
+        ):  # defined in a library, or in a file beside the notebook
             file = file_of(value)
             if file and file.parent == Path.cwd():
                 yield from texts_of(file)
@@ -128,6 +128,6 @@ def cells(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def names_used(code: CodeType) -> set[str]:
-    """The global names that a function, or one inside of it, reads."""
+    """The global names that a function, or a function inside it, reads."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
     return names.union(*(names_used(inner) for inner in code.co_consts if isinstance(inner, CodeType)))

@@ -1,4 +1,4 @@
-"""Distinct clients drawn one after another in proportion to their weights: HiCS-FL's "random" baseline."""
+"""Distinct clients drawn one after another in proportion to their weights: the "random" baseline of HiCS-FL."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fedlib.samplers.base import Round, Sampler, Selection, register
 
 
 def draw_distinct(rng: np.random.Generator, log_weights: np.ndarray, n: int) -> np.ndarray:
-    """n distinct indices, each next one with probability proportional to exp(log_weights) among those left.
+    """Draw n distinct indices one after another, in proportion to exp(log_weights) among those left -> (n,) in order.
 
-    The n largest of log_weights + Gumbel noise have exactly this law, and no weight is too small or too large
-    for it (log_weights: (N,), -inf comes last). In the order of the draws.
+    log_weights: (N,); -inf comes last. The n largest values of log_weights + Gumbel noise have exactly this
+    distribution, and no weight is too small or too large for this method.
     """
     keys = log_weights + rng.gumbel(size=len(log_weights))
     return np.argsort(-keys, kind="stable")[:n]
@@ -30,7 +30,7 @@ def log(weights: np.ndarray) -> np.ndarray:
 class Weighted(Sampler):
     """m distinct clients, drawn one after another in proportion to p_k: "random" in HiCS-FL's code.
 
-    HiCS-FL's paper speaks of a multinomial draw, which would be with replacement (sampler `md`).
+    HiCS-FL's paper describes a multinomial draw, which would be with replacement (sampler `md`).
     """
 
     def select(self, round: Round) -> Selection:

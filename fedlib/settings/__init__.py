@@ -1,1 +1,1 @@
-"""A run's typed settings, and `params.yaml`, which they come from."""
+"""The typed settings of a run, and `params.yaml`, where they are written."""

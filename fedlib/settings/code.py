@@ -1,7 +1,7 @@
-"""Which code made a run, as a part of its address: where code changed, no old numbers come back as new ones.
+"""The version of the code that made a run, as part of its address: changed code never brings back old numbers.
 
-Samplers, algorithms and models that are shipped have a revision, which whoever changes what they compute raises
-(`tests/test_pins.py` says when). What is not shipped is known by a digest of its source.
+A shipped sampler, algorithm or model has a revision. Whoever changes what it computes raises the revision
+(`tests/test_pins.py` says when). Code that is not shipped is identified by a digest of its source.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ REVISIONS = {
         "hics_cifar_cnn": 0,
         "resnet18_head": 0,
     },
-}  # samplers' stand in `fedlib/samplers/registry.py`
-SOURCES = {"algorithm": "simulation/algorithms.py", "model": "training/models/{}.py"}  # of those not shipped
+}  # the samplers' revisions are in `fedlib/samplers/registry.py`
+SOURCES = {"algorithm": "simulation/algorithms.py", "model": "training/models/{}.py"}  # of code not shipped
 
 Code = dict[str, int | str]
 
 
 def code_of(settings: Any) -> Code:
-    """The revisions and digests of all samplers, algorithms and models that settings name; revision 0 is left out.
+    """The revisions and digests of all samplers, algorithms and models named in the settings.
 
-    So what was made before there were revisions keeps its address.
+    Revision 0 is left out, so runs made before there were revisions keep their addresses.
     """
     if isinstance(settings, list):
         settings = dict(enumerate(settings))
@@ -45,7 +45,7 @@ def code_of(settings: Any) -> Code:
         if key in ("sampler", *SOURCES) and isinstance(value, str):
             version = samplers.version_of(value) if key == "sampler" else _version_of(key, value)
             found |= {f"{key} {value}": version} if version else {}
-        elif key != "labels":  # of a study's unit; they determine no number
+        elif key != "labels":  # the labels of a study's unit do not affect any number
             found |= code_of(value)
     return found
 

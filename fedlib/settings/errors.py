@@ -1,4 +1,4 @@
-"""How a setting that cannot be used is told."""
+"""How an unusable setting is reported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from difflib import get_close_matches
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the message is one sentence for the person who wrote it."""
+    """A setting cannot be used; the message is one sentence for the person who wrote it."""
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """What to say after an unknown name: the known ones that look like it, or all of them."""
+    """What to say after an unknown name: the known names similar to it, or else all of them."""
     known = list(known)
     close = get_close_matches(str(name), known, n=3, cutoff=0.7)
     if close:

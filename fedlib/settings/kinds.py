@@ -1,4 +1,4 @@
-"""The base of all typed settings: frozen, no unknown keys, each value of its own kind."""
+"""The base class of all typed settings: frozen, no unknown keys, strict types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class Settings(BaseModel):
-    """Text is no number and no flag, a flag is no number; a whole number may be written 10 or 10.0."""
+    """Text is neither a number nor a flag, and a flag is not a number. A whole number may be written 10 or 10.0."""
 
     model_config = ConfigDict(**STRICT, frozen=True, validate_default=True)
 
@@ -21,10 +21,10 @@ class Settings(BaseModel):
 
 
 def whole(value: Any) -> Any:
-    """10.0 as 10, which is a value of a whole number and of a decimal one; anything else as it is."""
+    """10.0 as 10, which is valid both as a whole number and as a decimal; any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def optional() -> Any:
-    """A key of a run that is no part of its record and address where it is not set: older ones stay as they are."""
+    """A key of a run that, where it is not set, is left out of record and address, so that older runs keep theirs."""
     return Field(default=None, exclude_if=lambda value: value is None)

@@ -1,7 +1,7 @@
-"""Parameters of samplers and algorithms: typed, bounded, and in one form for all ways of writing the same.
+"""Parameters of samplers and algorithms: typed, bounded, and stored in one canonical form.
 
-A sampler declares its parameters as dataclass fields; their annotations, bounds included (`samplers/base.py`), are
-what is checked here. What is addressed leaves out whatever equals its default.
+A sampler declares its parameters as dataclass fields. This module checks values against their annotations, which
+include bounds (`samplers/base.py`). An address leaves out every parameter that equals its default.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from fedlib.settings.kinds import STRICT, Settings, whole
 
 
 class NoParameters(Settings):
-    """FedAvg, SCAFFOLD and Moon."""
+    """Parameters of FedAvg, SCAFFOLD and Moon: none."""
 
 
 class FedDyn(Settings):
-    """mu: FedDyn's alpha."""
+    """mu: the alpha of FedDyn."""
 
     mu: Positive = 0.1
 
 
 class IFCA(Settings):
-    """models: cluster models."""
+    """models: number of cluster models."""
 
     models: Annotated[int, Field(ge=1, le=100)] = 4
 
@@ -46,7 +46,7 @@ ALGORITHMS: dict[str, type[Settings]] = {
 
 @cache
 def of_sampler(cls: type[Sampler]) -> type[BaseModel]:
-    """The parameters of a sampler as a model."""
+    """A pydantic model of a sampler's parameters."""
     hints = get_type_hints(cls, include_extras=True)
     defaults = {
         f.name: f.default_factory() if f.default_factory is not MISSING else f.default
@@ -59,10 +59,10 @@ def of_sampler(cls: type[Sampler]) -> type[BaseModel]:
 
 
 def checked(model: type[BaseModel], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The given parameters, converted to their kinds.
+    """The given parameters, converted to their types. `where` begins error messages.
 
     Raises:
-        ValueError: there is no such parameter, or its value is of another kind or out of bounds.
+        ValueError: a parameter is unknown, or its value has the wrong type or is out of bounds.
     """
     known = model.model_fields
     for key in given:
@@ -79,5 +79,5 @@ def checked(model: type[BaseModel], given: Mapping[str, Any], where: str) -> dic
 
 
 def own(model: type[BaseModel], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the checked parameters that do not equal their defaults."""
+    """The checked parameters that differ from their defaults."""
     return model.model_construct(**params).model_dump(exclude_defaults=True)

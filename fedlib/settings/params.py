@@ -1,8 +1,8 @@
-"""`params.yaml`: experiments, studies and artifacts as they are written, and the runs that they stand for.
+"""`params.yaml`: its experiments, studies and artifacts, and the runs that they define.
 
-An experiment is written once, in the papers' symbols. What a run is made of is resolved in this order, later wins:
-the experiment, its entry for the scale, the grid's setting, the method. A misspelt key or an impossible value is one
-sentence that names where it stands. Nothing else reads that file.
+An experiment is written once, in the papers' symbols. A run's settings are resolved in this order, later ones win: the
+experiment, its entry for the scale, the grid's setting, the method. A misspelt key or an impossible value is reported
+in one sentence that names its place. Only this module reads `params.yaml`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARAMS = ROOT / "params.yaml"
 
 
 class Labelled(Settings):
-    """A run and the names under which an experiment shows it."""
+    """A run, and the names under which an experiment shows it."""
 
     experiment: str
     setting: str
@@ -30,10 +30,10 @@ class Labelled(Settings):
     run: Run
 
 
-OPTIONAL = {  # what `archive` may name -> the column that the archive then keeps
+OPTIONAL = {  # what the key `archive` may list -> the column that the archive then keeps
     "clients": "clients",
     "notes": "notes",
-    "first_notes": "notes",  # the first of each run
+    "first_notes": "notes",  # only the first of each run
     "local_loss": "local_loss",
     "local_loss_std": "local_loss_std",
 }
@@ -41,7 +41,7 @@ RESERVED = {"archive", "title", "paper", "seeds", "grid", "methods", "scales"}
 
 
 class Experiments:
-    """The experiments and artifacts of `params.yaml`."""
+    """The experiments, studies and artifacts of `params.yaml`."""
 
     def __init__(self, raw: dict[str, Any], source: str = "params.yaml") -> None:
         self.raw, self.source = raw, source
@@ -52,6 +52,7 @@ class Experiments:
 
     @property
     def scale(self) -> Scale:
+        """The scale that the file sets: demo, cpu or paper."""
         scale = self.raw.get("scale", "demo")
         if scale not in SCALES:
             raise ConfigError(f"{self.source}: scale is {scale!r}; it must be demo, cpu or paper.")
@@ -59,10 +60,12 @@ class Experiments:
 
     @property
     def names(self) -> list[str]:
+        """Names of the experiments."""
         return list(mapping(self.raw.get("experiments"), f"{self.source}: experiments"))
 
     @property
     def artifacts(self) -> dict[str, dict[str, Any]]:
+        """Settings of the artifacts, by name."""
         return mapping(self.raw.get("artifacts"), f"{self.source}: artifacts")
 
     def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
@@ -81,10 +84,11 @@ class Experiments:
 
     @property
     def studies(self) -> list[str]:
+        """Names of the studies."""
         return list(mapping(self.raw.get("studies"), f"{self.source}: studies"))
 
     def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
-        """A study's raw settings at a scale (`fedlib/analysis/studies.py`)."""
+        """A study's raw settings at a scale (see `fedlib/analysis/studies.py`)."""
         if name not in self.studies:
             raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
         where = f"{self.source}: studies.{name}"
@@ -95,7 +99,7 @@ class Experiments:
         return merge(base, mapping(scales.get(scale or self.scale), place), place)
 
     def _check_scales(self, where: str, scales: dict[str, Any], known: set[str]) -> None:
-        """Whether what is different at the scales, also at those that nobody asks for now, may be."""
+        """Check the names and keys under `scales`, including those of scales that are not in use."""
         for name, changes in scales.items():
             if name not in SCALES:
                 raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
@@ -104,7 +108,7 @@ class Experiments:
                     raise ConfigError(f"{where}.scales.{name}: no key {key!r}; {meant(key, sorted(known))}")
 
     def archived(self, name: str) -> tuple[str, ...]:
-        """Which of the `OPTIONAL` columns the archive keeps of an experiment; of a study none has to be named."""
+        """The `OPTIONAL` columns that the archive keeps of an experiment. A study does not list its columns: ()."""
         if name in self.studies:
             return ()
         kept = self.describe(name).get("archive", [])
@@ -115,10 +119,10 @@ class Experiments:
         return tuple(kept)
 
     def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
-        """Every run of an experiment at a scale, settings x methods x seeds.
+        """Every run of an experiment at a scale: settings x methods x seeds.
 
-        A setting of the grid may change `methods` too: give one other parameters, add one, drop one (null), or keep
-        some (a list).
+        A setting of the grid may also change `methods`: change a method's parameters, add a method, remove one (null),
+        or keep only some (a list).
         """
         spec = self.describe(experiment, scale)
         where = f"{self.source}: experiments.{experiment}"
@@ -150,10 +154,10 @@ def choose(
     seeds: Sequence[int] | None = None,
     settings: Sequence[str] | None = None,
 ) -> list[Labelled]:
-    """The runs of an experiment that have one of these methods, seeds and settings (None: any).
+    """The runs of an experiment that match these methods, seeds and settings (None matches all).
 
     Raises:
-        ConfigError: there is no such method, seed or setting, or no run that has all three.
+        ConfigError: a method, seed or setting is unknown, or no run matches all three.
     """
     name = labelled[0].experiment
     for kind, asked, known in (
@@ -178,20 +182,20 @@ def choose(
 
 
 def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
-    """`seeds: 5` is 0 to 4; a list is taken as it is."""
+    """The list of seeds: `seeds: 5` means 0 to 4; a list is used as it is."""
     seeds = spec.get("seeds", 5)
     listed = list(range(min(seeds, SEEDS + 1))) if type(seeds) is int else seeds
     whole = isinstance(listed, list) and all(type(seed) is int for seed in listed)
     if not whole or not 0 < len(listed) <= SEEDS or len(set(listed)) < len(listed):
         raise ConfigError(
-            f"{where}.seeds must be a number of seeds or a list, each once, {SEEDS:,} at most "
+            f"{where}.seeds must be a number of seeds or a list without repeats, {SEEDS:,} at most "
             f"(given: {shortened(seeds)})."
         )
     return listed
 
 
 def split_method(method: dict[str, Any]) -> dict[str, Any]:
-    """A method as written, with the sampler's parameters beside its name -> the keys of `Run` that it sets.
+    """Convert a method as written (parameters beside the sampler's name) to the keys of `Run` that it sets.
 
     A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`).
     """
@@ -203,8 +207,9 @@ def split_method(method: dict[str, Any]) -> dict[str, Any]:
 
 
 def build(raw: dict[str, Any], seed: int, place: str) -> Run:
+    """A run from its raw settings. Raises ConfigError with the place of the first error."""
     if "seed" in raw:
-        raise ConfigError(f"{place}.seed: an experiment names its seeds together; move it to `seeds`.")
+        raise ConfigError(f"{place}.seed: an experiment lists its seeds under one key; move it to `seeds`.")
     try:
         return Run(**{**raw, "seed": seed})
     except ValidationError as error:
@@ -212,13 +217,13 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:
-    """`base` with `changes` laid over it, dictionary by dictionary.
+    """`base` updated with `changes`, recursively for dictionaries.
 
-    A partition or a method that names another scheme or sampler replaces the old one whole; None removes a key; a list
-    laid over a dictionary keeps the keys that it names.
+    A partition or method that names another scheme or sampler replaces the old one completely. None removes a key. A
+    list in place of a dictionary keeps only the listed keys.
 
     Raises:
-        ConfigError: a list that names what is not there, or nothing.
+        ConfigError: a list is empty or names a key that does not exist.
     """
     out = dict(base)
     for key, value in changes.items():
@@ -239,7 +244,7 @@ def _kept(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
         raise ConfigError(f"{place} keeps nothing; name at least one of {', '.join(old)}.")
     for name in names:
         if not isinstance(name, str) or name not in old:
-            raise ConfigError(f"{place} keeps {name!r}, which is not there; there are {', '.join(old)}.")
+            raise ConfigError(f"{place} keeps {name!r}, which does not exist; there are {', '.join(old)}.")
     return {key: value for key, value in old.items() if key in names}
 
 
@@ -251,6 +256,6 @@ def load(path: Path = PARAMS) -> Experiments:
     """Read `params.yaml`.
 
     Raises:
-        ConfigError: the file is missing or cannot be read (`reading.py`), or holds unknown keys at its top level.
+        ConfigError: the file is missing or unreadable (see `reading.py`), or has unknown keys at its top level.
     """
     return Experiments(read(path), path.name)

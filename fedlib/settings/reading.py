@@ -1,13 +1,15 @@
-"""How a settings file is read: YAML 1.2, the way DVC reads it, each key once, and only plain values.
+"""Read a settings file: YAML 1.2 as DVC reads it, without repeated keys, and with plain values only.
 
-`T: yes` and `T: 1:30` are text, `010` is ten and `25e-4` a number. What another version of YAML would read in another
-way (dates, `1_000`, `0b11`), and what could not be told to a person later (keys that stand twice, values that hold
-themselves), is refused with its line.
+`T: yes` and `T: 1:30` are text, `010` is ten and `25e-4` is a number. Some content is refused, with its line: values
+that other YAML versions read differently (dates, `1_000`, `0b11`), and what later errors could not explain (repeated
+keys, values that contain themselves).
 """
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,11 @@ PLAIN = {"null", "bool", "int", "float", "str", "merge", "map", "seq"}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The mapping that a settings file holds.
+    """The mapping in a settings file.
 
     Raises:
         ConfigError: the file is missing or unreadable, is not UTF-8 or YAML, or holds something other than
-            settings; with the line.
+            settings. The message names the line.
     """
     try:
         content = path.read_bytes()
@@ -35,11 +37,17 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path.name} is missing; run from the project's folder.") from None
     except OSError as error:
         raise ConfigError(f"{path.name} cannot be read ({error.strerror}).") from None
-    return parse(content, path.name)
+    return pickle.loads(_parsed(content, path.name))
+
+
+@lru_cache(maxsize=4)
+def _parsed(content: bytes, name: str) -> bytes:
+    """`parse`, pickled: every reader of the same content gets its own mapping, without parsing again."""
+    return pickle.dumps(parse(content, name))
 
 
 def parse(content: bytes, name: str) -> dict[str, Any]:
-    """`read` of a file's content; name: what errors call it."""
+    """Like `read`, for a file's content; `name` is what error messages call the file."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,29 +81,32 @@ def _told(error: Exception) -> str:
 
 
 def _size(node: Node | None, name: str, sizes: dict[int, int | None], depth: int = 0) -> int:
-    """How many values a node stands for; sizes: of the nodes that are known, None of those that contain this one.
+    """Number of values that a node stands for. `sizes` holds those of nodes done, and None for nodes around this one.
 
     Raises:
-        ConfigError: it holds a key twice, itself, too much, or anything but numbers, text, lists and mappings.
+        ConfigError: it repeats a key, contains itself, is too large, or holds anything but numbers, text, lists and
+            mappings.
     """
     if node is None:
         return 0
     line = f"{name}, line {node.start_mark.line + 1}"
     if id(node) in sizes:
         if (known := sizes[id(node)]) is None:
-            raise ConfigError(f"{line}: holds itself; write it out.")
+            raise ConfigError(f"{line}: contains itself; write it out.")
         return known
     if depth > DEPTH:
         raise ConfigError(f"{line}: nested more than {DEPTH} deep; settings need less.")
     kind = str(node.tag).rsplit(":", 1)[-1]
     if kind not in PLAIN:
         raise ConfigError(
-            f"{line}: {kind.strip('!')} is no kind of setting; write a number, a list, a mapping or quoted text."
+            f"{line}: {kind.strip('!')} is not a kind of setting; write a number, a list, a mapping or quoted text."
         )
     sizes[id(node)], total = None, 1
     if isinstance(node, ScalarNode):
         if kind in ("int", "float") and ("_" in node.value or "0b" in node.value[:3]):
-            raise ConfigError(f"{line}: {node.value} is no number in YAML 1.2; write it in decimal digits.")
+            raise ConfigError(
+                f"{line}: {node.value} is not a number in YAML 1.2; write it in decimal digits."
+            )
     elif isinstance(node, MappingNode):
         _each_once(node, name)
         total += sum(_size(part, name, sizes, depth + 1) for pair in node.value for part in pair)
@@ -116,6 +127,6 @@ def _each_once(node: MappingNode, name: str) -> None:
         known = (str(key.tag), key.value)
         if known in seen:
             raise ConfigError(
-                f"{name}: {key.value} stands twice, in lines {seen[known]} and {line}; keep one of them."
+                f"{name}: {key.value} appears twice, in lines {seen[known]} and {line}; keep one of them."
             )
         seen[known] = line

@@ -1,4 +1,4 @@
-"""A run's settings as frozen, validated objects, in the papers' symbols; `params.py` makes them of `params.yaml`."""
+"""A run's settings as frozen, validated objects, in the papers' symbols. `params.py` builds them from `params.yaml`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fedlib.settings.parameters import ALGORITHMS, checked, of_sampler, own
 
 
 def root() -> Path:
-    """The repository that this is part of; for an installed package, the folder that the program was started in."""
+    """The repository that this file is part of; for an installed package, the current working directory."""
     repository = Path(__file__).resolve().parents[2]
     return repository if (repository / "params.yaml").exists() else Path.cwd()
 
@@ -41,7 +41,7 @@ ROOT = root()
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
-OWN = "own:"  # what the names of datasets and models begin with that a program hands over
+OWN = "own:"  # prefix of the names of datasets and models that a program passes to `fedlib.simulate`
 Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
 Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 MOST_QUESTIONS = 1000
@@ -49,7 +49,7 @@ MOST_QUESTIONS = 1000
 
 @cache
 def model_names() -> tuple[str, ...]:
-    """The models that there are: the files of `fedlib/training/models/`, known without importing one."""
+    """Names of the available models: the files of `fedlib/training/models/`, listed without importing them."""
     folder = Path(__file__).resolve().parents[1] / "training" / "models"
     return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
 
@@ -61,17 +61,17 @@ class IID(Settings):
 
 
 class Shards(Settings):
-    """Sort by label, cut in `shards` * N equal shards, deal `shards` to each client (FedCor's 1SPC and 2SPC)."""
+    """Sort by label, cut into `shards` * N equal shards, give each client `shards` of them (FedCor: 1SPC, 2SPC)."""
 
     scheme: Literal["shards"] = "shards"
     shards: Count = 2
 
 
 class OneClass(Settings):
-    """One label a client, N / K clients a label, `n` training and `n_test` test samples each (Clustered Sampling).
+    """One label per client, N / K clients per label, `n` training and `n_test` test samples each (Clustered Sampling).
 
-    permute: number the clients in a random order of the seed; False keeps the paper's order, sorted by label, in which
-    client ids tell samplers that break ties by id which label a client has.
+    permute: number the clients in a random order that depends on the seed. False keeps the paper's order, sorted by
+        label. Then a client's id reveals its label to samplers that break ties by id.
     """
 
     scheme: Literal["one_class"] = "one_class"
@@ -81,10 +81,10 @@ class OneClass(Settings):
 
 
 class DirichletClients(Settings):
-    """Each client draws its label shares from Dir(alpha) and its samples, with replacement, from the label pools.
+    """Each client draws its label shares from Dir(alpha), and its samples from the label pools, with replacement.
 
-    sizes: [number of clients, samples each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
-    sizes are `test_share` of the training sizes and follow the same label shares.
+    sizes: [number of clients, samples of each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
+        sizes are `test_share` of the training sizes, with the same label shares.
     """
 
     scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
@@ -94,14 +94,14 @@ class DirichletClients(Settings):
 
 
 class DirichletPrior(Settings):
-    """Label shares ~ Dir(alpha * class prior), sizes from the minimum-norm programme that uses all data (FedCor)."""
+    """Label shares ~ Dir(alpha * class prior); sizes solve the minimum-norm problem that uses all data (FedCor)."""
 
     scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
     alpha: Positive
 
 
 class DirichletClasses(Settings):
-    """Each class is dealt over the clients by Dir(alpha); several alphas share the data in equal parts (HiCS-FL)."""
+    """Each class is split over the clients by Dir(alpha). Several alphas share the data in equal parts (HiCS-FL)."""
 
     scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
     alphas: Annotated[list[Positive], Field(min_length=1)]
@@ -109,7 +109,7 @@ class DirichletClasses(Settings):
 
 
 class Given(Settings):
-    """Clients as a file lists them, for every seed: `data/partitions/<digest>.json` (`fedlib/data/given.py`)."""
+    """A partition listed in a file, for every seed: `data/partitions/<digest>.json` (see `fedlib/data/given.py`)."""
 
     scheme: Literal["given"] = "given"
     digest: str
@@ -122,12 +122,13 @@ Partition = Annotated[
 
 
 class Local(Settings):
-    """What a client does in a round: its optimiser, its amount of work (steps or epochs) and its objective.
+    """A client's local work in a round: its optimiser, its amount of work (steps or epochs) and its objective.
 
-    With `steps`, each step draws a fresh batch of `batch` distinct samples; with `epochs`, each epoch is a pass over a
-    fresh permutation, the last partial batch kept. mu: FedProx's (mu/2)||w - w_t||^2, and FedDyn's and Moon's weight.
-    lr_decay: {round: factor}, applied from that 1-based round on. halve_every: the learning rate is halved after every
-    so many steps of a round.
+    steps, epochs: exactly one of them. Each step draws a fresh batch of `batch` distinct samples. Each epoch is a pass
+        over a fresh permutation and keeps the last partial batch.
+    mu: weight of FedProx's proximal term (mu/2)||w - w_t||^2; also the weight for FedDyn and Moon.
+    lr_decay: {round: factor}, applied from that 1-based round on.
+    halve_every: the learning rate is halved after every `halve_every` steps of a round.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -149,11 +150,11 @@ class Local(Settings):
 
     @property
     def plain(self) -> bool:
-        """Whether a step is w <- w - lr gradient, with one learning rate for the whole round."""
+        """Whether each step is w <- w - lr gradient with one learning rate for the whole round."""
         return self.optimizer == "sgd" and not self.momentum and not self.halve_every
 
     def lr_at(self, t: int) -> float:
-        """Learning rate of 1-based round t."""
+        """Learning rate in the 1-based round t."""
         rate = self.lr
         for start, factor in self.lr_decay.items():
             rate *= factor if t >= start else 1.0
@@ -161,11 +162,13 @@ class Local(Settings):
 
 
 class Evaluate(Settings):
-    """What is measured of the global model, every `every` rounds (and before round 1, and after the last).
+    """What is measured of the global model, every `every` rounds, before round 1, and after the last round.
 
-    test: the official test set. train: per-client loss on the training parts; with `train_every`, a multiple of
-    `every`, in these rounds alone (and before round 1, and after the last). clients: accuracy on the clients' own test
-    parts, where the partition has them.
+    test: loss and accuracy on the official test set.
+    train: loss of each client on its training part.
+    train_every: a multiple of `every`; `train` is then measured only in these rounds, before round 1, and after the
+        last round.
+    clients: accuracy on the clients' own test parts, where the partition has them.
     """
 
     every: Count = 1
@@ -177,9 +180,7 @@ class Evaluate(Settings):
     @model_validator(mode="after")
     def _train_every_is_of_use(self) -> Evaluate:
         if self.train_every and not self.train:
-            raise ValueError(
-                "train_every is for the training loss; set train: true, or leave train_every out"
-            )
+            raise ValueError("train_every needs the training loss; set train: true, or leave train_every out")
         if self.train_every and self.train_every % self.every:
             raise ValueError(
                 f"train_every = {self.train_every} must be a multiple of every = {self.every}; change one of them"
@@ -188,17 +189,17 @@ class Evaluate(Settings):
 
 
 class Until(Settings):
-    """Ends a run before T, where rounds to a target are counted.
+    """A rule that ends a run before T, for experiments that count rounds to a target.
 
-    It ends after the first round t >= `least` in which the test accuracy is measured and has reached `test_accuracy`,
-    then or in an earlier round (round 0 left out).
+    The run ends after the first round t >= `least` in which the test accuracy is measured, provided that it reached
+    `test_accuracy` in this or an earlier round (round 0 does not count).
     """
 
     test_accuracy: Annotated[float, Field(gt=0, le=1)]
     least: Count = 1
 
     def ends(self, accuracies: Sequence[float]) -> bool:
-        """Whether a run ends with round t; accuracies: (t,) test accuracy of rounds 1 to t, NaN where not measured."""
+        """Whether a run ends with round t. accuracies: (t,) test accuracy of rounds 1 to t, NaN where not measured."""
         if len(accuracies) < self.least or math.isnan(accuracies[-1]):
             return False
         return any(accuracy >= self.test_accuracy for accuracy in accuracies)
@@ -215,7 +216,7 @@ class Method(Settings):
 
     @model_validator(mode="after")
     def _known_and_possible(self) -> Method:
-        """Its parameters become of their kinds."""
+        """Check the names and convert the parameters to their types."""
         if self.sampler not in samplers.SAMPLERS:
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
             raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
@@ -230,7 +231,7 @@ class Method(Settings):
         return samplers.find(self.sampler)
 
     def in_one_form(self) -> dict[str, Any]:
-        """As JSON, without what equals a default: the same for all ways of writing the same."""
+        """As JSON without defaults: the same for all ways of writing the same settings."""
         rule = self._class(**self.params).aggregation
         return self.model_dump(mode="json") | {
             "params": own(of_sampler(self._class), self.params),
@@ -240,13 +241,13 @@ class Method(Settings):
 
 
 class Run(Settings):
-    """One run, fully determined: what is stored, addressed and never trained twice."""
+    """One run, fully determined: what is stored and addressed, and never trained twice."""
 
-    dataset: str  # a `Dataset`, or OWN and what a program calls its own
+    dataset: str  # a `Dataset`, or OWN and the program's name for its own data
     scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
     partition: Partition
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    model: str  # of `model_names`, or OWN and so on
+    model: str  # one of `model_names`, or OWN and the program's name for its own model
     N: Count
     m: Count
     T: Count
@@ -254,7 +255,7 @@ class Run(Settings):
     local: Local
     evaluate: Evaluate = Evaluate()
     method: Method
-    questions: Count | None = optional()  # that a sampler may ask in a round; None: MOST_QUESTIONS
+    questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
     seed: Whole
 
     @field_validator("dataset", "model")
@@ -268,57 +269,57 @@ class Run(Settings):
     @model_validator(mode="after")
     def _possible(self) -> Run:
         if self.m > self.N:
-            raise ValueError(f"m = {self.m} clients a round is more than there are (N = {self.N})")
+            raise ValueError(f"m = {self.m} clients per round are more than there are (N = {self.N})")
         if self.until and self.until.least > self.T:
             raise ValueError(
-                f"until.least = {self.until.least} is more than there are rounds (T = {self.T}); lower it, or raise T"
+                f"until.least = {self.until.least} exceeds the number of rounds (T = {self.T}); lower it, or raise T"
             )
         if self.until and not self.evaluate.test:
-            raise ValueError("until waits for a test accuracy; set evaluate.test: true, or leave until out")
+            raise ValueError("until needs the test accuracy; set evaluate.test: true, or leave until out")
         proximal = self.method.algorithm_params.get("mu", 0.1)
         if self.method.algorithm == "feddyn" and self.local.mu != proximal:
             raise ValueError(
-                f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both alike"
+                f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both equal"
             )
         if self.method.algorithm == "scaffold" and self.local.halve_every:
-            raise ValueError("SCAFFOLD takes one learning rate a round; leave local.halve_every out")
+            raise ValueError("SCAFFOLD takes one learning rate per round; leave local.halve_every out")
         if isinstance(self.partition, DirichletClients):
             total = sum(count for count, _ in self.partition.sizes)
             if total != self.N:
-                raise ValueError(f"partition.sizes names {total} clients, N is {self.N}")
+                raise ValueError(f"partition.sizes names {total} clients, but N is {self.N}")
         if isinstance(self.partition, DirichletClasses) and self.N % len(self.partition.alphas):
             raise ValueError(
-                f"N = {self.N} clients cannot be shared by {len(self.partition.alphas)} alphas in equal parts"
+                f"N = {self.N} clients cannot be split into equal parts for {len(self.partition.alphas)} alphas"
             )
         return self
 
     def address(self, numerics: int, dataset_digest: str) -> str:
-        """Name of this run's folder in the store: a digest of all that determines its numbers."""
+        """Name of this run's folder in the store: a digest of everything that determines its numbers."""
         run = self.model_dump(mode="json")
         return address_of_run(run, numerics, dataset_digest, code_of(run))
 
     def address_of_before(self, numerics: int, dataset_digest: str) -> str:
-        """Where it stands in stores from when settings that are written in two ways had two addresses."""
+        """Its address in older stores, where the same settings, written in two ways, had two addresses."""
         run = self.model_dump(mode="json")
         return address_as_written(run, numerics, dataset_digest, code_of(run))
 
 
 def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:
-    """`Run.address` of a run as a record holds it, in whatever form that was written; code: see `code_of`."""
+    """`Run.address` for a run from a record, however the record writes its settings. code: see `code_of`."""
     return address_as_written(canonical(run), numerics, dataset_digest, code)
 
 
 def address_as_written(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:
-    """The address of settings in the form that they have: that of stores from when forms told runs apart."""
+    """The address of settings exactly as they are written, for older stores, where the way of writing mattered."""
     made_of = {"run": run, "numerics": numerics, "data": dataset_digest}
     return address_of(made_of | {"code": code} if code else made_of)
 
 
 def canonical(run: dict[str, Any]) -> dict[str, Any]:
-    """A run's settings, as a record holds them, in the form in which equal settings are equal.
+    """A run's settings from a record, in canonical form: equal settings give equal results.
 
-    4 and 4.0, and a default that is written out or left out, are the same. The settings of a sampler or parameter that
-    is no more stay as they are.
+    4 and 4.0 are the same; so are a default that is written out and one that is left out. Settings of a sampler or
+    parameter that no longer exists stay as they are.
     """
     method = run["method"]
     cls = samplers.SAMPLERS.get(method["sampler"])
@@ -328,7 +329,7 @@ def canonical(run: dict[str, Any]) -> dict[str, Any]:
 @cache
 def _one_form(
     method: str, cls: type[samplers.Sampler]
-) -> dict[str, Any]:  # of a class that may be defined anew
+) -> dict[str, Any]:  # depends on the class, which may be defined again
     try:
         return Method.model_validate_json(method).in_one_form()
     except ValidationError:
@@ -336,5 +337,5 @@ def _one_form(
 
 
 def address_of(made_of: Any) -> str:
-    """Under which results are kept: a digest of all that determines their numbers."""
+    """The address of results: a digest of everything that determines their numbers."""
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]

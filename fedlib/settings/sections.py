@@ -1,6 +1,7 @@
-"""What the sections of `params.yaml` may hold beside the settings of runs: names, artifacts, studies.
+"""What `params.yaml` may hold besides the settings of runs: names, artifacts, studies.
 
-Names of experiments, studies and artifacts become names of files and arguments of commands: letters, digits, `_`, `-`.
+Names of experiments, studies and artifacts become file names and command arguments. They consist of letters, digits,
+`_` and `-`.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from fedlib.settings.kinds import Settings
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,79}")
 Model = TypeVar("Model", bound=BaseModel)
 SECTIONS = ("experiments", "studies", "artifacts")
-SEEDS = 10_000  # at most, of one experiment
+SEEDS = 10_000  # at most, per experiment
 
 Seeds = Annotated[int, Field(ge=1, le=SEEDS)]
 
 
 class Artifact(Settings):
-    """A page: the experiments and studies that it opens."""
+    """A page, with the experiments and studies whose results it shows."""
 
     experiments: list[str] = []
 
 
 class Study(Settings):
-    """What all studies may say; a study that needs more has a subclass `Keys` in its module.
+    """The keys of every study. A study that needs more defines a subclass `Keys` in its module.
 
-    experiments: {label of the data set: experiment}. settings, methods: those that are followed, None for all.
-    seeds: how many of each experiment's.
+    experiments: {label of the dataset: experiment}.
+    settings, methods: which of them the study covers; None for all.
+    seeds: how many of each experiment's seeds.
     """
 
     title: str = ""
@@ -44,24 +46,24 @@ class Study(Settings):
 
 
 class Headings(BaseModel, strict=True, extra="ignore"):
-    """What an experiment says about itself."""
+    """An experiment's descriptive keys."""
 
     title: str = ""
     paper: str = ""
 
 
 def check(raw: Mapping[str, Any], source: str) -> None:
-    """Are all names of the safe alphabet, all headings text, all artifacts made of what is there?
+    """Check that all names are safe, all headings are text, and all artifacts refer to existing experiments or studies.
 
     Raises:
-        ConfigError: something is not.
+        ConfigError: one of them is not.
     """
     sections = {name: mapping(raw.get(name), f"{source}: {name}") for name in SECTIONS}
     for section, entries in sections.items():
         for name in entries:
             if not NAME.fullmatch(name):
                 raise ConfigError(
-                    f"{source}: {section}: {name[:80]!r} cannot be a name; use letters, digits, _ and -."
+                    f"{source}: {section}: {name[:80]!r} is not a valid name; use letters, digits, _ and -."
                 )
     for section in ("experiments", "studies"):
         for name, entry in sections[section].items():
@@ -69,21 +71,21 @@ def check(raw: Mapping[str, Any], source: str) -> None:
             headings = valid(Headings, mapping(entry, place), place)
             if headings.paper and not NAME.fullmatch(headings.paper):
                 raise ConfigError(
-                    f"{place}.paper: {headings.paper!r} cannot be a name; use letters, digits, _."
+                    f"{place}.paper: {headings.paper!r} is not a valid name; use letters, digits, _."
                 )
     known = [*sections["experiments"], *sections["studies"]]
     for name, entry in sections["artifacts"].items():
         place = f"{source}: artifacts.{name}"
         for opened in valid(Artifact, mapping(entry, place), place).experiments:
             if opened not in known:
-                raise ConfigError(f"{place}.experiments: there is no {opened!r}; {meant(opened, known)}")
+                raise ConfigError(f"{place}.experiments: {opened!r} does not exist; {meant(opened, known)}")
 
 
 def valid(model: type[Model], given: Mapping[str, Any], place: str) -> Model:
-    """The settings as a model.
+    """The settings as an instance of `model`.
 
     Raises:
-        ConfigError: they are not; one sentence that names the place and the key.
+        ConfigError: they are invalid; the message is one sentence that names the place and the key.
     """
     try:
         return model.model_validate(dict(given))
@@ -92,7 +94,7 @@ def valid(model: type[Model], given: Mapping[str, Any], place: str) -> Model:
 
 
 def one_sentence(error: ValidationError, place: str) -> ConfigError:
-    """The first of the errors that pydantic found."""
+    """A ConfigError for the first of the errors that pydantic found."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
@@ -102,13 +104,13 @@ def one_sentence(error: ValidationError, place: str) -> ConfigError:
 
 
 def shortened(value: Any) -> str:
-    """A value as an error shows it."""
+    """A value as an error message shows it."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:120]} ..."
 
 
 def mapping(value: Any, place: str) -> dict[str, Any]:
-    """`value` if it is a mapping with text as keys; None, which YAML makes of nothing, is an empty one."""
+    """`value` if it is a mapping with text keys. None, which YAML makes of an empty entry, gives an empty mapping."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):

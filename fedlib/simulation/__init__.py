@@ -1,1 +1,1 @@
-"""The round loop: many runs in lockstep, what the server does, what is measured."""
+"""The round loop: many runs in lockstep, the server's algorithms, and the evaluation."""

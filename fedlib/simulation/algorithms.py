@@ -1,7 +1,8 @@
 """The server's side of a round: how updates become the next global model.
 
-`FedAvg` is the plain case and the base of the others; each keeps its own state per run and says what its clients add
-to their gradients (`linear`, a constant vector a client), where they start from (`assign`), and what crosses the wire.
+`FedAvg` is the plain case and the base class of the others. Each algorithm keeps its own state per run. It defines what
+its clients add to their gradients (`linear`, one constant vector per client), where they start from (`assign`), and how
+many model-sized vectors are sent.
 
 * SCAFFOLD: Karimireddy et al., ICML 2020, Algorithm 1 with option II and server step 1 (HCSFed's baseline).
 * FedDyn: Acar et al., ICLR 2021, Algorithm 1; mu is its alpha (named in HiCS-FL's appendix).
@@ -26,8 +27,9 @@ from fedlib.settings.schema import Algorithm
 def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarray) -> np.ndarray:
     """Weight of each draw's update in new = old + sum_k weight_k * update_k -> (n,) float64.
 
-    mean: 1 / n. data_size: n_k over the drawn clients' sum. attrition: p_k, so that absent clients weigh on the old
-    model (Clustered Sampling, equation 3). ipw: p_k over the expected number of draws of client k, which is unbiased.
+    mean: 1 / n. data_size: n_k over the sum for the drawn clients. attrition: p_k, so that the share of absent clients
+    stays on the old model (Clustered Sampling, equation 3). ipw: p_k over the expected number of draws of client k,
+    which is unbiased.
     """
     if selection.weights is not None:
         return np.asarray(selection.weights, dtype=float)
@@ -46,23 +48,23 @@ def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarr
 class FedAvg:
     """One global model; the server adds the weighted updates (McMahan et al., AISTATS 2017)."""
 
-    payload: ClassVar[int] = 1  # model-sized vectors that travel each way with a trained model
+    payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
     moon: ClassVar[bool] = False
     models: ClassVar[int] = 1
 
     def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
-        """Called once, before round 1, with the number of clients and parameters."""
+        """Prepare the state. Called once before round 1, with the number of clients and parameters."""
 
     def assign(self, losses: np.ndarray) -> np.ndarray:
-        """Which of the run's models each client starts from; losses: (models, n) -> (n,)."""
+        """Index (n,) of the run's model that each client starts from; losses: (models, n)."""
         return np.zeros(losses.shape[1], dtype=int)
 
     def linear(self, clients: Sequence[int]) -> Tensor | None:
-        """(n, d) constant added to each client's gradients, or None."""
+        """(n, d) a constant vector added to each client's gradients, or None."""
         return None
 
     def previous(self, clients: Sequence[int], start: Tensor) -> Tensor | None:
-        """(n, d) the clients' previous local models, for objectives that look back, or None."""
+        """(n, d) the clients' previous local models, for objectives that use them, or None."""
         return None
 
     def aggregate(
@@ -83,15 +85,17 @@ class FedAvg:
         return models + (w @ updates)[None]
 
     def state_dict(self) -> dict[str, Any]:
+        """The algorithm's state for a checkpoint."""
         return {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         vars(self).update(state)
 
 
 @dataclass
 class Scaffold(FedAvg):
-    """Control variates correct the drift of local steps: y <- y - eta (g - c_k + c)."""
+    """SCAFFOLD. Control variates correct the drift of local steps: y <- y - eta (g - c_k + c)."""
 
     payload: ClassVar[int] = 2
     c: Tensor = field(init=False, repr=False)
@@ -118,10 +122,10 @@ class Scaffold(FedAvg):
 
 @dataclass
 class FedDyn(FedAvg):
-    """Each client's objective is shifted by its running first-order term, the server's by their mean.
+    """FedDyn. Each client's objective is shifted by its running first-order term, the server's by their mean.
 
-    With g_k the client's term, it minimises F_k(w) - <g_k, w> + (mu/2)||w - w_t||^2, then g_k <- g_k - mu (w_k - w_t);
-    the server keeps h <- h - (mu/N) sum (w_k - w_t) and sets w = mean w_k - h / mu.
+    With g_k the client's term, client k minimises F_k(w) - <g_k, w> + (mu/2)||w - w_t||^2, then sets
+    g_k <- g_k - mu (w_k - w_t). The server keeps h <- h - (mu/N) sum (w_k - w_t) and sets w = mean w_k - h / mu.
     """
 
     mu: float = 0.1
@@ -148,7 +152,7 @@ class FedDyn(FedAvg):
 
 @dataclass
 class Moon(FedAvg):
-    """Clients pull their features toward the global model's and away from their own previous ones."""
+    """Moon. Clients pull their features toward the global model's and away from those of their own previous model."""
 
     moon: ClassVar[bool] = True
     w_k: Tensor = field(init=False, repr=False)
@@ -171,7 +175,7 @@ class Moon(FedAvg):
 
 @dataclass
 class IFCA(FedAvg):
-    """Several models; each client trains the one with the lowest loss on its data, each model averages what it got."""
+    """IFCA. Each client trains the model with the lowest loss on its data; each model averages its clients' updates."""
 
     models: int = 4
 
@@ -197,5 +201,5 @@ ALGORITHMS: dict[str, type[FedAvg]] = {
 
 
 def make_algorithm(name: Algorithm, params: dict[str, Any]) -> FedAvg:
-    """The algorithm of that name with its parameters (`settings/parameters.py`)."""
+    """The algorithm `name` with its parameters (see `settings/parameters.py`)."""
     return ALGORITHMS[name](**params)

@@ -1,9 +1,9 @@
 """The round loop: many runs of one shape advance together.
 
-Every figure compares several samplers over several seeds on one setting. Those runs share a data set, a model and a
-kind of local work, so each round's (run, client, draw) jobs of all of them are trained in one call of an executor,
-and so are the answers to their samplers' questions. Each run still draws from its own streams: it gives the same
-numbers alone or in company.
+Every figure compares several samplers over several seeds on one setting. These runs share a dataset, a model and a
+kind of local work. Therefore one call of an executor trains all (run, client, draw) jobs of a round, and one call
+answers the questions of all samplers. Each run still draws from its own streams, so it gives the same numbers alone or
+together with others.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ NUMERICS = 2  # part of every run's address: raise it when a change alters a num
 
 
 def shape_of(run: Run) -> str:
-    """What runs must share to advance in one batch of work."""
+    """What runs must have in common to advance together, as a string."""
     shared = {"dataset", "scaling", "model", "local"}
     algorithm = run.method.algorithm, run.method.algorithm_params
     return json.dumps([run.model_dump(mode="json", include=shared), algorithm], sort_keys=True)
 
 
 class Lockstep:
-    """Runs of one shape (`shape_of`) and the executor that trains them all.
+    """Runs of one shape (`shape_of`), and the executor that trains them all.
 
-    strict: raise what a run's methods raise; else that run alone is over, and its `failed` says why.
+    strict: raise whatever a run's methods raise. Otherwise only that run ends, and its `failed` says why.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class Lockstep:
         self.executor, self.strict = executor, strict
         self.live = [Live(run, part, executor) for run, part in zip(runs, partitions, strict=True)]
         self.raise_failures()
-        # what the imports made stays: looking through it for garbage stops all threads for a tenth of a second
+        # freeze the imported objects: searching them for garbage stops all threads for a tenth of a second
         if not gc.get_freeze_count():
             gc.freeze()
             atexit.register(gc.unfreeze)
 
     @property
     def active(self) -> list[Live]:
+        """The runs that are not done."""
         return [live for live in self.live if not live.done]
 
     def raise_failures(self) -> None:
@@ -72,7 +73,7 @@ class Lockstep:
                 raise live.failed
 
     def advance(self) -> None:
-        """One round of every run that is not done; a run that fails in it leaves no trace of the round."""
+        """Advance every unfinished run by one round. A run that fails in a round leaves no trace of that round."""
         started = time.perf_counter()
         active = self.active
         self.record([(live, {}) for live in active if not live.rows])
@@ -89,7 +90,7 @@ class Lockstep:
             live.holds, live.asked = (
                 Counter(),
                 {},
-            )  # a new global model: whoever is asked about it needs it first
+            )  # the global model is new: clients that are asked about it need it first
         self.converse(
             "observe", [(live, (report,)) for live, _, report in drawn if not (live.diverged or live.failed)]
         )
@@ -101,7 +102,7 @@ class Lockstep:
         self.raise_failures()
 
     def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
-        """Whom each run's sampler chooses; without those that fail."""
+        """Which clients each run's sampler picks; runs that fail are left out."""
         selections = []
         for live, chosen in zip(
             active, self.converse("select", [(live, ()) for live in active]), strict=True
@@ -116,9 +117,9 @@ class Lockstep:
     def converse(
         self, phase: Literal["select", "observe"], calls: list[tuple[Live, tuple[Report, ...]]]
     ) -> list[Any]:
-        """Call a method of every run's sampler; where it yields questions, answer all runs' questions in batches.
+        """Call a method of every run's sampler. Where it yields questions, answer those of all runs in batches.
 
-        Returns what each method returned; of those that failed, nothing of use.
+        Returns what each method returned; the entry of a failed run means nothing.
         """
         results: list[Any] = [None] * len(calls)
         talks: dict[int, Generator] = {}
@@ -148,13 +149,14 @@ class Lockstep:
             kind = type(next(iter(pending.values())))
             batch = [i for i, question in pending.items() if type(question) is kind]
             answers = self.answers[kind](self, [(calls[i][0], pending.pop(i)) for i in batch])
-            watch.touched()  # whatever answering did
+            watch.touched()  # discards changes that answering made
             for i, answer in zip(batch, answers, strict=True):
-                if not calls[i][0].failed:  # as it may have in `encode`
+                if not calls[i][0].failed:  # it may have failed in `encode`
                     step(i, talks[i].send, read_only(answer))
         return results
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:
+        """Answer `Updates`: train the clients that have not trained, and return their encoded updates."""
         self.train_once(
             {(id(live), int(k)): (live, int(k)) for live, question in asked for k in question.clients}
         )
@@ -176,7 +178,7 @@ class Lockstep:
         ]
 
     def encode(self, live: Live, question: Updates, updates: Tensor) -> np.ndarray | None:
-        """What the clients make of their updates (n, d), as many at a time as there are threads; None if that fails."""
+        """The clients' encoded updates (n, d), computed in as many parts as there are threads; None if that fails."""
         parts = np.array_split(updates.cpu().numpy(), min(len(updates), self.executor.threads))
         watch = Watch()
         with live.trying("encode"):
@@ -184,7 +186,7 @@ class Lockstep:
             rows = [len(part) for part in made]
             if rows != [len(part) for part in parts]:
                 raise SamplerError(
-                    f"it must give one row a client; of the updates of {len(updates)} it made {sum(rows)} rows"
+                    f"it must return one row per client; for {len(updates)} clients it returned {sum(rows)} rows"
                 )
             if touched := watch.touched():
                 raise SamplerError(f"it drew from the global generator of {' and '.join(touched)}")
@@ -192,6 +194,7 @@ class Lockstep:
         return None
 
     def gradients(self, asked: list[tuple[Live, Gradients]]) -> list[np.ndarray]:
+        """Answer `Gradients`: one array (n, d) per question."""
         jobs = [
             live.job(r, k, purpose="question")
             for r, (live, question) in enumerate(asked)
@@ -207,12 +210,14 @@ class Lockstep:
         return np.split(out, np.cumsum([len(question.clients) for _, question in asked])[:-1])
 
     def losses(self, asked: list[tuple[Live, Losses]]) -> list[np.ndarray]:
+        """Answer `Losses`: one array (n,) per question."""
         for live, question in asked:
             live.send_model(question.clients, 1)
         start = torch.stack([live.models[0] for live, _ in asked])
         return self.client_losses(start, [(live, question.clients) for live, question in asked])
 
     def trial_losses(self, asked: list[tuple[Live, TrialLosses]]) -> list[np.ndarray]:
+        """Answer `TrialLosses`: one array (n,) per question."""
         trained = self.train([(live, int(k), 0) for live, question in asked for k in question.train], "probe")
         trial, done = [], 0
         for live, question in asked:
@@ -226,7 +231,7 @@ class Lockstep:
         return self.client_losses(torch.stack(trial), [(live, question.clients) for live, question in asked])
 
     def client_losses(self, models: Tensor, asked: list[tuple[Live, np.ndarray]]) -> list[np.ndarray]:
-        """Mean loss of model r on the asked clients' data of run r; models: (R, d) -> R arrays (n,)."""
+        """Mean loss of model r on the data of run r's asked clients; models: (R, d) -> R arrays (n,)."""
         parts = [[live.partition.asked[int(k)] for k in clients] for live, clients in asked]
         losses, _ = self.executor.evaluate(models, "train", [np.concatenate(part) for part in parts])
         for (live, clients), part in zip(asked, parts, strict=True):
@@ -244,7 +249,7 @@ class Lockstep:
     # -- training ----------------------------------------------------------------------------------------------
 
     def train_once(self, wanted: dict[Any, tuple[Live, int]]) -> None:
-        """Train each (run, client) that has not trained yet this round, and remember what came back."""
+        """Train each (run, client) that has not trained in this round yet, and remember its results."""
         missing = [(live, k, 0) for live, k in wanted.values() if k not in live.asked]
         trained = self.train(missing) if missing else None
         for i, (live, k, _) in enumerate(missing):
@@ -254,8 +259,8 @@ class Lockstep:
     def train_selected(
         self, selections: list[tuple[Live, Selection]]
     ) -> list[tuple[Live, Selection, Report]]:
-        """Local training of every selected client, the next global models, and what each server gets to see."""
-        again = []  # second and later draws of a client train anew
+        """Local training of every selected client, the next global models, and the reports for the samplers."""
+        again = []  # the second and later draws of a client train again
         for live, selection in selections:
             seen: Counter[int] = Counter()
             for k in map(int, selection.clients):
@@ -280,7 +285,7 @@ class Lockstep:
     def aggregate(
         self, live: Live, selection: Selection, extra: dict[tuple[int, int, int], Answer]
     ) -> Report:
-        """The next global model of one run. Updates are summed in sorted client order, whatever order they came in."""
+        """The next global model of one run. Updates are summed in sorted client order, whatever their order was."""
         d, algorithm = live.fed.d, live.algorithm
         clients = np.asarray(selection.clients, dtype=int)
         if len(clients) == 0:
@@ -310,7 +315,7 @@ class Lockstep:
         return Report(*map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses)))
 
     def train(self, wanted: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
-        """Local training of (run, client, draw) jobs from the runs' current global models, in the order wanted."""
+        """Local training of (run, client, draw) jobs from the runs' current global models, in the order of `wanted`."""
         lives = list({id(live): live for live, _, _ in wanted}.values())
         first = dict(
             zip(map(id, lives), np.cumsum([0] + [len(v.models) for v in lives]).tolist(), strict=False)
@@ -347,7 +352,7 @@ class Lockstep:
         )
 
     def assign(self, live: Live, clients: list[int]) -> None:
-        """Which of its models each client starts from, by their losses on its training data (IFCA)."""
+        """Choose the model that each client starts from, by the models' losses on its training data (IFCA)."""
         part = [live.partition.train[k] for k in clients]
         rows = [np.concatenate(part)] * len(live.models)
         losses, _ = self.executor.evaluate(live.models, "train", rows)
@@ -358,7 +363,7 @@ class Lockstep:
     # -- measuring ---------------------------------------------------------------------------------------------
 
     def drawn_row(self, live: Live, selection: Selection, report: Report) -> dict[str, Any] | None:
-        """What a row of results says of who was drawn, taken before the sampler sees the report; None if it fails."""
+        """The drawn clients' part of a results row, taken before the sampler sees the report; None on failure."""
         with live.trying("notes"):
             losses, notes = report.losses, selection.notes
             return {
@@ -370,7 +375,7 @@ class Lockstep:
         return None
 
     def record(self, rows: list[tuple[Live, dict[str, Any]]]) -> None:
-        """Add a row of results to each run, measuring the models of those that are due."""
+        """Add a row of results to each run, and measure the models of runs where that is due."""
         due = [live for live, _ in rows if live.due and not live.diverged]
         measured = dict(zip(map(id, due), evaluate(self.executor, due), strict=True))
         for live, drawn in rows:
@@ -379,14 +384,14 @@ class Lockstep:
 
 
 def accept(live: Live, question: Any) -> None:
-    """Let a run's question pass, if it is one and not one too many.
+    """Check that a run's sampler yielded a question, and not more questions than allowed.
 
     Raises:
-        SamplerError: it is not, or names clients that there are not.
+        SamplerError: it is not a question, is one too many, or names clients that do not exist.
     """
     kind = type(question)
     if kind not in Lockstep.answers:
-        raise SamplerError(f"it yielded a {kind.__name__}, which is no question")
+        raise SamplerError(f"it yielded a {kind.__name__}, which is not a question")
     most = live.run.questions or MOST_QUESTIONS
     live.questions += 1
     if live.questions > most:
@@ -399,7 +404,7 @@ def accept(live: Live, question: Any) -> None:
 def gather(
     wanted: list[tuple[Live, int, int]], vectors: Callable[[Live, list[int]], Tensor | None]
 ) -> Tensor | None:
-    """Stack what each run's algorithm gives its clients into (n, d), in the order wanted; None if it gives nothing."""
+    """Stack the vectors of each run's algorithm for its clients into (n, d), in the order of `wanted`; None if none."""
     clients: dict[int, tuple[Live, list[int], list[int]]] = {}
     for i, (live, k, _) in enumerate(wanted):
         _, ks, places = clients.setdefault(id(live), (live, [], []))

@@ -1,4 +1,4 @@
-"""What is measured of global models: official test set, clients' training losses, clients' own test parts."""
+"""Measures of global models: on the official test set, clients' training sets and clients' own test parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Mean of each consecutive segment of `values`, each summed on its own; empty segments give NaN."""
+    """Mean of each consecutive segment of `values`; each segment is summed separately, an empty one gives NaN."""
     sizes = np.asarray(sizes)
     out = np.full(len(sizes), np.nan)
     some = np.flatnonzero(sizes)
@@ -26,11 +26,10 @@ def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]]:
-    """The metrics that each run's settings ask for, all runs' models measured together.
+    """The metrics that each run's settings ask for, measured for all runs together.
 
-    A run with several models (IFCA) reports the best one on the official test set (of the lowest loss, where there is
-    no accuracy), and for its clients the model
-    with the lowest loss on each client's training data, as IFCA's authors do.
+    For a run with several models (IFCA), the official test set measures the best one (by accuracy, or by loss where
+    there is no accuracy). Each client uses the model with the lowest loss on its training data, as IFCA's authors do.
     """
     if not lives:
         return []
@@ -65,19 +64,19 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
 
 
 def train_is_due(live: Live, measured: dict[str, float]) -> bool:
-    """Whether the training loss is measured in this round, in which the test set gave what is in `measured`."""
+    """Whether the training loss is measured in this round. measured: this round's measures on the test set."""
     settings = live.run.evaluate
     now = live.t % (settings.train_every or 1) == 0 or live.ends(measured.get("test_accuracy", np.nan))
     return settings.train and now
 
 
 def must_choose(live: Live) -> bool:
-    """Whether clients have to find out which of several models they test."""
+    """Whether clients must find out which of several models they test."""
     return live.run.evaluate.clients and len(live.models) > 1
 
 
 def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]:
-    """Mean loss of each client's training data, for each run (models, N)."""
+    """(models, N) mean loss on each client's training data, for each run."""
     if not lives:
         return []
     used = [live.partition.used for live in lives for _ in live.models]
@@ -90,6 +89,6 @@ def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]
 
 
 def spread(values: np.ndarray, p: np.ndarray) -> tuple[float, float]:
-    """Weighted mean and standard deviation of one number a client; p: (N,) weights that sum to 1."""
+    """Weighted mean and standard deviation of one number per client; p: (N,) weights that sum to 1."""
     mean = float(p @ values)
     return mean, float(np.sqrt(p @ (values - mean) ** 2))

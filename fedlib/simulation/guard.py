@@ -1,4 +1,4 @@
-"""What a run's methods may not do to others: who fails ends its own run; nobody draws from a global generator."""
+"""Protect runs from each other: a failing run ends alone, and no sampler may draw from a global generator."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ import numpy as np
 import torch
 
 GLOBAL: dict[str, Callable[[], Any]] = {
-    "numpy.random": lambda: np.random.random(),  # noqa: NPY002 - it is what is watched
+    "numpy.random": lambda: np.random.random(),  # noqa: NPY002 - this generator is watched
     "random": random.random,
     "torch": lambda: torch.rand(1),
 }
 
 
 class SamplerError(ValueError):
-    """What went wrong in one run's sampler or algorithm: a sentence with its name, seed, round and phase.
+    """A failure in one run's sampler or algorithm: a sentence with its name, seed, round and phase.
 
-    trace: the traceback of what was raised, as text.
+    trace: the traceback of the original error, as text.
     """
 
     trace: str = ""
 
 
 class Watch:
-    """Finds out who draws from a global generator, or seeds it: the answer to that is not the run's own.
+    """Detects draws from a global generator and calls that seed it: their results would not depend on the run alone.
 
-    Workers of a cluster and the lab train in another thread than the main one, in which others draw from
-    Python's generator meanwhile (Dask and Jupyter do): there only NumPy's and torch's generators are watched.
+    Workers of a cluster, and the lab, train outside the main thread. Meanwhile, other code draws from Python's
+    generator (Dask and Jupyter do). Outside the main thread, only NumPy's and torch's generators are watched.
     """
 
     def __init__(self) -> None:
         self.known = states()
 
     def touched(self) -> list[str]:
-        """The global generators that have changed since the last look."""
+        """The global generators that have changed since the last call."""
         before, self.known = self.known, states()
         if before == self.known:
             return []
@@ -50,15 +50,15 @@ class Watch:
         if threading.current_thread() is not threading.main_thread():
             names = [name for name in names if name != "random"]
         for name in names:
-            GLOBAL[name]()  # so that the next one who seeds it alike is found, too
+            GLOBAL[name]()  # so that the next call that sets the same seed is found too
         self.known = states()
         return names
 
 
 def states() -> tuple[Any, Any, Any]:
-    """What every draw from the global generators of `GLOBAL` changes, in a few microseconds.
+    """Values that change with every draw from the generators of `GLOBAL`, read in a few microseconds.
 
-    NumPy takes longer to copy its state of 2,500 bytes into an array than a small round takes: it is read in place.
+    NumPy's state of 2,500 bytes is read in place: copying it into an array takes longer than a small round.
     """
     bits = np.random.get_bit_generator()
     usual = type(bits) is np.random.MT19937
@@ -68,7 +68,7 @@ def states() -> tuple[Any, Any, Any]:
 
 
 class Guarded:
-    """A run whose methods are called one after the other. A base of `Live`, which has these attributes."""
+    """A run whose methods are called one after another. `Live` inherits from it and has these attributes."""
 
     if TYPE_CHECKING:
         name: str
@@ -79,9 +79,9 @@ class Guarded:
 
     @contextmanager
     def trying(self, phase: str, watch: Watch | None = None) -> Iterator[None]:
-        """What one of its methods does. Whatever this raises ends this run alone.
+        """A context for calls of the run's methods: whatever they raise ends this run alone.
 
-        watch: of a call of its sampler, which may touch no global generator, and whose time is the server's.
+        watch: for calls of its sampler, which may not touch a global generator and whose time counts as the server's.
         """
         started = time.perf_counter()
         try:
@@ -92,7 +92,7 @@ class Guarded:
                     self.costs.server_seconds += time.perf_counter() - started
             if watch and (touched := watch.touched()):
                 raise SamplerError(
-                    f"it drew from the global generator of {' and '.join(touched)}, which others draw from too; draw "
+                    f"it drew from the global generator of {' and '.join(touched)}, which other code uses too; draw "
                     "from round.rng, or in setup from rng"
                 )
         except (Exception, SystemExit) as error:
@@ -112,7 +112,7 @@ class Guarded:
         return failure
 
     def _line(self, error: BaseException) -> str:
-        """Where it was raised: the last line of the sampler's own file that was reached, or of any."""
+        """Where the error was raised: the last line reached in the sampler's own file, or in any file."""
         steps = traceback.extract_tb(error.__traceback__)
         sampler = type(getattr(self, "sampler", self))
         home = getattr(sys.modules.get(sampler.__module__), "__file__", None)

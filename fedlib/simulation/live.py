@@ -1,4 +1,4 @@
-"""One run in progress: its models, its sampler, what it has cost, and what its sampler may and may not do."""
+"""One run in progress: its models, its sampler, its costs, and checks of what its sampler returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedlib.training.contract import Executor, Job
 
 @dataclass
 class Costs:
-    """What one run's round cost, all clients together."""
+    """The cost of one run's round, summed over the clients."""
 
     parameters_down: int = 0
     parameters_up: int = 0
@@ -35,7 +35,7 @@ class Costs:
 
 @dataclass
 class Answer:
-    """What one client's local training gave."""
+    """The result of one client's local training."""
 
     update: Tensor
     loss: float
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass
 class Live(Guarded):
-    """One run in progress; `failed` says what ended it, where one of its methods raised."""
+    """One run in progress. `failed` says what ended it, if one of its methods raised an error."""
 
     run: Run
     partition: Partition
@@ -80,18 +80,19 @@ class Live(Guarded):
 
     def begin_round(self) -> None:
         self.costs = Costs()
-        self.holds: Counter[int] = Counter()  # how much each client was sent of this round's model, in models
+        self.holds: Counter[int] = Counter()  # models of this round that each client was sent
         self.uploaded: set[int] = set()  # clients whose full update has arrived
-        self.asked: dict[int, Answer] = {}  # what each client's first training of this round gave
+        self.asked: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
         self.questions = 0
 
     @property
     def done(self) -> bool:
+        """Whether the run has ended or failed."""
         return self.diverged or self.failed is not None or self.ends()
 
     def ends(self, *newest: float) -> bool:
-        """Whether round t is the run's last; newest: its test accuracy, where its row is not there yet."""
+        """Whether round t is the run's last. newest: its test accuracy, where its row does not exist yet."""
         if self.t >= self.run.T or self.run.until is None:
             return self.t >= self.run.T
         past = [row.get("test_accuracy", math.nan) for row in self.rows[1:]]
@@ -106,13 +107,13 @@ class Live(Guarded):
         return Round(self.t, stream(self.run.seed, purpose, self.t))
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
-        """Count what the clients lack of `copies`: the model, and what an algorithm sends beside it."""
+        """Count what clients still lack of `copies` vectors: the model, and what the algorithm sends with it."""
         for k in set(map(int, clients)):
             self.costs.parameters_down += max(0, copies - self.holds[k]) * self.executor.layout.d
             self.holds[k] = max(copies, self.holds[k])
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:
-        """Training of a client from row `row` of the stacked models, with its own stream."""
+        """A job that trains a client from row `row` of the stacked models, with its own stream."""
         samples = self.partition.train[client]
         drawn_by = (self.run.seed, purpose, self.t, int(client), draw)
         return Job(run=row, samples=samples, rng=stream(*drawn_by), draws=(*drawn_by, id(samples)))
@@ -136,10 +137,10 @@ class Live(Guarded):
 
 
 def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarray:
-    """The clients that a selection or a question names, as an array of its own.
+    """The clients that a selection or a question names, as a separate array.
 
     Raises:
-        SamplerError: they are not whole numbers, fewer than `least`, or unknown.
+        SamplerError: they are not whole numbers, are fewer than `least`, or do not exist.
     """
     clients = np.array(clients)
     if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
@@ -153,11 +154,11 @@ def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarr
 
 
 def check(live: Live, selection: Any) -> Selection:
-    """The selection, if it keeps the sampler's contract, in arrays that the sampler does not have.
+    """The selection, if it keeps the sampler's contract, with arrays that the sampler cannot change.
 
     Raises:
-        SamplerError: it is no Selection, or names unknown or repeated clients, too few or too many, or unusable
-            weights or expected draws.
+        SamplerError: it is not a Selection; it names unknown or repeated clients, too few or too many; or its weights
+            or expected draws are unusable.
     """
     if not isinstance(selection, Selection):
         raise SamplerError(f"select must return a Selection, not {type(selection).__name__}")
@@ -166,26 +167,26 @@ def check(live: Live, selection: Any) -> Selection:
         live, "clients of its Selection", selection.clients, 0 if draws == "random" else 1
     )
     if draws != "repeated" and len(np.unique(clients)) < len(clients):
-        raise SamplerError("a client was chosen twice; a sampler that means it says draws = 'repeated'")
+        raise SamplerError("a client was chosen twice; a sampler that allows this sets draws = 'repeated'")
     numbers: dict[str, np.ndarray | None] = {}
     for what, values in (("weights", selection.weights), ("expected", selection.expected)):
         numbers[what] = values = None if values is None else np.array(values)
         if values is not None and (values.shape != clients.shape or not np.isfinite(values).all()):
-            raise SamplerError(f"its {what} must be one finite number a draw")
+            raise SamplerError(f"its {what} must be one finite number per draw")
     if (expected := numbers["expected"]) is not None and not (expected > 0).all():
         raise SamplerError(
-            "its expected draws must be above zero: who is drawn is expected, and ipw divides by them"
+            "its expected draws must be above zero: each drawn client is expected, and ipw divides by them"
         )
     if draws != "random" and not (len(clients) == m or (live.sampler.fewer and len(clients) < m)):
         raise SamplerError(
-            f"it chose {len(clients)} clients, m is {m}; a sampler of another number says draws = 'random', of one "
-            "that may be less, fewer = True"
+            f"it chose {len(clients)} clients, but m is {m}; a sampler that picks any number sets draws = 'random', "
+            "one that may pick fewer sets fewer = True"
         )
     if live.rule == "ipw" and numbers["weights"] is None and expected is None:
-        raise SamplerError("it states no expected draws for aggregation ipw to divide by; name another rule")
+        raise SamplerError("it states no expected draws, which aggregation ipw divides by; name another rule")
     return Selection(clients, **numbers, notes=selection.notes)
 
 
 def plain(value: Any) -> Any:
-    """Numpy values as JSON."""
+    """A value with numpy types replaced by plain ones, for JSON."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

@@ -1,1 +1,1 @@
-"""Local work: the contract, the models, and three executors that train many clients at once."""
+"""Clients' local work: the contract, the models, and the executors that train many clients at once."""

@@ -1,4 +1,4 @@
-"""Any `nn.Module` with its values in two flat vectors, and where the randomness of its forward pass comes from."""
+"""Any `nn.Module` with its values in two flat vectors, and with control over the randomness of its forward pass."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fedlib.settings.errors import ConfigError
 from fedlib.training.layout import Layout
 
 FEATURES = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-GLOBAL = threading.Lock()  # torch's own generator is one for all threads
+GLOBAL = threading.Lock()  # all threads share torch's own generator
 
 
 class Source:
-    """The generator that a bench's dropout layers draw from now; on the CPU, whatever the device."""
+    """The generator that the dropout layers of a bench draw from at present. It is on the CPU, whatever the device."""
 
     generator = torch.Generator()
 
 
 class Dropout(nn.Module):
-    """Dropout from a generator of ours; `channels`: of whole channels."""
+    """Dropout with a generator of ours. channels: whether whole channels are dropped."""
 
     def __init__(self, p: float, channels: bool, source: Source) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 
 class Bench:
-    """A copy of a model for one thread: its tensors are views of w: (d,), its gradients of g: (n_trainable,)."""
+    """A copy of a model for one thread. Its tensors are views of w: (d,), its gradients views of g: (n_trainable,)."""
 
     def __init__(self, net: nn.Module, layout: Layout, device: torch.device) -> None:
         self.net, self.layout, self.source = copy.deepcopy(net).to(device), layout, Source()
@@ -65,7 +65,7 @@ class Bench:
         self._counts = {name: b.clone() for name, b in self.net.named_buffers() if not b.is_floating_point()}
 
     def load(self, weights: Tensor, training: bool) -> nn.Module:
-        """The module with the values of a flat vector, its counters as they were when it was made."""
+        """The module with the values of a flat vector (d,), and with its counters as they were at creation."""
         self.values()
         self.w.copy_(weights)
         for name, buffer in self.net.named_buffers():
@@ -74,7 +74,7 @@ class Bench:
         return self.net.train(training)
 
     def values(self) -> Tensor:
-        """(d,) what the module holds now, of buffers that its forward pass replaced too."""
+        """(d,) the module's present values, including buffers that its forward pass replaced."""
         for name, own in self._buffers.items():
             module, _, buffer = name.rpartition(".")
             parent = self.net.get_submodule(module)
@@ -85,9 +85,9 @@ class Bench:
 
     @contextmanager
     def drawing(self, seed: int, random: bool) -> Iterator[None]:
-        """Whatever the forward pass draws comes from this seed.
+        """In this context, everything that the forward pass draws comes from this seed.
 
-        random: whether it draws from torch's own generator, which only one thread at a time may then use.
+        random: whether it draws from torch's own generator. Then only one thread at a time may run it.
         """
         self.source.generator = torch.Generator().manual_seed(seed)
         with seeded(seed, self.w.device) if random else nullcontext():
@@ -96,7 +96,7 @@ class Bench:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Torch's own generators start from a seed of ours, and go on afterwards as if nothing had been drawn."""
+    """In this context, torch's own generators start from `seed`. Afterwards they continue as if nothing was drawn."""
     devices = [device] if device is not None and device.type == "cuda" else []
     with GLOBAL, torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
@@ -104,7 +104,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
 
 def with_own_dropout(net: nn.Module, source: Source) -> None:
-    """Replace torch's dropout layers, at any depth; what else draws is left (`draws`)."""
+    """Replace torch's dropout layers, at any depth, by ours. Other layers that draw are left (see `draws`)."""
     for module in list(net.modules()):
         for name, child in module.named_children():
             if type(child) in (nn.Dropout, *FEATURES):
@@ -112,7 +112,7 @@ def with_own_dropout(net: nn.Module, source: Source) -> None:
 
 
 def draws(net: nn.Module, x: Tensor) -> bool:
-    """Whether a forward pass, with dropout layers of ours, still draws from torch's own generator."""
+    """Whether a forward pass, with our dropout layers, still draws from torch's own generator."""
     net = copy.deepcopy(net)
     with_own_dropout(net, Source())
     with seeded(0, x.device), torch.no_grad():
@@ -124,33 +124,34 @@ def draws(net: nn.Module, x: Tensor) -> bool:
 
 
 def made(make: Callable[[], nn.Module], seed: int, device: torch.device | None = None) -> nn.Module:
-    """The module, made anew with torch's generators at a seed of ours.
+    """A new module from `make`, with torch's generators seeded by `seed`.
 
     Raises:
-        ConfigError: what was made is no module.
+        ConfigError: `make` does not return a module.
     """
     with seeded(seed, device):
         net = make()
     if not isinstance(net, nn.Module):
-        raise ConfigError(f"model: it must make a torch.nn.Module, and makes a {type(net).__name__}.")
+        raise ConfigError(f"model: it must make a torch.nn.Module, but makes a {type(net).__name__}.")
     return net.float().to(device)
 
 
 def drawn(make: Callable[[int], nn.Module], rng: np.random.Generator) -> Tensor:
-    """(d,) a fresh model, drawn as its own code says from a seed of the run's; make: makes it from a seed."""
+    """(d,) the values of a fresh model that `make` draws by its own code, from a seed taken from `rng`."""
     net = make(int(rng.integers(2**63)))
     tensors = dict(net.named_parameters()) | dict(net.named_buffers())
     return torch.cat([tensors[name].detach().flatten() for name in Layout.of(net).names])
 
 
 def has_dropout(net: nn.Module) -> bool:
+    """Whether the module contains a dropout layer, at any depth."""
     net = copy.deepcopy(net)
     with_own_dropout(net, Source())
     return any(isinstance(layer, Dropout) and layer.p for layer in net.modules())
 
 
 def keeps_statistics(net: nn.Module, x: Tensor) -> bool:
-    """Whether a forward pass in training changes a buffer of the module."""
+    """Whether a forward pass in training mode changes a buffer of the module."""
     net = copy.deepcopy(net).train()
     before = {name: b.clone() for name, b in net.named_buffers()}
     with seeded(0, x.device), torch.no_grad():

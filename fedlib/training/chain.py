@@ -1,7 +1,7 @@
-"""Layers in a row, whose passes are written by hand, and how they are filled.
+"""Chains: models that are layers in a row, with hand-written passes, and their initialisation.
 
-A `Chain` is what logistic regression, MLPs and plain CNNs are: standard torch layers, the last one linear. Nothing here
-draws from a global generator: dropout is given its masks, and models are filled by `initialise`.
+Logistic regression, MLPs and plain CNNs are a `Chain`: standard torch layers, the last one linear. Nothing here draws
+from a global generator: dropout receives its masks, and `initialise` draws a model's values.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ Fill = Callable[[nn.Module, torch.Generator], None]
 
 
 class Chain(nn.Sequential):
-    """Layers in a row. Dropout is given its masks, so that they can come from a job's own generator.
+    """Layers in a row. Dropout receives its masks, so that they can come from a job's own generator.
 
-    fill: how each layer is initialised; or make: makes a model with the same tensors in the same order from a seed,
-    whose values are then the initial ones. dropouts: for each dropout layer its p and the (...) shape of what it masks.
+    fill: how each layer is initialised.
+    make: alternatively, makes a model with the same tensors in the same order from a seed; its values are used.
+    dropouts: for each dropout layer, its p and the (...) shape that it masks.
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class Chain(nn.Sequential):
     def forward(
         self, x: Tensor, masks: Sequence[Tensor] = (), keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits (B, K) of x: (B, ...), and the features (B, L) that the output layer saw.
+        """Logits (B, K) of x: (B, ...), and the features (B, L) that enter the output layer.
 
-        masks: one (B, ...) tensor of 0 and 1/(1-p) a dropout layer, or none. keep: (B,) 1 for samples and 0 for
-        places that only fill up a stacked batch; batch normalisation must not see these.
+        masks: one (B, ...) tensor of 0 and 1/(1-p) per dropout layer, or none.
+        keep: (B,) 1 for samples and 0 for places that only fill up a stacked batch. Batch normalisation must not see
+            the latter.
         """
         *hidden, output = self
         given = iter(masks)
@@ -58,18 +60,18 @@ class Chain(nn.Sequential):
 
     @property
     def output_layer(self) -> str:
-        """The name of the output layer, as `Layout` asks for it."""
+        """The name of the output layer, as `Layout` expects it."""
         return str(len(self) - 1)
 
     @property
     def is_dense(self) -> bool:
-        """Whether it is linear layers with ReLU, and dropout after each or none of them, alone."""
+        """Whether all layers are linear layers with ReLU, with dropout after each of them or after none."""
         kinds = "".join(next((k for k, kind in KINDS.items() if type(layer) is kind), "?") for layer in self)
         return bool(re.fullmatch("F?((LR)*|(LDR|LRD)*)L", kinds))
 
 
 def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
-    """Batch normalisation in training mode over the kept samples alone; x: (B, C, h, w), keep: (B,) 0 or 1."""
+    """Batch normalisation in training mode over the kept samples only; x: (B, C, h, w), keep: (B,) 0 or 1."""
     n = keep.sum() * x[0, 0].numel()
     weight = keep[:, None, None, None] / n
     mean = (x * weight).sum((0, 2, 3))
@@ -82,14 +84,14 @@ def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
 
 
 def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
-    """(d,) a fresh model, float32 on the CPU, drawn as its specification says."""
+    """(d,) the values of a fresh model, float32 on the CPU, drawn by the rule of its specification."""
     if net.make is not None:
         return drawn(net.make, rng)
     fresh = copy.deepcopy(net)
     generator = torch_generator(rng)
     for layer in fresh:
         if isinstance(layer, nn.BatchNorm2d | nn.PReLU):
-            layer.reset_parameters()  # constants
+            layer.reset_parameters()  # sets constants
         elif isinstance(layer, nn.Linear | nn.Conv2d):
             net.fill(layer, generator)
         elif any(True for _ in layer.parameters()):
@@ -99,7 +101,7 @@ def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
 
 
 def reset(layer: nn.Module, generator: torch.Generator) -> None:
-    """Have any other layer, and all that is in it, draw its values as torch does, but from a generator of ours."""
+    """Let any other layer, with all that it contains, draw its values as torch does, but from a generator of ours."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         for module in layer.modules():
@@ -107,14 +109,14 @@ def reset(layer: nn.Module, generator: torch.Generator) -> None:
 
 
 def torch_default(layer: nn.Module, generator: torch.Generator) -> None:
-    """Weights and biases uniform in +-1/sqrt(fan in), as torch's own reset_parameters."""
+    """Weights and biases uniform in +-1/sqrt(fan in), as in torch's own reset_parameters."""
     bound = 1 / math.sqrt(layer.weight[0].numel())
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
 
 
 def xavier(layer: nn.Module, generator: torch.Generator) -> None:
-    """HiCS-FL's code: Xavier-uniform weights with ReLU's gain; biases as torch's default."""
+    """As in HiCS-FL's code: Xavier-uniform weights with the gain for ReLU, torch's default for biases."""
     torch_default(layer, generator)
     nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)
 
@@ -131,16 +133,16 @@ def small_normal(layer: nn.Module, generator: torch.Generator) -> None:
 
 
 def flat_size(layers: Sequence[nn.Module], shape: tuple[int, ...]) -> int:
-    """How many values a sample of `shape` has once it has gone through layers that end flat."""
+    """Number of values of a sample of `shape` after it passed through layers that end flat."""
     return nn.Sequential(*layers)(torch.zeros(2, *shape)).shape[1]
 
 
 def three_convolutions(
     shape: tuple[int, ...], classes: int, hidden: int, fill: Fill, drop: float = 0.0, last_relu: bool = False
 ) -> Chain:
-    """Three 3x3 convolutions without padding (32, 64, 64 channels), two linear layers.
+    """Three 3x3 convolutions without padding (32, 64, 64 channels), then two linear layers.
 
-    Max-pooling stands before ReLU: they commute, and it is the cheaper order.
+    Max-pooling comes before ReLU: they commute, and this order is cheaper.
     """
     dropout = [nn.Dropout(drop)] if drop else []
     layers = [

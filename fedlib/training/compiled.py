@@ -1,11 +1,11 @@
-"""Logistic regression and MLPs on a CPU: each client's local training as one compiled loop.
+"""Logistic regression and MLPs on a CPU: each client's local training is one compiled loop.
 
-At these sizes a step is a few tens of microseconds: what interpreting it costs, and what its batch costs on the way
-from memory, count as much as the arithmetic. Here a client's steps run in machine code without the interpreter's lock;
-its samples are read as the bytes of their pixels, four times fewer than floats, so that they stay in the core's cache;
-and the two products that a layer needs are blocked for its vector registers.
+At these sizes a step takes a few tens of microseconds. Interpreting it, and fetching its batch from memory, cost as
+much as the arithmetic. Therefore a client's steps run in machine code without the interpreter's lock. Samples are read
+as the bytes of their pixels: these are four times smaller than floats, so they stay in the core's cache. The two
+products that a layer needs are blocked for the core's vector registers.
 
-Momentum, Adam, Moon's objective and single gradients are left to `stacked.py`.
+`stacked.py` handles momentum, Adam, Moon's objective and single gradients.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fedlib.training.chain import Chain
 from fedlib.training.contract import Batches, Job, Trained, dropout_bits, dropout_threshold
 from fedlib.training.stacked import StackedExecutor
 
-LINE = 16  # floats of a cache line; where rows begin with one, as torch's memory does, products are a third faster
+LINE = 16  # floats per cache line: products are a third faster where rows start at one, as in torch
 QUAD = 4  # samples whose gradients are added together; a batch is filled up to a multiple of it
 
 
 class CompiledExecutor(StackedExecutor):
-    """Executor that trains dense models by SGD in compiled loops; implements `local.Executor`."""
+    """Executor that trains dense models by SGD in compiled loops; implements `contract.Executor`."""
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         super().__init__(net, data, device, threads)
@@ -93,14 +93,14 @@ class CompiledExecutor(StackedExecutor):
         return Trained(torch.from_numpy(updates), losses, steps)
 
     def _masks(self, jobs: Sequence[Job], steps: int, batch: int) -> np.ndarray:
-        """(J, S, n) what the jobs' dropout masks are made of."""
+        """(J, S, n) random bits for the jobs' dropout masks."""
         if not self.net.dropouts:
             return np.empty((0, 0, 0), np.int16)
         return np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs])
 
 
 def samples(data: Tensors, channels_last: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The training set as it is read: stored (n, D), and (D,) scale and shift with x = stored * scale + shift."""
+    """The training set as it is stored, (n, D), with scale (D,) and shift (D,): x = stored * scale + shift."""
     n, C, *size = data.x_train.shape
     each = math.prod(size)
     one, zero = np.ones(C, np.float32), np.zeros(C, np.float32)
@@ -113,7 +113,7 @@ def samples(data: Tensors, channels_last: bool = False) -> tuple[np.ndarray, np.
 
 @compiled
 def take(x, rows, n, scale, shift, batch):
-    """batch = x[rows[:n]] * scale + shift; the rows from n to the next multiple of QUAD become 0."""
+    """batch = x[rows[:n]] * scale + shift; rows from n to the next multiple of QUAD become 0."""
     for b in range(n):
         row, to = x[rows[b]], batch[b]
         for j in range(len(row)):
@@ -124,9 +124,9 @@ def take(x, rows, n, scale, shift, batch):
 
 @compiled
 def affine(a, W, bias, n, out):
-    """out = a W' + bias for the first n rows of a: (., D); W: (m, D). A row more may be written."""
+    """out = a W' + bias for the first n rows of a: (., D); W: (m, D). It may write one row more."""
     m, D = W.shape
-    for k in range(0, m - 4, 5):  # 2 x 5 sums at a time: more would not stay in 16 registers
+    for k in range(0, m - 4, 5):  # 2 x 5 sums at a time: more would not fit into 16 registers
         v0, v1, v2, v3, v4 = W[k], W[k + 1], W[k + 2], W[k + 3], W[k + 4]
         for s in range(0, n, 2):
             x, y = a[s], a[s + 1]
@@ -190,7 +190,7 @@ def accumulate(g, a, n, alpha, W, bias):
 
 @compiled
 def back(g, W, n, h, scale, lower):
-    """lower = g W, where the activations h are above 0, times scale; the rows after the first n are 0."""
+    """lower = g W times scale where the activations h are above 0, else 0; rows after the first n are 0."""
     m, D = W.shape
     lower[:] = 0
     for s in range(n):
@@ -206,7 +206,7 @@ def back(g, W, n, h, scale, lower):
 
 @compiled
 def drop(z, n, bits, threshold, scale):
-    """Dropout of the first n rows of z: (., m), by row-major bits."""
+    """Dropout of the first n rows of z: (., m), with bits in row-major order."""
     m = z.shape[1]
     for s in range(n):
         to, own = z[s], bits[s * m : s * m + m]
@@ -216,16 +216,17 @@ def drop(z, n, bits, threshold, scale):
 
 @compiled
 def rectify(z, n):
+    """ReLU of the first n rows of z: (., m), in place."""
     for s in range(n):
         to = z[s]
         for j in range(len(to)):
-            if to[j] <= 0:  # keeps what is not a number
+            if to[j] <= 0:  # leaves NaN unchanged
                 to[j] = 0
 
 
 @compiled
 def cross_entropy(z, y, n, g):
-    """Mean loss of the logits z: (., K); g receives softmax - one-hot, and 0 in the rows after the first n."""
+    """Mean loss of the logits z: (., K). g becomes softmax - one-hot, and 0 in the rows after the first n."""
     K = z.shape[1]
     g[:] = 0
     total = np.float32(0)
@@ -247,7 +248,7 @@ def cross_entropy(z, y, n, g):
 
 @compiled
 def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
-    """One SGD step of one model on the first n rows of a batch; returns their mean loss before it."""
+    """One SGD step of one model on the first n rows of a batch; returns their mean loss before the step."""
     rows = -(-n // QUAD) * QUAD
     last = len(sizes) - 2
     below, at, place, used = batch, 0, 0, 0
@@ -265,7 +266,7 @@ def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
     place -= rows * sizes[last + 1]
     g = delta[place : place + rows * sizes[last + 1]].reshape(rows, sizes[last + 1])
     loss = cross_entropy(below, y, n, g)
-    # backward; a layer's weights change once what is below has had its gradient
+    # backward: the weights of a layer change after the gradient has passed to the layer below
     for k in range(last, -1, -1):
         D, m = sizes[k], sizes[k + 1]
         at -= m * D + m
@@ -290,12 +291,12 @@ def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
 
 @compiled
 def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch, w, lr, decay, pull, loss):
-    """SGD of G models, M in a row on the batches of one of the L clients.
+    """SGD of G models. M models in a row share the batches of one of the L clients.
 
-    x: (n, D) stored samples; scale, shift: (D,). index: (S, L, B) and count: (S, L), as in `Batches`. sizes: of the
-    layers, input to output. dropouts: a row (threshold, scale) a layer, or none; bits: (L, S, n). batch: (B or a few
-    more, D), zeros to work in. w: (G, d or a few more), changed.
-    A step: w <- decay w + pull - lr gradient; pull: (G, d), or empty. loss: (S, G) receives the batches' mean losses.
+    x: (n, D) stored samples; scale, shift: (D,). index: (S, L, B) and count: (S, L), as in `Batches`.
+    sizes: of the layers, input to output. dropouts: one row (threshold, scale) per layer, or none. bits: (L, S, n).
+    batch: (B or a few more, D), zeros, as working memory. w: (G, d or a few more), changed in place.
+    One step: w <- decay w + pull - lr gradient; pull: (G, d), or empty. loss: (S, G) receives the batches' mean losses.
     """
     S, L, B = index.shape
     M = len(w) // L
@@ -320,7 +321,7 @@ def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch,
 
 
 def load() -> None:
-    """Have the loop over pixels at hand: a second of loading, some more where it has never been compiled."""
+    """Load the compiled loop over pixels. It takes a second, and longer where the loop was never compiled."""
     f32, none = np.float32, np.zeros((0, 0), np.float32)
     x, one, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.array([1, 1])
     index, count, bits = np.zeros((0, 1, 1), int), np.zeros((0, 1), int), np.empty((0, 0, 0), np.int16)

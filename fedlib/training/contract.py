@@ -1,14 +1,14 @@
-"""What a client does in a round: the contract between the engine and whoever does the arithmetic.
+"""The contract between the engine and the executors: what a client does in a round.
 
-A `Job` is one client's local training in one round; an `Executor` does many at once. There are four behind the one
-contract, and nobody above knows which one ran: `compiled.py` trains a client in one compiled loop (logistic regression
-and MLPs on a CPU), `looped.py` one client after the other through torch, without waste (CNNs on a CPU), `stacked.py`
-many clients as one stack of tensors (all of these on a GPU, on a CPU what the compiled loop lacks), `modules.py` any
-other module. All equal a plain loop to float32 rounding, and a job's result depends neither on the other jobs of the
-call nor on the number of threads.
+A `Job` is one client's local training in one round. An `Executor` does many jobs at once. There are four executors, and
+the code that calls them does not know which one runs: `compiled.py` trains each client in one compiled loop (logistic
+regression and MLPs on a CPU). `looped.py` trains one client after another through torch (CNNs on a CPU). `stacked.py`
+trains many clients as one stack of tensors (all of these on a GPU; on a CPU, what the compiled loop does not offer).
+`modules.py` trains any other module. All equal a plain loop to float32 rounding. A job's result depends neither on the
+other jobs of the call nor on the number of threads.
 
-What is random in a job comes from its own generator, in this order: all its batches, then step by step its dropout
-masks (`modules.py`: a seed for whatever its forward pass draws).
+The randomness of a job comes from its own generator, in this order: first all its batches, then its dropout masks step
+by step (in `modules.py`: a seed for everything that its forward pass draws).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch.nn.functional import cosine_similarity, softplus
 from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
 
-Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p and the shape that it masks
+Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p, and the shape that it masks
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
 
 
@@ -38,9 +38,10 @@ TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4
 class Job:
     """One client's local training in one round.
 
-    run: row of `start` that it trains from. samples: (n,) indices into the training set, which may repeat.
-    rng: its own generator. draws: jobs with equal ones have the same samples and generators in the same state, so
-    that they train on the same batches (a client that several samplers chose); None: no other job has.
+    run: row of `start` that it trains from. samples: (n,) indices into the training set, perhaps with repeats.
+    rng: its own generator.
+    draws: jobs with equal `draws` have the same samples, and generators in the same state, so they train on the same
+        batches (a client that several samplers chose). None: no other job shares its batches.
     """
 
     run: int
@@ -51,10 +52,12 @@ class Job:
 
 @dataclass
 class Trained:
-    """What J jobs gave, in their order.
+    """The results of J jobs, in their order.
 
-    updates: (J, d) new minus start, on the executor's device. losses: (J,) mean training loss per sample over the
-    last local epoch, or over all steps where the work is counted in steps. steps: (J,) SGD steps done.
+    updates: (J, d) new minus start, on the executor's device.
+    losses: (J,) mean training loss per sample over the last local epoch, or over all steps where the work is counted
+        in steps.
+    steps: (J,) SGD steps done.
     """
 
     updates: Tensor
@@ -63,10 +66,10 @@ class Trained:
 
 
 class Executor(Protocol):
-    """Trains, differentiates and evaluates models that are written as flat (d,) vectors.
+    """Trains, differentiates and evaluates models that are flat (d,) vectors.
 
-    pool: its threads, for whatever else clients do side by side. measures: the results' column of what `evaluate`
-    gives beside the loss, None where that is nothing.
+    pool: its threads, also for other work that clients do in parallel.
+    measures: name of the results' column for the second value of `evaluate`; None where there is none.
     """
 
     net: nn.Module
@@ -77,7 +80,7 @@ class Executor(Protocol):
     pool: ThreadPoolExecutor
 
     def initial(self, rng: np.random.Generator) -> Tensor:
-        """(d,) a fresh model, drawn from its specification's distribution."""
+        """(d,) the values of a fresh model, drawn from the distribution of its specification."""
 
     def train(
         self,
@@ -88,32 +91,32 @@ class Executor(Protocol):
         linear: Tensor | None = None,
         previous: Tensor | None = None,
     ) -> Trained:
-        """Local training of every job from its run's row of `start`: (R, d).
+        """Local training of every job, from its run's row of `start`: (R, d).
 
-        A step's gradient is grad CE(batch) + weight_decay w + mu (w - start) + linear_j.
+        The gradient of a step is grad CE(batch) + weight_decay w + mu (w - start) + linear_j.
 
         linear: (J, d) a constant added to each job's gradient (SCAFFOLD's c - c_k, FedDyn's -h_k).
-        previous: (J, d) each client's previous local model; then mu weighs Moon's contrastive term instead of the
-            proximal one.
+        previous: (J, d) each client's previous local model. With it, mu weights Moon's contrastive term instead of the
+            proximal term.
         """
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
-        """(J, d) each job's gradient of the loss of one mini-batch at its row of `start`: (R, d)."""
+        """(J, d) gradient of each job's loss on one mini-batch, at its run's row of `start`: (R, d)."""
 
     def evaluate(
         self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Loss (float32) and correctness (bool) of each sample under each model, in evaluation mode.
 
-        weights: (R, d). rows: for each model the samples of the split to measure, or None for all of them.
+        weights: (R, d). rows: for each model, the samples of the split to measure; None for all of them.
         """
 
 
 def workers(threads: int) -> ThreadPoolExecutor:
-    """Threads that each let torch use one core: the parts of the work do not depend on how many there are.
+    """Threads that each let torch use one core. How the work is split does not depend on their number.
 
-    numpy's and scipy's products go to one core as well: the samplers' are small, and BLAS threads that wait for more
-    keep the cores from us (rounds of Algorithm 2 took twice as long).
+    The products of numpy and scipy use one core as well. Those of the samplers are small, and BLAS threads that wait
+    for more work keep cores busy (rounds of Algorithm 2 took twice as long).
     """
     _keep_freed_memory()
     threadpool_limits(1, user_api="blas")
@@ -121,9 +124,10 @@ def workers(threads: int) -> ThreadPoolExecutor:
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep what a step frees for the next step, which needs the same.
+    """Let glibc keep memory that one step frees, because the next step needs it again.
 
-    Else it goes back to the system, which hands it out again page by page: thousands of faults a step of a CNN.
+    Otherwise glibc returns it to the system, which hands it out again page by page: thousands of page faults per step
+    of a CNN.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -134,10 +138,10 @@ def _keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Batches:
-    """The samples of every step of J jobs of at most S steps of at most B samples.
+    """The samples of every step of J jobs, with at most S steps and at most B samples per step.
 
-    index: (S, J, B) rows of the training set; places that a batch does not fill hold any row of the job.
-    count: (S, J) how many places of each batch are filled, 0 once a job is done. steps: (J,).
+    index: (S, J, B) rows of the training set; unfilled places of a batch hold any row of the job.
+    count: (S, J) number of filled places of each batch, 0 once a job is done. steps: (J,).
     """
 
     index: np.ndarray
@@ -145,7 +149,7 @@ class Batches:
     steps: np.ndarray
 
     def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
-        """Job j's mean loss per sample over its last epoch (all its steps); loss: (S,) batches' mean losses."""
+        """Mean loss per sample of job j over its last epoch (or all its steps); loss: (S,) mean losses of batches."""
         last = self.steps[j]
         first = last - last // (epochs or 1)
         return float(np.average(loss[first:last], weights=self.count[first:last, j]))
@@ -154,10 +158,10 @@ class Batches:
 def draw_batches(
     jobs: Sequence[Job], batch: int, steps: int | None = None, epochs: int | None = None
 ) -> Batches:
-    """Each job's mini-batches from its own generator.
+    """Each job's mini-batches, drawn from its own generator.
 
-    steps: every step draws min(batch, n) distinct samples; epochs: every epoch is a pass over a fresh permutation,
-    its last batch as large as what is left.
+    steps: every step draws min(batch, n) distinct samples. epochs: every epoch is a pass over a fresh permutation; its
+    last batch holds the samples that are left.
     """
     sizes = np.array([len(job.samples) for job in jobs])
     place, count = _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs)
@@ -171,8 +175,8 @@ def _distinct(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Subsets without replacement, for all steps of all jobs together -> (J, S, B) places, (S, J) counts.
 
-    Drawn with replacement; then repetitions are drawn again until there are none, which favours no subset. A client
-    with few samples more than a batch draws permutations instead.
+    They are drawn with replacement; then repeated entries are drawn again until none is left, which favours no subset.
+    A client with only a few more samples than a batch draws permutations instead.
     """
     take = np.minimum(sizes, batch)
     place = np.zeros((len(jobs), steps, batch), np.int64)
@@ -188,14 +192,14 @@ def _distinct(
         row, column = np.nonzero(drawn[:, 1:] == drawn[:, :-1])
         repeated = np.bincount(unfinished[row] // steps, minlength=len(jobs))
         again = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True) if k]
-        drawn[row, column] = np.concatenate([*again, row[:0]])  # there may be none
+        drawn[row, column] = np.concatenate([*again, row[:0]])  # `again` may be empty
         batches[unfinished] = drawn
         unfinished = unfinished[np.unique(row)]
     return place, np.tile(take, (steps, 1))
 
 
 def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Permutations cut in batches -> (J, S, B) places, (S, J) counts."""
+    """Permutations cut into batches -> (J, S, B) places, (S, J) counts."""
     length = -(-sizes // batch)
     place = np.zeros((len(jobs), epochs * length.max(), batch), np.int64)
     count = np.zeros(place.shape[1::-1], np.int64)
@@ -208,27 +212,27 @@ def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> 
 
 
 def dropout_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: int) -> np.ndarray:
-    """(steps, n) random int16, n of them for all dropout masks of a step; the last few may go unused."""
+    """(steps, n) random int16, with n for all dropout masks of one step; the last few may go unused."""
     n = sum(batch * math.prod(shape) for _, shape in dropouts)
     words = rng.bit_generator.random_raw(steps * -(-n // 4))
     return words.view(np.int16).reshape(steps, -1)
 
 
 def split_bits(bits, dropouts: Dropouts, batch: int) -> list:
-    """(..., n) random int16 of a step, an array or a tensor -> for each dropout layer its (..., B * values)."""
+    """Split the random int16 (..., n) of a step, an array or tensor -> (..., B * values) for each dropout layer."""
     ends = np.cumsum([batch * math.prod(shape) for _, shape in dropouts]).tolist()
     return [bits[..., first:last] for first, last in pairwise([0, *ends])]
 
 
 def dropout_threshold(p: float) -> int:
-    """What a random int16 must reach for its value to be kept."""
+    """The least random int16 for which a value is kept."""
     return round(p * 2**16) - 2**15
 
 
 def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
-    """(..., n) random int16 -> for each dropout layer its (..., B, *shape) mask of 0 and 1/(1-p).
+    """(..., n) random int16 -> for each dropout layer, its (..., B, *shape) mask of 0 and 1/(1-p).
 
-    Maps are filled channel last, the order in which a CPU convolves fastest. p is met to 1/65536.
+    Feature maps are filled channel last, the order in which a CPU convolves fastest. p is exact to 1/65536.
     """
     masks = []
     for (p, shape), own in zip(dropouts, split_bits(bits, dropouts, batch), strict=True):
@@ -239,10 +243,10 @@ def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
 
 
 class Optimizer:
-    """SGD or Adam on flat weights, in torch's conventions, with the pull of a local objective.
+    """SGD or Adam on flat weights, in torch's conventions, with the proximal pull of a local objective.
 
-    w: (..., d) weights it starts from. linear: (..., d) what is added to every gradient. The leading axis may shrink
-    from step to step as the shorter jobs of a stack end.
+    w: (..., d) initial weights. linear: (..., d) a constant added to every gradient. The leading axis may shrink from
+    step to step, as the shorter jobs of a stack end.
     """
 
     def __init__(self, local: Local, lr: float, w: Tensor, linear: Tensor | None = None) -> None:
@@ -253,13 +257,13 @@ class Optimizer:
         self.square = torch.zeros_like(w) if adam else None
 
     def step(self, w: Tensor, g: Tensor) -> None:
-        """One step on w with the loss's gradient g, which is overwritten."""
+        """One step on w with the gradient g of the loss; g is overwritten."""
         lr = self.lr * 0.5 ** (self.t // (self.local.halve_every or math.inf))
         self.t += 1
         active = len(w)
         if self.local.weight_decay:
             g.add_(w, alpha=self.local.weight_decay)
-        if self.start is not None:  # not mu w - mu start: Adam would magnify what rounding leaves of it
+        if self.start is not None:  # not mu w - mu start: Adam would magnify its rounding error
             g.add_(w - self.start[:active], alpha=self.local.mu)
         if self.linear is not None:
             g.add_(self.linear[:active])
@@ -283,7 +287,7 @@ def contrast(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
 
 @torch.enable_grad()
 def contrast_gradient(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
-    """(B, L) the gradient of the mean of `contrast` with respect to z."""
+    """(B, L) gradient of the mean of `contrast` with respect to z."""
     z = z.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(contrast(z, z_start, z_previous).mean(), z)
     return gradient

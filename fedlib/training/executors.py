@@ -1,4 +1,4 @@
-"""Which executor trains a model: by the model and the device, the fastest that can."""
+"""Choose the executor for a model and a device: the fastest one that can train it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from fedlib.training.stacked import StackedExecutor
 
 @dataclass(frozen=True)
 class Own:
-    """A model that a program hands over.
+    """A model that a program passes to `fedlib.simulate`.
 
-    make: makes it, anew each time. loss, metric: functions of output and targets; None for cross-entropy and accuracy.
+    make: makes a new model on each call. loss, metric: functions of output and targets; None for cross-entropy and
+        accuracy.
     """
 
     make: Callable[[], nn.Module]
@@ -36,10 +37,10 @@ class Own:
 def make_executor(
     model: str | Own, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
 ) -> Executor:
-    """The executor that suits a model and a device; threads: CPU workers (None: as many as torch would use).
+    """The executor for a model on a device. threads: number of CPU workers (None: as many as torch would use).
 
     Raises:
-        ConfigError: there is no such device or model, it cannot take this data, or its weights are missing.
+        ConfigError: the device or model does not exist, the model cannot take this data, or its weights are missing.
     """
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):
@@ -71,12 +72,12 @@ def make_executor(
 
 
 def own_chain(model: Own, data: Tensors) -> Chain | None:
-    """A model of one's own as layers that the hand-written passes know, where it is that and learns labels."""
+    """A program's own model as a `Chain`, if its layers allow that and it learns labels; else None."""
     plain = model.loss is None and model.metric is None
     labels = data.y_train.dim() == 1 and not data.y_train.is_floating_point()
     if not (plain and labels and data.x_train.is_floating_point()):
         return None
     try:
         return as_chain(made(model.make, 0), model.make, tuple(data.x_train.shape[1:]))
-    except RuntimeError:  # it does not fit the data: the other executor says how
+    except RuntimeError:  # it does not fit the data; the other executor reports why
         return None

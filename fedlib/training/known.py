@@ -1,4 +1,4 @@
-"""Modules of one's own that are layers in a row: those that the hand-written passes know become a `Chain`."""
+"""Convert a program's own module to a `Chain`, if it is layers in a row that the hand-written passes know."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANYWHERE = (nn.ReLU, nn.Dropout, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.
 
 
 def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> Chain | None:
-    """The module as a chain, for inputs of `shape` (without the batch); None where torch has to do it."""
+    """The module as a chain, for inputs of `shape` (without the batch); None where torch has to train it."""
     if type(net) is not nn.Sequential:
         return None
     layers = list(_in_a_row(net))

@@ -1,11 +1,11 @@
-"""A network's forward and backward pass on a CPU, layer by layer and by hand.
+"""Hand-written forward and backward passes of a network on a CPU, layer by layer.
 
-torch convolves about as fast as the hardware allows. What lies between the convolutions would cost almost as much
-again if each operation went through memory on its own: here max-pooling, ReLU and dropout are one compiled pass, and
-so are PReLU and batch normalisation. Layers that have no such pass go through torch's autograd, each by itself.
+torch convolves about as fast as the hardware allows. The operations between convolutions would cost almost as much
+again if each of them went through memory separately. Here, max-pooling, ReLU and dropout are one compiled pass; so are
+PReLU and batch normalisation. Layers without such a pass go through torch's autograd, one at a time.
 
-Maps are (n, h, w, C) float32, channels last: a CPU convolves them fastest so, and a compiled pass has whole registers
-of channels to work on.
+Feature maps are (n, h, w, C) float32, channels last. A CPU convolves fastest in this order, and a compiled pass can use
+whole registers of channels.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from fedlib.training.chain import Chain
 from fedlib.training.contract import dropout_threshold
 
 NO_BITS = np.empty(0, np.int16)
-NONE = np.uint8(4)  # of the 2 x 2 cells of a square
+NONE = np.uint8(4)  # beside the 2 x 2 cells 0 .. 3 of a square: none of them
 
 
 class Stage(Protocol):
-    """One or a few layers. What backward needs is kept from the last call of forward."""
+    """One or a few layers. The last call of `forward` keeps what `backward` needs."""
 
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
-        """bits: what each following dropout layer's mask is made of; none where nothing is dropped."""
+        """bits: random numbers for the mask of each following dropout layer; none where nothing is dropped."""
 
     def backward(self, g: Tensor) -> Tensor | None:
-        """The loss's gradient with respect to what came in; the parameters' gradients are overwritten."""
+        """Gradient of the loss with respect to the input. The gradients of the parameters are overwritten."""
 
 
 class Network:
-    """A `Chain` as stages; its parameters must have gradients to write to."""
+    """A `Chain` as stages. Its parameters must have gradients to write to."""
 
     def __init__(self, net: Chain) -> None:
         self.stages = stages_of(net)
@@ -46,7 +46,7 @@ class Network:
     def forward(
         self, x: Tensor, bits: Sequence[np.ndarray] = (), training: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Logits (n, K) of x: (n, h, w, C), and the features (n, L) that the output layer saw."""
+        """Logits (n, K) of x: (n, h, w, C), and the features (n, L) that enter the output layer."""
         *hidden, output = self.stages
         given = iter(bits)
         for stage in hidden:
@@ -54,7 +54,7 @@ class Network:
         return output.forward(x, given, training), x
 
     def backward(self, g: Tensor, g_features: Tensor | None = None) -> None:
-        """Writes the parameters' gradients, given the loss's with respect to logits and, if it has them, features."""
+        """Write the parameters' gradients, from the loss's gradients with respect to logits and (if given) features."""
         *hidden, output = self.stages
         g = output.backward(g)
         if g_features is not None:
@@ -64,6 +64,7 @@ class Network:
 
 
 def stages_of(net: Chain) -> list[Stage]:
+    """The layers of a chain as stages; neighbours with a common pass become one stage."""
     layers, stages = deque(net), []
 
     def take(kind: type[nn.Module]) -> nn.Module | None:
@@ -89,7 +90,7 @@ def stages_of(net: Chain) -> list[Stage]:
 
 
 def is_plain_pooling(layer: nn.Module) -> bool:
-    """Whether it takes the largest of each 2 x 2 cells."""
+    """Whether the layer takes the maximum of each 2 x 2 square."""
     return isinstance(layer, nn.MaxPool2d) and (
         (layer.kernel_size, layer.stride) == (2, 2)
         and (layer.padding, layer.dilation) == (0, 1)
@@ -152,7 +153,7 @@ class Flatten:
 
 
 class Activation:
-    """Max-pooling, then ReLU, then dropout; each of them may be missing."""
+    """Max-pooling, then ReLU, then dropout; each of the three may be missing."""
 
     def __init__(self, pool: int, relu: bool, dropout: nn.Dropout | None) -> None:
         self.pool, self.relu, self.dropout = pool, relu, dropout
@@ -191,7 +192,7 @@ class Activation:
 class NormalisedPReLU:
     """PReLU, then batch normalisation.
 
-    The passes see a row of a map as one long vector, (n, h, w C), and what belongs to a channel w times in a row.
+    The passes see a row of a feature map as one long vector, (n, h, w C); values per channel are repeated w times.
     """
 
     def __init__(self, prelu: nn.PReLU, norm: nn.BatchNorm2d) -> None:
@@ -225,7 +226,7 @@ class NormalisedPReLU:
         to_scale = (to_scale - self.mean * to_shift) * self.inverse
         self.norm.bias.grad.copy_(torch.from_numpy(to_shift))
         self.norm.weight.grad.copy_(torch.from_numpy(to_scale))
-        # below the normalisation the gradient is a g + b u + c, where u is what PReLU gave
+        # below the normalisation the gradient is a g + b u + c, where u is the output of PReLU
         a = self.norm.weight.detach().numpy() * self.inverse
         b = -a * self.inverse * to_scale / self.size
         c = -a * to_shift / self.size - b * self.mean
@@ -250,7 +251,7 @@ class NormalisedPReLU:
 
 
 class ByAutograd:
-    """Any other layer."""
+    """Any other layer, through autograd."""
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer
@@ -271,18 +272,18 @@ class ByAutograd:
 
 
 def channels_first(x: Tensor) -> Tensor:
-    """(n, h, w, C) -> a view (n, C, h, w); anything but maps as it is."""
+    """(n, h, w, C) -> a view (n, C, h, w). Anything but feature maps is returned unchanged."""
     return x.permute(0, 3, 1, 2) if x.dim() == 4 else x.view_as(x)
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """(n, C, h, w) -> (n, h, w, C), without a copy where memory has that order; anything but maps as it is."""
+    """(n, C, h, w) -> (n, h, w, C), without a copy where memory has this order. Anything else is returned as it is."""
     return x.permute(0, 2, 3, 1).contiguous() if x.dim() == 4 else x
 
 
 @compiled
 def activate(z, pool, relu, bits, threshold, scale, out, won):
-    """out: (n, h, w, C) = dropout(ReLU(max-pooling of z)); won: which cell of its square got through, NONE if none."""
+    """out (n, h, w, C) = dropout(ReLU(max-pooling of z)). won: which cell of its square passed, NONE if none did."""
     n, height, width, C = out.shape
     drop, at = len(bits) > 0, 0
     for s in range(n):
@@ -295,7 +296,7 @@ def activate(z, pool, relu, bits, threshold, scale, out, won):
                 at += C
                 for k in range(C):
                     best, i = a[k], np.uint8(0)
-                    if not b[k] <= best:  # lets through what is not a number
+                    if not b[k] <= best:  # lets NaN pass
                         best, i = b[k], np.uint8(1)
                     if not c[k] <= best:
                         best, i = c[k], np.uint8(2)
@@ -313,7 +314,7 @@ def activate(z, pool, relu, bits, threshold, scale, out, won):
 
 @compiled
 def hand_down(g, won, pool, scale, lower):
-    """The gradient below an activation, 0 but where a cell got through; a rim that no square covers is left."""
+    """The gradient below an activation: 0 except where a cell passed. A rim that no square covers is not written."""
     n, height, width, C = g.shape
     for s in range(n):
         for y in range(height):
@@ -327,12 +328,12 @@ def hand_down(g, won, pool, scale, lower):
                             to[k] = own[k] * scale if cell[k] == here else np.float32(0)
 
 
-# Sums over an image are taken in single precision, over images in double.
+# Sums over an image are in single precision, sums over images in double precision.
 
 
 @compiled
 def distance_sums(z, slope, centre, plain, square):
-    """Adds the sums of PReLU(z) - centre and of its square."""
+    """Add the sums of PReLU(z) - centre and of its square."""
     n, height, W = z.shape
     first, second = np.empty(W, np.float32), np.empty(W, np.float32)
     for s in range(n):
@@ -362,7 +363,7 @@ def normalise(z, slope, scale, shift, out):
 
 @compiled
 def gradient_sums(g, z, slope, plain, weighted):
-    """Adds the sums of g and of g PReLU(z)."""
+    """Add the sums of g and of g PReLU(z)."""
     n, height, W = z.shape
     first, second = np.empty(W, np.float32), np.empty(W, np.float32)
     for s in range(n):
@@ -380,7 +381,7 @@ def gradient_sums(g, z, slope, plain, weighted):
 
 @compiled
 def unnormalise(g, z, slope, a, b, c, lower, to_slope):
-    """The gradient below PReLU, above which it is a g + b PReLU(z) + c; adds the sums that the slopes get."""
+    """The gradient below PReLU, where above it is a g + b PReLU(z) + c; adds the sums for the slopes' gradients."""
     n, height, W = z.shape
     row = np.empty(W, np.float32)
     for s in range(n):

@@ -1,4 +1,4 @@
-"""How a model is written as one flat vector."""
+"""How a model is stored as one flat vector."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a model lies in its flat (d,) vector.
+    """Position of each tensor of a model in its flat (d,) vector.
 
-    Trained parameters come first, in the modules' order. What is averaged like weights but never touched by an
-    optimiser follows: parameters that require no gradient, and buffers of floats, as batch normalisation's running
-    means and variances. output: the name of the output layer, None where the model has none that is known.
+    Trained parameters come first, in the order of the modules. Tensors that are averaged like weights but never changed
+    by an optimiser follow: parameters that require no gradient, and float buffers such as batch normalisation's running
+    means and variances. output: name of the output layer, None where the model has no known one.
     """
 
     names: tuple[str, ...]
@@ -26,7 +26,7 @@ class Layout:
 
     @classmethod
     def of(cls, net: nn.Module) -> Layout:
-        """The layout of a module; its attribute `output_layer`, if it has one, names its output layer."""
+        """The layout of a module. Its attribute `output_layer`, if it has one, names its output layer."""
         parameters = dict(net.named_parameters())
         tensors = {name: p for name, p in parameters.items() if p.requires_grad}
         n_trainable = sum(p.numel() for p in tensors.values())
@@ -37,25 +37,27 @@ class Layout:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
+        """Position of each tensor in the flat vector, by name."""
         ends = np.cumsum([shape.numel() for shape in self.shapes]).tolist()
         return {name: slice(a, b) for name, a, b in zip(self.names, [0, *ends], ends, strict=False)}
 
     @property
     def d(self) -> int:
+        """Length of the flat vector."""
         return sum(shape.numel() for shape in self.shapes)
 
     @property
     def output_weight(self) -> slice | None:
-        """Of the output layer's (K, L) weight; None where no output layer is known."""
+        """Position of the output layer's (K, L) weight; None where no output layer is known."""
         return self.slices.get(f"{self.output}.weight")
 
     @property
     def output_bias(self) -> slice | None:
-        """Of the output layer's (K,) bias; None where no output layer is known."""
+        """Position of the output layer's (K,) bias; None where no output layer is known."""
         return self.slices.get(f"{self.output}.bias")
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """(..., d) -> views (..., *shape) by name."""
+        """Views (..., *shape) by name, of a flat tensor (..., d)."""
         return {
             name: flat[..., where].view(*flat.shape[:-1], *shape)
             for (name, where), shape in zip(self.slices.items(), self.shapes, strict=True)

@@ -1,9 +1,9 @@
-"""One client after the other, without waste: the executor for CNNs on a CPU.
+"""The executor for CNNs on a CPU: it trains one client after another, with little overhead.
 
-Convolutions fill a core by themselves, so what pays here is to keep everything else out of the way: a forward and a
-backward pass by hand (`layers.py`), images and weights channels last, parameters and gradients as views of two flat
-vectors (an optimiser step is a handful of operations), batches read from the bytes of their pixels. Jobs are dealt to
-threads that compute with one core each.
+Convolutions fill a core by themselves, so this executor reduces everything else. The forward and backward passes are
+hand-written (`layers.py`). Images and weights are stored channels last. Parameters and gradients are views of two flat
+vectors, so that an optimiser step is a handful of operations. Batches are read from the bytes of their pixels. Jobs are
+dealt to threads that compute with one core each.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class ClientLoop:
 
 
 class Bench:
-    """A model whose parameters and gradients are views of flat vectors, convolutions' weights channels last.
+    """A model whose parameters and gradients are views of flat vectors, with convolution weights channels last.
 
-    `order` holds, for each place of the flat vector used here, its place in the model's layout.
+    order: for each position in the flat vector used here, its position in the model's layout.
     """
 
     def __init__(self, net: Chain, data: Tensors, samples: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
@@ -148,7 +148,7 @@ class Bench:
         previous: Tensor | None,
         out: Tensor,
     ) -> tuple[float, int]:
-        """Local training of one job; its update is written to out: (d,). Returns its mean loss and its steps."""
+        """Local training of one job. Writes its update to out: (d,); returns its mean loss and number of steps."""
         batches = draw_batches([job], local.batch, local.steps, local.epochs)
         index, count, steps = (
             torch.from_numpy(batches.index[:, 0]),
@@ -173,7 +173,7 @@ class Bench:
 
     @torch.no_grad()
     def gradient(self, job: Job, start: Tensor, batch: int, out: Tensor) -> None:
-        """Gradient of one mini-batch, written to out: (d,); its last places, batch statistics, are left as they are."""
+        """Write the gradient of one mini-batch to out: (d,). Its last places, batch statistics, are not changed."""
         batches = draw_batches([job], batch, steps=1)
         count = int(batches.count[0, 0])
         rows = torch.from_numpy(batches.index[0, 0, :count])
@@ -184,7 +184,7 @@ class Bench:
 
     @torch.no_grad()
     def evaluate(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Loss and correctness of each of `rows`."""
+        """Loss and correctness of each sample in `rows`."""
         self.w.copy_(weights[self.order])
         logits, _ = self.passes.forward(self.images(split, rows))
         y = getattr(self.data, f"y_{split}")[rows]
@@ -192,14 +192,14 @@ class Bench:
 
     @torch.no_grad()
     def _features(self, weights: Tensor, index: Tensor) -> Tensor:
-        """What a model's output layer sees of every sample of index: (S, B) -> (S, B, L)."""
+        """(S, B, L) input of the model's output layer for every sample of index: (S, B)."""
         self.w.copy_(weights[self.order])
         rows, place = torch.unique(index, return_inverse=True)
         parts = [self.passes.forward(self.images("train", part))[1] for part in rows.split(BLOCK)]
         return torch.cat(parts)[place]
 
     def _forward(self, job: Job, rows: Tensor, batch: int) -> tuple[float, Tensor]:
-        """Mean loss of some samples and their features; its gradient is left in `to_logits`."""
+        """Mean loss of some samples, and their features. The gradient of the logits is left in `to_logits`."""
         bits = []
         if self.net.dropouts:
             bits = split_bits(dropout_bits(job.rng, self.net.dropouts, batch, 1)[0], self.net.dropouts, batch)
@@ -211,7 +211,7 @@ class Bench:
         return loss, z
 
     def images(self, split: str, rows: Tensor | slice) -> Tensor:
-        """Some samples of a split, maps channels last."""
+        """Some samples of a split, with feature maps channels last."""
         if split == "test":
             return channels_last(self.data.x_test[rows])
         index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.numpy()

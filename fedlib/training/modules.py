@@ -1,11 +1,11 @@
-"""Any `nn.Module`, through torch: the executor for what the hand-written passes do not know.
+"""The executor for any other `nn.Module`: it trains through torch what the hand-written passes do not know.
 
-On a CPU one client after the other, each thread with a model of its own: values and gradients lie in two flat vectors,
-so that clearing gradients and a step of the optimiser are a handful of operations whatever the number of tensors. On a
-GPU, where launches would take most of the time, clients are stacked by torch.func; where that does not work (recurrent
-layers, dropout, batch statistics), one after the other.
+On a CPU it trains one client after another; each thread has its own model. Values and gradients lie in two flat
+vectors, so that clearing gradients and an optimiser step are a handful of operations, whatever the number of tensors.
+On a GPU, kernel launches would take most of the time, so torch.func stacks the clients. Where that does not work
+(recurrent layers, dropout, batch statistics), it trains one client after another there too.
 
-A job's generator gives its batches first; then a seed for whatever the forward pass draws.
+A job's generator first gives its batches, then a seed for everything that the forward pass draws.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CHUNK = 64  # jobs stacked at most
 class ModuleExecutor:
     """Executor for any module; implements `contract.Executor`.
 
-    make: makes the module; called anew for every initial model, with torch's generator at a seed of the run's.
-    data: x of any shape and of floats or whole numbers (tokens). loss, metric: as `Objective` takes them.
-    stacked: whether clients are stacked; None for yes on a GPU. tell: is told if they cannot be.
+    make: makes the module. It is called for every initial model, with torch's generator seeded from the run's seed.
+    data: x of any shape, floats or whole numbers (tokens). loss, metric: see `Objective`.
+    stacked: whether clients are stacked; None for yes on a GPU. tell: receives a message if they cannot be stacked.
 
     Raises:
-        ConfigError: the module fails on this data, or loss and metric do not fit what it gives.
+        ConfigError: the module fails on this data, or loss and metric do not fit the module's output.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ModuleExecutor:
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable")
         drawn = draw_batches(
             [jobs[j] for j in order], local.batch, local.steps, local.epochs
-        )  # cheaper at once
+        )  # cheaper in one call
 
         def work(i: int) -> None:
             j, steps_of = order[i], slice(drawn.steps[i])
@@ -120,7 +120,7 @@ class ModuleExecutor:
     def evaluate(
         self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """As the contract says; a metric of one's own stands in the place of correctness, as float32."""
+        """As in the contract. A program's own metric, as float32, takes the place of correctness."""
         kind = bool if self.measures == "test_accuracy" else np.float32
         sizes = [len(self.y[split]) if rows is None else len(rows[r]) for r in range(len(weights))]
         losses = [np.empty(size, np.float32) for size in sizes]
@@ -140,7 +140,7 @@ class ModuleExecutor:
         self._deal(work, [(r, first) for r, size in enumerate(sizes) for first in range(0, size, BLOCK)])
         return losses, scores
 
-    # -- one after the other -----------------------------------------------------------------------------------
+    # -- one client after another ------------------------------------------------------------------------------
 
     def _steps(
         self,
@@ -152,7 +152,7 @@ class ModuleExecutor:
         linear: Tensor | None = None,
         anchors: tuple[Tensor, Tensor] | None = None,
     ) -> np.ndarray:
-        """All steps of one job, whose model is left on the bench; returns each step's mean loss, (S,)."""
+        """All steps of one job; the trained model stays on the bench. Returns the mean loss of each step, (S,)."""
         bench, n, losses = self._bench, self.layout.n_trainable, []
         own = local if anchors is None else local.model_copy(update={"mu": 0.0})
         net = bench.load(start, training=True)
@@ -181,12 +181,12 @@ class ModuleExecutor:
         return torch.stack(losses).cpu().numpy()
 
     def _contrast(self, net: nn.Module, anchors: tuple[Tensor, Tensor]) -> Callable[[Tensor], Tensor]:
-        """Moon's contrastive term of the batch that the net saw last, between features of it and of the anchors."""
+        """Moon's contrastive term for the batch that the net saw last, from its features and those of the anchors."""
         if self.layout.output is None:
-            raise ConfigError(f"algorithm 'moon' compares what the output layer sees, and {NO_OUTPUT}")
+            raise ConfigError(f"algorithm 'moon' compares what the output layer sees, but {NO_OUTPUT}")
         seen: dict[str, Tensor] = {}
         layer = net.get_submodule(self.layout.output)
-        layer._forward_pre_hooks.clear()  # of the job before
+        layer._forward_pre_hooks.clear()  # of the previous job
         layer.register_forward_pre_hook(lambda _, given: seen.update(z=given[0].flatten(1)))
 
         def term(x: Tensor) -> Tensor:
@@ -212,12 +212,12 @@ class ModuleExecutor:
         for _ in self.pool.map(work, items):
             pass
 
-    # -- stacked -----------------------------------------------------------------------------------------------
+    # -- stacked clients ---------------------------------------------------------------------------------------
 
     def _train_stacked(
         self, jobs: Sequence[Job], start: Tensor, local: Local, lr: float, linear: Tensor | None
     ) -> Trained:
-        """The jobs side by side, the longest first, so that those still at work are always the first rows."""
+        """Train the jobs side by side, longest first, so that the jobs still running are always the first rows."""
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable")
@@ -253,7 +253,7 @@ class ModuleExecutor:
         return Trained(updates, losses, steps)
 
     def _stackable(self, tell: Callable[[str], None]) -> bool:
-        """Whether clients can be stacked: their passes draw nothing and keep nothing, and torch.func can do it."""
+        """Whether clients can be stacked: passes draw nothing and keep no statistics, and torch.func can do it."""
         reason = "its forward pass draws at random" if self.random or has_dropout(self.net) else ""
         if not reason and keeps_statistics(self.net, self.x["train"][:2]):
             reason = "it keeps statistics of its batches"
@@ -265,7 +265,7 @@ class ModuleExecutor:
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 reason = f"torch.func cannot do it ({first_line(error).rstrip('.')})"
         if reason:
-            tell(f"this model is trained one client after the other, not stacked: {reason}")
+            tell(f"this model is trained one client after another, not stacked: {reason}")
         return not reason
 
     # -- the module --------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class ModuleExecutor:
         return made(self.make, seed, self.device)
 
     def _tried(self) -> Any:
-        """What the module gives of two samples."""
+        """The module's output for two samples."""
         x = self.x["train"][:2]
         with seeded(0, self.device), torch.no_grad():
             try:
@@ -291,10 +291,10 @@ NO_OUTPUT = (
 
 
 def output_layer(net: nn.Module, x: Tensor) -> str | None:
-    """The name of the linear layer whose output is the module's: as its attribute `output_layer` says, or as seen.
+    """Name of the linear layer that computes the module's output: from its attribute `output_layer`, or as observed.
 
     Raises:
-        ConfigError: the module names a layer that is none.
+        ConfigError: the module names a layer that is not a linear layer with bias.
     """
     layers = {
         name: layer
@@ -305,7 +305,7 @@ def output_layer(net: nn.Module, x: Tensor) -> str | None:
         if named not in layers:
             there = ", ".join(layers) or "none"
             raise ConfigError(
-                f"model: output_layer is {named!r}, which is no linear layer with bias; there are {there}."
+                f"model: output_layer is {named!r}, which is not a linear layer with bias; there are {there}."
             )
         return named
     net, gave = copy.deepcopy(net).eval(), {}

@@ -1,4 +1,4 @@
-"""What a model is to minimise, and what is measured of it: cross-entropy and accuracy, or functions of one's own."""
+"""What a model minimises and how it is measured: cross-entropy and accuracy, or a program's own functions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ Function = Callable[[Any, Tensor], Tensor]
 class Objective:
     """A loss and a metric of a model's output and the targets y: (B, ...).
 
-    Both may give one value a sample, (B,) or (B, ...), or their mean over the batch.
+    Both may return one value per sample, (B,) or (B, ...), or the mean over the batch.
 
-    loss: None for cross-entropy. metric: None for accuracy where the output is (B, K) and y holds labels, else for
-    nothing. column: under which name results keep the metric, None where there is none.
+    loss: None for cross-entropy.
+    metric: None for accuracy if the output is (B, K) and y holds labels, and otherwise for no metric.
+    column: name of the metric in the results; None where there is none.
     """
 
     def __init__(self, loss: Function | None, metric: Function | None, out: Any, y: Tensor) -> None:
-        """out, y: what the model gives of two samples, and their targets.
+        """out, y: the model's output for two samples, and their targets.
 
         Raises:
-            ConfigError: the loss or the metric cannot be had of them.
+            ConfigError: the loss or the metric cannot be computed from them.
         """
         labels = y.dim() == 1 and not y.is_floating_point()
         scores = isinstance(out, Tensor) and out.dim() == 2
         if loss is None and not (labels and scores):
             raise ConfigError(
-                f"cross-entropy needs outputs (B, K) and whole numbers (B,) as targets; the model gives {shape(out)} "
+                f"cross-entropy needs outputs (B, K) and whole numbers (B,) as targets; the model returns {shape(out)} "
                 f"and y holds {shape(y)}: pass loss=, a function of output and y."
             )
         self.loss, self.metric = loss or _cross_entropies, metric
@@ -47,15 +48,15 @@ class Objective:
                 self._each[what] = _by_sample(what, function, out, y)
 
     def mean(self, out: Any, y: Tensor) -> Tensor:
-        """The mean loss of a batch, to be differentiated."""
+        """The mean loss of a batch, as a differentiable tensor."""
         return self.loss(out, y).mean()
 
     def losses(self, out: Any, y: Tensor) -> Tensor:
-        """(B,) each sample's loss."""
+        """(B,) loss of each sample."""
         return self._each["loss"](out, y)
 
     def scores(self, out: Any, y: Tensor) -> Tensor:
-        """(B,) each sample's metric, NaN where there is none."""
+        """(B,) metric of each sample, NaN where there is none."""
         if self.metric is None:
             return torch.full((len(y),), torch.nan)
         return self._each["metric"](out, y)
@@ -70,7 +71,7 @@ def _hits(out: Tensor, y: Tensor) -> Tensor:
 
 
 def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
-    """A function of the batch as one that gives a value a sample; out, y: of two samples, to try it on."""
+    """Turn a function of a batch into one with a value per sample. out, y: of two samples, to try it on."""
 
     def given(out: Any, y: Tensor) -> Tensor:
         value = function(out, y)
@@ -90,7 +91,7 @@ def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
         ) from None
     if not isinstance(value, Tensor) or (value.dim() and len(value) != len(y)):
         raise ConfigError(
-            f"{what}: it must give a tensor, one value a sample or their mean, and gives {shape(value)} of 2."
+            f"{what}: it must return a tensor, one value per sample or their mean, not {shape(value)} for 2 samples."
         )
     if value.dim():
         return given
@@ -102,19 +103,17 @@ def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
 
 
 def too_few(scores: int, y: Tensor) -> str:
-    """What to say where a model has fewer scores than there are classes."""
-    return (
-        f"the model gives {scores} scores, and y has labels up to {int(y.max())}: give it one score a class."
-    )
+    """The error message for a model with fewer scores than there are classes."""
+    return f"the model returns {scores} scores, but y has labels up to {int(y.max())}: give it one score per class."
 
 
 def shape(value: Any) -> str:
-    """What a tensor looks like, for people."""
+    """Type and shape of a tensor, for messages."""
     if not isinstance(value, Tensor):
         return type(value).__name__
     return f"{str(value.dtype).removeprefix('torch.')} ({', '.join(map(str, value.shape))})"
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in a sentence."""
+    """The message of an error, as one sentence."""
     return str(error).strip().split("\n")[0].rstrip(".") + "."

@@ -1,13 +1,12 @@
-"""Many clients as one stack of tensors: the executor for everything on a GPU, and for dense models with Adam.
+"""The executor for everything on a GPU, and for dense models with Adam: many clients are one stack of tensors.
 
-J clients' models of one shape lie in tensors with a leading client axis, so that one batched matrix product does for
-all of them what would else be J small ones, and Python is paid once a step instead of once a client's step. The
-backward pass of linear layers, ReLU, dropout and cross-entropy is written by hand: at these sizes autograd costs more
-than the arithmetic.
+J clients' models of one shape lie in tensors with a leading client axis. One batched matrix product replaces J small
+ones, and Python's overhead occurs once per step instead of once per step and client. The backward pass of linear
+layers, ReLU, dropout and cross-entropy is hand-written: at these sizes, autograd costs more than the arithmetic.
 
-The longest jobs stand first, so that those still at work are always the first rows of every tensor; a batch that is
-not full is filled up with samples of weight 0. Where several samplers train the same client, M models in a row learn
-from the same batches: these are drawn and gathered once, which costs thin models more than the arithmetic.
+The longest jobs come first, so that the jobs still running are always the first rows of every tensor. A partial batch
+is filled up with samples of weight 0. Where several samplers train the same client, M models in a row learn from the
+same batches. These are drawn and gathered once: for small models, that costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from fedlib.training.contract import Batches, Job, Trained, draw_batches, dropou
 from fedlib.training.layout import Layout
 from fedlib.training.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
 
-CHUNK = 16  # jobs trained together on a CPU at most; many more would leave the cache
+CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
 BITS = 2**22  # random numbers for dropout drawn at a time
-FEWEST = 8  # different clients trained together where several models share each of them
+FEWEST = 8  # different clients trained together, at least, where several models share each client
 ROWS = 1000  # samples evaluated at a time
 
 
@@ -97,7 +96,7 @@ class StackedExecutor:
         return ModuleStack(self.net, self.layout, w, self._shape)
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
-        """Train in chunks, the longest jobs first, and as many at a time as there are threads."""
+        """Train in chunks, longest jobs first, with as many chunks at a time as there are threads."""
 
         def draw_and_work(groups: np.ndarray) -> None:
             first = [jobs[j] for j in groups[:, 0]]
@@ -120,7 +119,7 @@ class StackedExecutor:
 
     @torch.no_grad()
     def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
-        """All steps of a chunk of jobs, M in a row on the same batches; returns each step's mean loss, (S, G)."""
+        """All steps of a chunk of jobs, M in a row on the same batches; returns the mean loss of each step, (S, G)."""
         x_train, G, L = self.x["train"], len(jobs), len(batches.steps)
         M = G // L
         index, count = self._there(batches.index), self._there(batches.count)
@@ -158,7 +157,7 @@ class StackedExecutor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
-        """(S, G, n) what the jobs' dropout masks are made of."""
+        """(S, G, n) random bits for the jobs' dropout masks."""
         return self._there(
             np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs], 1)
         )
@@ -168,7 +167,7 @@ class StackedExecutor:
         self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         x, y = self.x[split], self.y[split]
-        # who asks for most samples gets all: read in a row, they cost less than most of them gathered
+        # a model that asks for most samples gets all: reading them in order costs less than gathering most of them
         wanted = [None if rows is None or 2 * len(own) > len(y) else own for own in rows or weights]
         sizes = [len(y) if own is None else len(own) for own in wanted]
         losses = [np.empty(n, np.float32) for n in sizes]
@@ -186,7 +185,7 @@ class StackedExecutor:
             for r, own_loss, own_hit in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
                 losses[r][part], correct[r][part] = own_loss, own_hit
 
-        together: dict[bytes | None, list[int]] = {}  # who asks for the same samples reads them once
+        together: dict[bytes | None, list[int]] = {}  # models that need the same samples read them once
         for r, own in enumerate(wanted):
             together.setdefault(None if own is None else own.tobytes(), []).append(r)
         waiting = []

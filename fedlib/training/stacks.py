@@ -1,7 +1,7 @@
 """Models side by side: G of them in tensors with a leading axis, and what is done with their gradients.
 
-`DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes autograd costs more than the
-arithmetic. `ModuleStack` takes any model through torch.func. Both hand each gradient to a `Rule`.
+`DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes, autograd costs more than the
+arithmetic. `ModuleStack` takes any model through torch.func. Both pass each gradient to a `Rule`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in
 
 
 class Rule(Protocol):
-    """What happens to a gradient as soon as it is known."""
+    """What is done with a gradient as soon as it is known."""
 
     def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        """Tensor k of the stack, now w, has the gradient left @ right / B; a factor may be shared (`multiply`)."""
+        """Tensor k of the stack, now w, has the gradient left @ right / B. A factor may be shared (`multiply`)."""
 
     def vector(self, k: int, w: Tensor, g: Tensor) -> None:
         """Tensor k of the stack, now w, has the gradient g / B."""
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None, **scale: float) -> Tensor:
-    """out = add + left @ right, for G matrices (add: `out` itself if None, times beta; the product times alpha).
+    """out = add + left @ right for G matrices. add: `out` itself, times beta, if None; the product is scaled by alpha.
 
-    A factor may have G / M matrices, each for M models in a row. Every model's product is then the one that it would
+    A factor may have G / M matrices, each for M models in a row. Every model's product then equals the one it would
     have alone: one wide product for all of them would round differently.
     """
     M = len(out) // min(len(left), len(right))
@@ -54,9 +54,9 @@ def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None
 class DenseStack:
     """G models of linear layers, ReLU and dropout, side by side.
 
-    Hidden layers keep their weight as (G, in, out) and their activations as (G, B, out); the output layer keeps
-    (G, K, L) and its logits as (G, K, B). In these orders no long product runs down the columns of both its matrices,
-    and the softmax runs over an axis that is not the innermost: other orders cost up to a factor 3.
+    Hidden layers keep their weights as (G, in, out) and their activations as (G, B, out). The output layer keeps
+    (G, K, L), and its logits as (G, K, B). In these orders, no long product runs down the columns of both its matrices,
+    and the softmax runs over an axis that is not the innermost. Other orders cost up to a factor of 3.
     """
 
     def __init__(self, net: Chain, layout: Layout, w: Tensor) -> None:
@@ -66,7 +66,7 @@ class DenseStack:
         self.hidden = range(0, len(self.tensors) - 2, 2)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """(G, d) -> weight, bias, weight, bias, ... as this stack keeps them."""
+        """(G, d) -> weight, bias, weight, bias, ... in this stack's shapes."""
         return [t.clone(memory_format=torch.contiguous_format) for t in self._views(flat)]
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
@@ -82,13 +82,13 @@ class DenseStack:
         return [*own, weight, bias.unsqueeze(2)]
 
     def targets(self, y: Tensor) -> tuple[Tensor, ...]:
-        """(S, G, B) labels of all steps -> what `step` wants of them: as an index, and one-hot (S, G, K, B)."""
+        """(S, G, B) labels of all steps -> the targets for `step`: as an index, and one-hot (S, G, K, B)."""
         index = y.unsqueeze(2)
         one_hot = self.tensors[-1].new_zeros(*y.shape[:2], self.tensors[-1].shape[1], y.shape[2])
         return index, one_hot.scatter_(2, index, 1.0)
 
     def shrink(self, active: int, batch: int) -> None:
-        """Go on with the first `active` models alone."""
+        """Continue with only the first `active` models."""
         self.now = [t[:active] for t in self.tensors]
         new = self.now[0].new_empty
         self._hidden = [new(active, batch, self.now[k].shape[2]) for k in self.hidden]
@@ -104,11 +104,11 @@ class DenseStack:
         bits: Tensor | None,
         loss: Tensor,
     ) -> None:
-        """Forward and backward pass of one batch a model; `rule` is handed every gradient as soon as w may change.
+        """Forward and backward pass of one batch per model. `rule` receives every gradient as soon as w may change.
 
-        x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: a step of `targets`.
-        weight: (G, 1, B) of each sample, None for 1. bits: (G, n) of the dropout masks. loss: (G, 1, B) receives
-        minus the samples' losses.
+        x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: one step of `targets`.
+        weight: (G, 1, B) weight of each sample, None for 1. bits: (G, n) for the dropout masks.
+        loss: (G, 1, B) receives minus the samples' losses.
         """
         now, h, used = self.now, [x], 0
         for i, k in enumerate(self.hidden):
@@ -150,10 +150,10 @@ class DenseStack:
 
 
 class ModuleStack:
-    """G models of any kind, side by side, differentiated by torch.func: what a GPU wants, and Moon's objective.
+    """G models of any kind, side by side, differentiated by torch.func: for a GPU, and for Moon's objective.
 
-    x is (G, B, D) as for `DenseStack`; `shape` is what a sample looks like to the model. previous: (G, d), for Moon,
-    whose contrastive term is weighed by mu.
+    x is (G, B, D) as for `DenseStack`; `shape` is the shape of a sample for the model. previous: (G, d) for Moon, whose
+    contrastive term has weight mu.
     """
 
     def __init__(
@@ -166,13 +166,13 @@ class ModuleStack:
         mu: float = 0.0,
     ) -> None:
         self.net, self.layout, self.shape, self.mu = net, layout, shape, mu
-        self._own = copy.deepcopy(net)  # functional_call swaps a module's tensors: one module a thread
+        self._own = copy.deepcopy(net)  # functional_call swaps a module's tensors: one module per thread
         self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net)
         self.fixed = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
         self.tensors = self.unflatten(w)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """(G, d) -> what is trained and what is not: (G, n_trainable), (G, d - n_trainable)."""
+        """(G, d) -> trained and other values: (G, n_trainable), (G, d - n_trainable)."""
         return [
             t.clone()
             for t in flat.split([self.layout.n_trainable, self.layout.d - self.layout.n_trainable], 1)
@@ -183,11 +183,11 @@ class ModuleStack:
         return torch.cat(list(tensors), 1)
 
     def targets(self, y: Tensor) -> tuple[Tensor, ...]:
-        """As `DenseStack.targets`: the labels themselves."""
+        """As `DenseStack.targets`, but only the labels."""
         return (y,)
 
     def shrink(self, active: int, batch: int) -> None:
-        """Go on with the first `active` models alone."""
+        """Continue with only the first `active` models."""
         self.now = [t[:active] for t in self.tensors]
 
     def step(
@@ -215,7 +215,7 @@ class ModuleStack:
         rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients.values()], 1))
 
     def _loss(self, parameters, buffers, x, y, weight, keep, masks, anchors) -> tuple[Tensor, Tensor]:
-        """Weighted sum of one model's losses on its batch; and each sample's own."""
+        """Weighted sum of one model's losses on its batch, and the loss of each sample."""
         logits, z = functional_call(self._own, (parameters, buffers), (x, masks, keep))
         losses = cross_entropy(logits, y, reduction="none")
         total = losses if not anchors else losses + self.mu * contrast(z, *anchors)
@@ -244,14 +244,14 @@ Stack = DenseStack | ModuleStack
 
 
 def descent(stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> Rule:
-    """The rule of a client's optimiser; linear: what is added to every gradient, as the stack keeps its tensors."""
+    """The rule of a client's optimiser. linear: a constant added to every gradient, in the stack's shapes."""
     if local.plain:
         return Descent(stack, local, lr, linear)
     return Optimised(stack, local, lr, linear)
 
 
 class Descent:
-    """SGD without momentum: w <- (1 - lr (weight_decay + mu)) w + shift - lr g; the product itself adds its result."""
+    """SGD without momentum: w <- (1 - lr (weight_decay + mu)) w + shift - lr g. Products add their result directly."""
 
     def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
         self.alpha = -lr / local.batch
@@ -277,7 +277,7 @@ class Descent:
 
 
 class Collect:
-    """Keeps the gradients of a step and leaves the weights alone."""
+    """Keeps the gradients of a step and does not change the weights."""
 
     def __init__(self, stack: Stack, batch: int) -> None:
         self.batch = batch
@@ -291,7 +291,7 @@ class Collect:
 
 
 class Optimised(Collect):
-    """Any optimiser, on one tensor after the other."""
+    """Any optimiser, applied to one tensor after another."""
 
     def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
         super().__init__(stack, local.batch)

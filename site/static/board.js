@@ -1,36 +1,42 @@
-// Long tables of verdicts: filters by verdict and by words, which leave whole rows; the head stays in view.
+// Long tables of verdicts: filter rows by paper, verdict, strength and words.
 document.addEventListener("DOMContentLoaded", () => {
   const tables = [...document.querySelectorAll("table.verdicts.board")];
   const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
   if (!rows.length) return;
-  const words = (row) => row.textContent.toLowerCase();
-  const verdicts = [...new Set(rows.flatMap((row) => [...row.querySelectorAll(".verdict")].map((one) => one.textContent)))];
+  const facets = {
+    paper: (row) => row.dataset.paper,
+    verdict: (row) => row.querySelector(".verdict").textContent,
+    strength: (row) => row.dataset.strength || "neither",
+  };
   const bar = document.createElement("div");
   bar.className = "board-filter";
-  const chosen = new Set(verdicts);
+  const chosen = {};
+  for (const [name, of] of Object.entries(facets)) {
+    const values = [...new Set(rows.map(of))];
+    if (values.length < 2) continue;
+    const select = document.createElement("select");
+    select.ariaLabel = name;
+    select.add(new Option(`every ${name}`, ""));
+    for (const value of values) select.add(new Option(value, value));
+    select.onchange = () => { chosen[name] = select.value; apply(); };
+    bar.append(select);
+  }
   const search = document.createElement("input");
   Object.assign(search, { type: "search", placeholder: "Filter claims", ariaLabel: "Filter claims" });
+  search.oninput = () => apply();
   const count = document.createElement("span");
+  count.ariaLive = "polite";
   const apply = () => {
     let shown = 0;
     for (const row of rows) {
-      const own = [...row.querySelectorAll(".verdict")].map((one) => one.textContent);
-      const fits = own.some((one) => chosen.has(one)) && words(row).includes(search.value.toLowerCase());
-      row.hidden = !fits;
-      shown += fits;
+      const fits = Object.entries(facets).every(([name, of]) => !chosen[name] || of(row) === chosen[name]);
+      row.hidden = !(fits && row.textContent.toLowerCase().includes(search.value.toLowerCase()));
+      shown += !row.hidden;
     }
+    for (const table of tables) table.hidden = [...table.tBodies[0].rows].every((row) => row.hidden);
     count.textContent = `${shown} of ${rows.length} claims`;
   };
-  for (const verdict of verdicts) {
-    const label = document.createElement("label"), box = document.createElement("input");
-    Object.assign(box, { type: "checkbox", checked: true });
-    box.onchange = () => { chosen[box.checked ? "add" : "delete"](verdict); apply(); };
-    label.append(box, ` ${verdict}`);
-    bar.append(label);
-  }
-  search.oninput = apply;
   bar.append(search, count);
-  const first = document.querySelector(".bd-article h1");
-  (first || tables[0]).after(bar);
+  (document.querySelector(".bd-article h1") || tables[0]).after(bar);
   apply();
 });

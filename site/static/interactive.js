@@ -1,7 +1,7 @@
-// Curves that answer: each .interactive element names a script with the points of a figure (fedlib/pages/interactive.py).
-// The picture before it stays for print, and wherever scripts do not run.
+// Interactive curves: each .interactive element names a script with the points of a figure (fedlib/pages/interactive.py).
+// The picture before it stays for print and for browsers without scripts.
 (() => {
-  const narrow = 620; // pixels: below, panels stand one under the other
+  const narrow = 620; // pixels; below this width panels are stacked
   const root = document.documentElement.dataset.content_root || "./";
   const figures = {};
   window.figureData = (name, data) => { figures[name] = data; };
@@ -109,7 +109,7 @@
         await load(`figures/${box.dataset.figure}.js`);
         draw(box, figures[box.dataset.figure]);
       }
-    } catch { /* the pictures are there */ }
+    } catch { /* the pictures are still shown */ }
   }
   document.addEventListener("DOMContentLoaded", start);
 })();

@@ -65,6 +65,14 @@ def test_readings_are_compared_on_the_seeds_that_all_of_them_have() -> None:
     shown = headline.table(TABLE, [WRITTEN, OTHER], found)
     assert shown.loc[("row", "printed"), ["A", "B"]].tolist() == ["20", "10"]
     assert shown.loc[("row", "other")].tolist() == ["2", "5.5 (5\u20136); 5.5 \u00b1 0.7", "not run"]
+    assert shown.loc[("row", AS_WRITTEN), "seeds"] == "2"
+    whole = shown.loc[("row", AS_WRITTEN + headline.ALL)]
+    assert whole.tolist() == [
+        "3",
+        "20 (10\u201330); 20.0 \u00b1 10.0, n = 3",
+        "2 (1\u20133); 2.0 \u00b1 1.0, n = 3",
+    ]
+    assert ("row", "other" + headline.ALL) not in shown.index, "it has no more seeds than are shown"
 
 
 def test_a_run_that_misses_counts_as_one_round_more_than_it_was_followed() -> None:

@@ -17,7 +17,7 @@ from fedlib.analysis import measure
 def table(
     curves: dict[tuple[str, int], list[float]], column: str = "test_accuracy", **more: object
 ) -> pd.DataFrame:
-    """A tidy table with one row a round (from 0 on) of each (method, seed)."""
+    """A tidy table with one row per round (from 0 on) of each (method, seed)."""
     rows = [
         {"experiment": "e", "setting": "", "method": m, "seed": s, "round": t, column: x, "diverged": False}
         | more

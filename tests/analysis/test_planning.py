@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedlib.analysis.planning import MARGIN, fitting, units
+from fedlib.analysis.planning import MARGIN, START, fitting, units
 from fedlib.settings import params
 
 SPEC = {
@@ -39,8 +39,9 @@ def test_the_most_claims_an_hour_come_first() -> None:
     assert [unit.seed for unit in ordered[:4]] == [0, 0, 1, 1], "one seed of everything before the next"
     first, last = ordered[0], ordered[-1]
     assert (first.claims, last.claims) == (("x", "y"), ("y", "z"))
-    assert (len(first.runs), first.seconds) == (2, 20)
-    hours = {"x": 80 / 3600, "y": 8080 / 3600, "z": 8000 / 3600}
+    assert (len(first.runs), first.seconds) == (2, START + 20), "each unit costs a start"
+    short, long = 4 * (START + 20), 4 * (START + 2000)
+    hours = {"x": short / 3600, "y": (short + long) / 3600, "z": long / 3600}
     assert first.worth == pytest.approx(1 / hours["x"] + 1 / hours["y"])
     assert last.worth == pytest.approx(1 / hours["y"] + 1 / hours["z"])
 
@@ -54,10 +55,11 @@ def test_what_is_there_makes_the_rest_of_a_claim_worth_more() -> None:
 
 def test_nothing_that_does_not_fit_is_started_but_one_that_a_checkpoint_keeps() -> None:
     ordered = units(MISSING, NEEDS, cost)
+    short, long = START + 20, START + 2000
     assert fitting(ordered, 0) == []
-    assert [unit.seconds for unit in fitting(ordered, 50)] == [20, 20]
-    chosen = fitting(ordered, 80 + MARGIN + 10)
+    assert [unit.seconds for unit in fitting(ordered, 2.5 * short)] == [short, short]
+    chosen = fitting(ordered, 4 * short + MARGIN + long / 1000 + 1)
     assert [unit.whole for unit in chosen] == [True] * 4 + [False]
-    assert sum(unit.seconds for unit in fitting(ordered, 80 + 2000)) == 2080
-    assert len(fitting(ordered, 80 + MARGIN)) == 4, "no round would be kept"
+    assert sum(unit.seconds for unit in fitting(ordered, 4 * short + long)) == 4 * short + long
+    assert len(fitting(ordered, 4 * short + MARGIN)) == 4, "no round would be kept"
     assert fitting(ordered, 1e9) == ordered

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from fedlib.analysis.claims import claims
 from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap, Where, grid, readings
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap, Where, grid, named, readings
 from fedlib.settings import params
 
 ALPHA = Swap("e", settings={"MNIST": "MNIST, alpha = 0.1", "FMNIST": "FMNIST, alpha = 0.1"})
@@ -16,7 +17,7 @@ OTHER = Swap("e", methods={"HCSFed": "HCSFed, as run"}, source="variants")
 
 
 def table(*runs: tuple[str, str], first: float = 0.0) -> pd.DataFrame:
-    """One row a run, each with an accuracy of its own and the clients' accuracy ten above it."""
+    """One row per run, each with an accuracy of its own and the clients' accuracy ten above it."""
     values = [first + k for k in range(len(runs))]
     columns = {"test_accuracy": values, "client_accuracy": [value + 10 for value in values]}
     frame = pd.DataFrame(runs, columns=["setting", "method"])
@@ -98,3 +99,15 @@ def test_every_paper_has_a_reading_as_written_and_swaps_that_are_planned(paper: 
                 and one.method in (swap.methods.values() or [one.method])
                 for one in planned
             ), f"{reading.name} takes runs that are nowhere planned: {swap}"
+
+
+def test_a_page_has_the_runs_of_every_named_reading_of_its_claims() -> None:
+    """Else a page and the scoreboard, which has all runs, would give one claim two verdicts."""
+    artifacts, lacking = params.load().artifacts, []
+    for paper in papers():
+        for claim in claims(paper):
+            name = claim.artifact.replace("/", "-", 1)
+            own = set((artifacts[name] or {}).get("experiments", []))
+            swaps = [s for reading in named(paper) for s in reading.swaps if s.experiment in claim.needs]
+            lacking += [f"{name}: {s.source}" for s in swaps if s.source and s.source not in own]
+    assert lacking == []

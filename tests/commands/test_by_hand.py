@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,7 +16,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from fedlib.commands import notebooks
 from fedlib.commands.inprocess import IN_ORDER
+from fedlib.runs import archive, results
 from fedlib.settings import params
+from fedlib.settings.schema import ROOT
 
 
 def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> None:
@@ -42,3 +47,33 @@ def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> N
             shown = "".join(o.data.get("text/markdown", "") for c in done for o in c.outputs if "data" in o)
             for experiment in (entry or {}).get("experiments", []):
                 assert f"`fedlib run {experiment} --scale {settings.scale}`" in shown, name
+
+
+def test_a_page_and_a_table_come_from_the_archive(tmp_path: Path) -> None:
+    """On a fresh clone, where nothing was run: the archive is looked into first, and what is not there is said."""
+    environment = copy_project(tmp_path)
+    for name in ("fedcor_partitions", "fedcor_centralised"):
+        packed = archive.path_of(name, "paper")
+        copy = tmp_path / packed.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(packed, copy)
+
+    def fedlib(*command: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-P", "-m", "fedlib", *command, "--scale", "paper"]
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    made = fedlib("notebook", "run", "fedcor-centralised")
+    assert made.returncode == 0, made.stderr
+    page = tmp_path / "data" / "artifacts" / "paper" / "fedcor-centralised" / "notebook.ipynb"
+    assert "`fedcor_centralised` at scale **paper**" in page.read_text()
+    assert "`fedcor_centralised` has not been run" not in page.read_text()
+
+    table = fedlib("results", "fedcor_cifar10", "no_such_experiment", "fedcor_partitions")
+    assert table.returncode == 1
+    assert "fedcor_cifar10 at scale paper: none of its" in table.stderr
+    assert "no experiment 'no_such_experiment'" in table.stderr
+    assert "fedcor_partitions.parquet" in table.stdout
+    there, _ = results.open_results("fedcor_partitions", "paper", tmp_path / "data" / "results")
+    assert len(there)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedlib.commands import cli, listing, pipeline
+from fedlib.commands import cli, cli_runs, listing, pipeline
 from fedlib.runs import place
 from fedlib.settings import params, schema
 
@@ -68,6 +68,8 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         ["data", "status"],
         ["run", "cs_mnits"],
         ["run", "cs_mnist", "--methods", "MDD"],
+        ["results", "cs_mnits"],
+        ["archive", "cs_mnits"],
         ["notebook", "run", "fedcor-table_9"],
     ],
 )
@@ -139,7 +141,7 @@ def test_usage_errors_name_the_option(fedlib) -> None:
 
 @pytest.mark.parametrize(("text", "numbers"), [("0,3", [0, 3]), ("0-4", [0, 1, 2, 3, 4]), ("7", [7])])
 def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
-    assert cli._numbers(text) == numbers
+    assert cli_runs._numbers(text) == numbers
 
 
 def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:

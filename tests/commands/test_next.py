@@ -29,7 +29,7 @@ def test_other_times_are_refused(text: str) -> None:
 
 def test_the_plan_says_what_why_and_how_long() -> None:
     first, second = next_runs.lines(UNITS)
-    assert first == "1. tiny a seed 0: 0 runs, about 10 s; 2 claims an hour (x)"
+    assert first == "1. tiny a seed 0: 0 runs, about 10 s; 2 claims per hour (x)"
     assert "begun and kept at its last checkpoint" in second
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,47 +14,18 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from copies import PARAMS, Project
+from nbformat.v4 import new_code_cell, new_notebook
 
 from fedlib.analysis import claims
 from fedlib.analysis.paper import papers
-from fedlib.commands import notebooks, pipeline, uses, warm
+from fedlib.commands import ahead, notebooks, pipeline, uses, warm
 from fedlib.runs import archive, place, results, train
 from fedlib.settings import params
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
 
 SETTINGS = params.load(ROOT / "params.yaml")
-PARAMS = """\
-scale: demo
-experiments:
-  tiny:
-    title: A very small experiment
-    dataset: digits
-    partition: {scheme: iid}
-    model: logistic
-    N: 4
-    m: 2
-    T: 2
-    local: {lr: 0.1, batch: 8, steps: 2}
-    methods: {MD: {sampler: md}}
-    seeds: 2
-  elsewhere:
-    title: Data that is not here
-    dataset: mini_imagenet
-    partition: {scheme: iid}
-    model: logistic
-    N: 4
-    m: 2
-    T: 2
-    local: {lr: 0.1, batch: 8, steps: 2}
-    methods: {MD: {sampler: md}}
-    seeds: 1
-studies: {}
-artifacts:
-  theory-tiny: {experiments: [tiny]}
-  theory-elsewhere: {experiments: [elsewhere]}
-"""
 
 
 def test_dvc_yaml_is_in_step_with_params() -> None:
@@ -131,61 +102,19 @@ def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Pa
 
 
 def _notebooks() -> list[Path]:
-    return [p for p in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
-
-
-def _write(path: Path, *cells: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parameters = new_code_cell("scale = None", metadata={"tags": ["parameters"]})
-    made = [new_markdown_cell("# Tiny"), parameters, *map(new_code_cell, cells)]
-    nbformat.write(new_notebook(cells=made, metadata=notebooks.METADATA), path)
-
-
-class Project:
-    """A copy of the project with settings and artifacts of its own; `dvc` runs DVC there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("fedlib", "site", "docs", "dvc.yaml", ".dvcignore"):
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, folder / name)
-        (folder / "notebooks").mkdir()
-        (folder / "data" / "archive").mkdir(parents=True)
-        for name in notebooks.LOGS:
-            shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
-        (folder / "params.yaml").write_text(PARAMS)
-        for name in ("tiny", "elsewhere"):
-            show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
-            opened = f"artifact = Artifact.open('theory-{name}', scale)"
-            cells = "from fedlib.pages.artifact import Artifact", opened, show, "artifact.judge()"
-            _write(self.notebook(name), *cells)
-        pipeline.write_stages(folder / "dvc.yaml")
-        self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}
-        self.environment.pop("FEDLIB_MIRROR", None)
-        self.dvc("init", "--no-scm", "--quiet")
-
-    def notebook(self, name: str) -> Path:
-        return self.folder / "notebooks" / "theory" / f"{name}.ipynb"
-
-    def dvc(self, *arguments: str) -> str:
-        command = ["dvc", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def fedlib(self, *arguments: str) -> str:
-        command = [sys.executable, "-P", "-m", "fedlib", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def ran(self, *arguments: str) -> set[str]:
-        """The stages that `dvc repro` ran."""
-        return ran(self.dvc("repro", *arguments))
+    """All but the library's examples, which no stage runs."""
+    found = (ROOT / "notebooks").rglob("*.ipynb")
+    return [p for p in found if ".ipynb_checkpoints" not in p.parts and p.parent != notebooks.EXAMPLES]
 
 
 def ran(told: str) -> set[str]:
-    return {line.split("'")[1] for line in told.splitlines() if "Running" in line}
+    by_dvc, by_us = r"Running stage '(.+)'", r"\d+ of \d+: (\S+)"
+    return {name for found in re.findall(f"{by_dvc}|{by_us}", told) for name in found if name}
+
+
+def ran_by(project: Project, *arguments: str) -> set[str]:
+    """The stages that `dvc repro` ran."""
+    return ran(project.dvc("repro", *arguments))
 
 
 @pytest.fixture(scope="module")
@@ -198,31 +127,31 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 def test_dvc_repro_makes_what_is_stale_and_nothing_else(project: Project) -> None:
     made = {"data", "notebooks", "simulate@tiny", "theory-tiny"}
-    assert project.ran("theory-tiny") == made
+    assert ran_by(project, "theory-tiny") == made
     folder = project.folder / "data" / "artifacts" / "demo" / "theory-tiny"
     assert {p.name for p in folder.iterdir()} == {"notebook.ipynb", "table.csv", "verdicts.json"}
     first = (folder / "notebook.ipynb").read_bytes()
 
-    assert project.ran("theory-tiny") == set()
+    assert ran_by(project, "theory-tiny") == set()
 
     opened = nbformat.read(project.notebook("tiny"), as_version=4)
     opened.cells[2].execution_count, opened.cells[2].id = 7, "another"
     nbformat.write(opened, project.notebook("tiny"))
-    assert project.ran("theory-tiny") == {"notebooks"}
+    assert ran_by(project, "theory-tiny") == {"notebooks"}
 
     opened.cells[0].source = "# Another title"
     nbformat.write(opened, project.notebook("tiny"))
-    assert project.ran("theory-tiny") == {"notebooks", "theory-tiny"}
+    assert ran_by(project, "theory-tiny") == {"notebooks", "theory-tiny"}
 
     opened.cells[0].source = "# Tiny"
     nbformat.write(opened, project.notebook("tiny"))
-    project.ran("--force", "--single-item", "notebooks")
-    assert project.ran("--force", "--single-item", "theory-tiny") == {"theory-tiny"}
+    ran_by(project, "--force", "--single-item", "notebooks")
+    assert ran_by(project, "--force", "--single-item", "theory-tiny") == {"theory-tiny"}
     assert (folder / "notebook.ipynb").read_bytes() == first
 
 
 def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Project) -> None:
-    assert "theory-elsewhere" in project.ran("theory-elsewhere")
+    assert "theory-elsewhere" in ran_by(project, "theory-elsewhere")
     info = json.loads((project.folder / "data/results/demo/elsewhere.json").read_text())
     assert info["runs"] == []
     assert "mini_imagenet" in info["missing"][0]["reason"]
@@ -233,12 +162,45 @@ def test_an_experiment_without_its_data_says_so_and_stops_nothing(project: Proje
 
 def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
     project.dvc("repro", "simulate@elsewhere", "simulate@tiny")
-    assert project.ran("simulate@elsewhere") == set()
+    assert ran_by(project, "simulate@elsewhere") == set()
     assert ran(project.fedlib("repro", "simulate@elsewhere")) == {"data"}
     left = project.folder / "data" / "inputs" / "demo" / "no_longer_planned.json"
     left.write_text("{}")
     assert ran(project.fedlib("repro", "simulate@tiny")) == {"data"}
     assert not left.exists()
+
+
+def test_a_repro_leaves_what_dvc_leaves_and_goes_on_after_a_stage_that_failed(project: Project) -> None:
+    good = project.notebook("tiny").read_text()
+    project.notebook("tiny").write_text(good.replace("artifact.judge()", "1 / 0"))
+    command = [sys.executable, "-P", "-m", "fedlib", "repro", "theory-tiny"]
+    how = {"cwd": project.folder, "env": project.environment, "capture_output": True, "text": True}
+    failed = subprocess.run(command, **how, check=False)
+    assert failed.returncode != 0
+    assert "ZeroDivisionError" in failed.stderr
+    assert "failed to reproduce 'theory-tiny'" in failed.stderr
+    # Nothing like it has run, so DVC has nothing to restore.
+    project.notebook("tiny").write_text(good.replace("# Tiny", "# Tiny, mended"))
+    told = project.fedlib("repro", "theory-tiny")
+    assert "theory-tiny" in ran(told)
+    assert told.rstrip().endswith("the log is data/repro.log.")
+    assert "Running stage 'theory-tiny'" in (project.folder / "data" / "repro.log").read_text()
+    assert "up to date" in project.dvc("status", "theory-tiny")
+    lock = (project.folder / "dvc.lock").read_bytes()
+    project.dvc("commit", "--force", "theory-tiny")
+    assert (project.folder / "dvc.lock").read_bytes() == lock
+    project.notebook("tiny").write_text(good)
+
+
+def test_a_lock_file_that_a_kill_left_empty_stops_nothing(project: Project) -> None:
+    project.dvc("repro", "theory-tiny")
+    lock = project.folder / "dvc.lock"
+    whole = parse(lock.read_bytes(), "dvc.lock")["stages"]
+    lock.write_bytes(b"")
+    project.fedlib("repro", "theory-tiny")
+    again = parse(lock.read_bytes(), "dvc.lock")["stages"]
+    assert again == {name: whole[name] for name in again}
+    assert "theory-tiny" in again
 
 
 def test_metrics_are_dvcs(project: Project) -> None:
@@ -266,7 +228,7 @@ def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> 
     project.dvc("repro", "data")
     for name in ("runs", "results"):
         shutil.rmtree(data / name, ignore_errors=True)
-    command = [sys.executable, "-P", "-m", "fedlib.commands.pipeline"]
+    command = [sys.executable, "-P", "-m", "fedlib.commands.ahead"]
     subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
     trained = {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")}
     assert trained
@@ -282,11 +244,11 @@ def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
     (tmp_path / "demo" / "tiny.json").touch()
     misspelt = parse(PARAMS.replace("model: logistic", "modle: logistic").encode(), "params.yaml")
     del misspelt["experiments"]["elsewhere"], misspelt["artifacts"]["theory-elsewhere"]
-    monkeypatch.setattr(pipeline, "INPUTS", tmp_path)
+    monkeypatch.setattr(ahead, "INPUTS", tmp_path)
     monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
     monkeypatch.setattr(place, "cores", lambda: 2)
     monkeypatch.setattr(train, "end_with_parent", lambda parent: None)
-    pipeline.train_ahead()
+    ahead.train_ahead()
 
 
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:
@@ -327,11 +289,11 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     project.fedlib("report", "--scale", "demo")
     assert json.loads(log.with_suffix(".json").read_text())["planned"] == 2
 
-    assert {"data", "simulate@tiny"} <= project.ran("theory-tiny")
+    assert {"data", "simulate@tiny"} <= ran_by(project, "theory-tiny")
     assert not list((data / "runs").rglob("run.json"))
 
     params.write_text(params.read_text().replace("seeds: 2", "seeds: 3"))
-    assert {"simulate@tiny", "theory-tiny"} <= project.ran("theory-tiny")
+    assert {"simulate@tiny", "theory-tiny"} <= ran_by(project, "theory-tiny")
     trained = [json.loads(path.read_text())["run"]["seed"] for path in (data / "runs").rglob("run.json")]
     assert trained == [2]
     params.write_text(PARAMS)

@@ -145,8 +145,8 @@ def damage(root: Path, how: str) -> None:
     [
         ("truncated", "mnist.npz is truncated"),
         ("deleted", "mnist.npz is missing beside its record"),
-        ("swapped", "mnist.npz holds other contents than mnist.json records"),
-        ("no record", "mnist.json is no record"),
+        ("swapped", "mnist.npz differs from what mnist.json records"),
+        ("no record", "mnist.json is not a record"),
         ("old record", "mnist.json lacks 'classes'"),
     ],
 )
@@ -186,7 +186,7 @@ def test_verify_hashes_what_is_there(mirror: Path, root: Path, monkeypatch: pyte
     datasets.prepare("mnist", mirror, root)
     record = json.loads((root / "mnist.json").read_text())
     (root / "mnist.json").write_text(json.dumps({**record, "digest": "0" * 64}))
-    with pytest.raises(DataError, match=r"mnist\.json is no record of a prepared dataset, or was changed"):
+    with pytest.raises(DataError, match=r"mnist\.json is not a record of a prepared dataset, or was changed"):
         datasets.load("mnist", root)
     (root / "mnist.json").write_text(json.dumps(sealed({**record, "digest": "0" * 64})))
     with pytest.raises(DataError, match=f"expected digest {'0' * 64}, found {record['digest']}"):
@@ -220,7 +220,7 @@ def test_scaling_by_channel() -> None:
     made = datasets.tensors(dataset("cifar10", white), "cifar").x_train
     expected = [(1 - 0.4914) / 0.247, (1 - 0.4822) / 0.243, (1 - 0.4465) / 0.261]
     assert made[0, :, 1, 1].tolist() == pytest.approx(expected)
-    with pytest.raises(DataError, match="scaling: 'cifar' is for images of 3 channels, mnist has 1"):
+    with pytest.raises(DataError, match="scaling: 'cifar' is for images of 3 channels, but mnist has 1"):
         datasets.tensors(dataset("mnist", white[:, :1]), "cifar")
 
 

@@ -76,13 +76,13 @@ def _write(tmp_path, content: object, name: str = "") -> Given:
 @pytest.mark.parametrize(
     ("content", "name", "says"),
     [
-        ("not JSON", "a", "no JSON"),
-        ({"train": CLIENTS}, "b", "does not hold what its name says"),
+        ("not JSON", "a", "not JSON"),
+        ({"train": CLIENTS}, "b", "does not match the digest in its name"),
         ({"test": CLIENTS}, "", "must hold train"),
         ({"train": CLIENTS, "more": []}, "", "must hold train"),
-        ({"train": CLIENTS[:2]}, "", "2 clients, N is 3"),
+        ({"train": CLIENTS[:2]}, "", "2 clients, but N is 3"),
         ({"train": [*CLIENTS[:2], []]}, "", "client 2 is empty"),
-        ({"train": [*CLIENTS[:2], [40]]}, "", "sample 40, the dataset has 0 to 39"),
+        ({"train": [*CLIENTS[:2], [40]]}, "", "sample 40, but the dataset has 0 to 39"),
         ({"train": [*CLIENTS[:2], [-1]]}, "", "client 2"),
         ({"train": CLIENTS, "test": [[0], [1], [8]]}, "", "test of client 2"),
     ],

@@ -139,7 +139,7 @@ def test_truncated_file(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatc
 def test_file_that_is_no_gzip(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_mnist(mirror, monkeypatch)
     (mirror / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(b"<html>not found</html>")
-    refused("mnist", mirror, root, "mnist/train-labels-idx1-ubyte.gz is truncated or no gzip")
+    refused("mnist", mirror, root, "mnist/train-labels-idx1-ubyte.gz is truncated or not a gzip")
 
 
 @pytest.mark.bad_input
@@ -180,10 +180,13 @@ def test_missing_file(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch)
     ("arrays", "match"),
     [
         ({"x_train": images(12, 3, 4)}, "train-images-idx3-ubyte.gz holds more than the 124 bytes of mnist"),
-        ({"x_train": images(12, 3, 2)}, "train-images-idx3-ubyte.gz is no IDX file of 3-dimensional bytes"),
+        (
+            {"x_train": images(12, 3, 2)},
+            "train-images-idx3-ubyte.gz is not an IDX file of 3-dimensional bytes",
+        ),
         ({"y_test": np.arange(5, dtype=np.uint8)}, "t10k-labels-idx1-ubyte.gz holds more than the 12 bytes"),
         ({"y_test": np.array([0, 1, 2, 10], np.uint8)}, "a test label is 10, expected 0 to 9"),
-        ({"x_test": images(4, 9)}, "t10k-images-idx3-ubyte.gz is no IDX file of 3-dimensional bytes"),
+        ({"x_test": images(4, 9)}, "t10k-images-idx3-ubyte.gz is not an IDX file of 3-dimensional bytes"),
     ],
 )
 def test_wrong_shapes_and_labels(
@@ -217,7 +220,7 @@ def test_archive_with_a_link(mirror: Path, root: Path, monkeypatch: pytest.Monke
     [
         (("train/dragon/0000.jpg", jpeg(1)), "unexpected member 'train/dragon/0000.jpg'"),
         (("train/truck/notes.txt", b""), "unexpected member 'train/truck/notes.txt'"),
-        (("train/truck/0001.jpg", jpeg(1)[:200]), "train/truck/0001.jpg is no readable image"),
+        (("train/truck/0001.jpg", jpeg(1)[:200]), "train/truck/0001.jpg is not a readable image"),
         (
             ("train/truck/0001.jpg", jpeg(1, side=5)),
             r"train/truck/0001.jpg is \(5, 5, 3\), expected \(4, 4\) RGB",
@@ -251,7 +254,7 @@ def test_file_that_is_no_archive(mirror: Path, root: Path, monkeypatch: pytest.M
     make_recoded(mirror, monkeypatch, RECODED)
     (mirror / "cifar10" / sources.RECODED).write_bytes(b"not an archive")
     monkeypatch.setattr(sources, "_same", lambda *_: None)  # the checksum says so before anything else does
-    refused("cifar10", mirror, root, "cifar10-jpeg.tar.gz is truncated or no tar.gz archive")
+    refused("cifar10", mirror, root, "cifar10-jpeg.tar.gz is truncated or not a tar.gz archive")
 
 
 class Bomb:
@@ -270,7 +273,7 @@ def test_a_pickle_that_would_run_code_runs_nothing(
 ) -> None:
     bomb = pickle.dumps({b"data": Bomb(tmp_path / "boom"), b"labels": [0, 1]})
     make_cifar(mirror, monkeypatch, data_batch_2=bomb)
-    refused("cifar10", mirror, root, "data_batch_2 is no pickle of plain arrays .* is not allowed")
+    refused("cifar10", mirror, root, "data_batch_2 is not a pickle of plain arrays .* is not allowed")
     assert not (tmp_path / "boom").exists()
 
 
@@ -281,7 +284,7 @@ def test_batches_without_labels(mirror: Path, root: Path, monkeypatch: pytest.Mo
 
 
 def test_no_source(mirror: Path, root: Path) -> None:
-    refused("mnist", mirror, root, "is no folder; correct FEDLIB_MIRROR")
+    refused("mnist", mirror, root, "is not a folder; correct FEDLIB_MIRROR")
     refused("mini_imagenet", None, root, "never downloaded; .* data/README.md")
     with pytest.raises(DataError, match="unknown dataset 'svhn'; there are digits, mnist"):
         datasets.prepare("svhn", root=root)

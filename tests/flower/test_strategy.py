@@ -227,7 +227,9 @@ def test_a_server_that_was_stopped_goes_on(sampler: str, tmp_path: Path):
 @pytest.mark.bad_input
 def test_a_state_of_other_settings_is_refused(tmp_path: Path):
     start(strategy("uniform", store=tmp_path), InProcess(federation.client_app(), range(N)), rounds=1)
-    with pytest.raises(StoreError, match="is of other settings or another model; delete it, or name another"):
+    with pytest.raises(
+        StoreError, match="belongs to other settings or another model; delete it, or name another"
+    ):
         start(strategy("uniform", store=tmp_path, m=3), InProcess(federation.client_app(), range(N)))
 
 
@@ -269,7 +271,9 @@ def test_a_question_that_nobody_answers_is_named_with_the_reason():
     def fault(client: int, message: Message) -> str:
         return "error" if message.metadata.message_type == "evaluate" else ""
 
-    with pytest.raises(SamplerError, match=r"nobody answered the sampler's Losses \(the battery is empty\)"):
+    with pytest.raises(
+        SamplerError, match=r"no client answered the sampler's Losses \(the battery is empty\)"
+    ):
         start(strategy("power_of_choice"), InProcess(federation.client_app(), range(N), fault))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -140,6 +141,28 @@ def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.Mon
         assert lab.training.results()[column].tolist() == through.results()[column].tolist()
 
 
+def test_a_long_first_round_is_told_and_stop_answers_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedlib.lab.panel.PATIENCE", 0.01)
+    goes_on, advance = threading.Event(), Training.advance
+    monkeypatch.setattr(Training, "advance", lambda self: goes_on.wait(60) and advance(self))
+
+    async def watch() -> Lab:
+        lab = small_lab()
+        lab.train.click()
+        while "compiling, once" not in lab.status.value:
+            await asyncio.sleep(0.01)
+        lab.stop.click()
+        assert lab.stop.disabled
+        assert "stopped; 0 of 5 rounds" in lab.status.value
+        goes_on.set()
+        await lab.task
+        return lab
+
+    lab = asyncio.run(asyncio.wait_for(watch(), 120))
+    assert lab.training.rounds[0] == 1  # the round that had begun, and no other
+    assert not lab.go_on.disabled
+
+
 def test_training_begun_anew_while_it_goes_on_takes_the_new_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)
 
@@ -199,7 +222,7 @@ def test_mistakes_are_told_in_the_panel(sampler) -> None:
         lab = small_lab()
         lab.m.value = 20
         lab.train.click()
-        assert "m = 20 clients a round is more than there are (N = 10)" in lab.status.value
+        assert "m = 20 clients per round are more than there are (N = 10)" in lab.status.value
         assert lab.training is None
         lab.m.value = 2
         lab.N.value = 11

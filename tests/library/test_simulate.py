@@ -223,27 +223,27 @@ def test_half_a_run_goes_on(tmp_path: Path, monkeypatch):
     ("options", "message"),
     [
         ({"clients": None}, "clients is missing"),
-        ({"clients": OWNER[:-1]}, "clients names the owners of 159 samples, and there are 160"),
+        ({"clients": OWNER[:-1]}, "clients names the owners of 159 samples, but there are 160"),
         ({"clients": [None, *OWNER[1:]]}, "sample 0 has no owner"),
         ({"clients": fedlib.IID()}, "N is missing"),
-        ({"clients": OWNER, "N": 7}, "N is 7, and clients has 8"),
+        ({"clients": OWNER, "N": 7}, "N is 7, but clients has 8"),
         ({"y": Y[:-1]}, "there are 160 samples and 159 targets"),
         ({"y": Y - 1}, "a label is -1; number the classes from 0"),
         ({"y": None}, "y is missing"),
-        ({"x": X * np.nan}, "no finite numbers"),
+        ({"x": X * np.nan}, "values that are not finite"),
         ({"x": X.astype(str)}, "samples are <U.*; give numbers"),
-        ({"test": (X[:, :5], Y)}, "make them alike"),
+        ({"test": (X[:, :5], Y)}, "make them the same"),
         ({"test": None, "evaluate": fedlib.Evaluate()}, "there is no test data"),
         ({"model": net()}, "give a function that makes it"),
         ({"model": "mpl"}, "unknown model 'mpl'"),
         ({"model": 3}, "give the name of a model, or a function"),
         ({"model": lambda: nn.Linear(5, 4)}, "its forward pass fails on inputs float32"),
-        ({"model": lambda: nn.Linear(6, 3)}, "3 scores, and y has labels up to 3"),
+        ({"model": lambda: nn.Linear(6, 3)}, "3 scores, but y has labels up to 3"),
         ({"y": X[:, 0], "test": None}, "pass loss="),
         ({"methods": {}}, "methods must map labels to samplers"),
         ({"methods": {"a": 3}}, "'a' is a int; give a sampler's name"),
         ({"methods": {"a": "unifrom"}}, "unknown sampler 'unifrom'"),
-        ({"m": 9}, "m = 9 clients a round is more than there are"),
+        ({"m": 9}, "m = 9 clients per round are more than there are"),
         ({"seeds": 0}, "seeds must be"),
     ],
 )
@@ -256,7 +256,7 @@ def test_what_cannot_be_used_is_one_sentence(options: dict, message: str):
 @pytest.mark.bad_input
 def test_a_sampler_that_needs_the_output_layer_says_so():
     with pytest.raises(
-        fedlib.SamplerError, match="reads the update of the output layer, and the model names none"
+        fedlib.SamplerError, match="reads the update of the output layer, but the model names none"
     ):
         simulate(
             model=lambda: nn.Sequential(nn.Linear(6, 4), nn.LogSoftmax(1)), methods={"HiCS-FL": "hics_fl"}

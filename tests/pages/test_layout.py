@@ -37,11 +37,20 @@ def arranged(**options):
 
 
 def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_rest():
-    cells = arranged(result=layout.result(CLAIMS), about="downloads")
+    cells = arranged(result=layout.result(CLAIMS), about="downloads", beside="The same at another scale.")
     sources = [cell.source for cell in cells]
     assert sources[0].startswith("# Table 1")
     assert "held under neither" in sources[0]
-    order = ["shown()", "How it is drawn.", "What it shows.", "## Verdicts", "judged()", "## More", "more()"]
+    order = [
+        "shown()",
+        "The same at another scale.",
+        "How it is drawn.",
+        "What it shows.",
+        "## Verdicts",
+        "judged()",
+        "## More",
+        "more()",
+    ]
     assert sources[1:-1] == order
     for part in ("opened()", "prepared()", "judged()", "- made of", "downloads"):
         assert part in sources[-1]

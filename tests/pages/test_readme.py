@@ -81,10 +81,10 @@ def test_every_number_is_the_archives_under_its_scale(settings: params.Experimen
     assert written[3] == "not run"
     assert row(block, "FMNIST, q = 30 %")[1] == "*not run*: not planned at scale paper"
     assert row(block, "FMNIST 2SPC, 69 %")[1].startswith(
-        "*not run*: takes Fashion-MNIST; 20 runs of 500 rounds"
+        "*not run*: needs Fashion-MNIST; 20 runs of 500 rounds"
     )
     assert row(block, "Mini-ImageNet (2), 50 %")[1].startswith(
-        "*not run*: takes Mini-ImageNet, which only a mirror"
+        "*not run*: needs Mini-ImageNet, which only a mirror"
     )
 
     board = verdicts([claim for name in papers() for claim in claims(name)], paper)
@@ -97,7 +97,7 @@ def test_every_number_is_the_archives_under_its_scale(settings: params.Experimen
     block = readme.block(settings, tmp_path / "archive")
     assert following(block, "MNIST, q = 10 %") == written  # paper first
     assert following(block, "FMNIST, q = 30 %")[1] == "as written, scale cpu, 1 seed"
-    absent = (board["verdict"] == "not run").sum()
+    absent = ((board["verdict"] == "not run") & (board["headline"] != "informative")).sum()
     said = re.search(rf"^Of the {absent} claims not run at scale paper, at scale cpu: (.*)\.$", block, re.M)
     assert sum(map(int, re.findall(r"\d+", said.group(1)))) == absent
     assert len(re.findall(r"^Scale \*\*", block, flags=re.MULTILINE)) == 2

@@ -30,7 +30,7 @@ PARAMS = """\
 scale: demo
 experiments:
   tiny: &run
-    title: A very small experiment
+    title: A very small <script>hurt()</script> experiment
     paper: fedcor
     dataset: digits
     partition: {scheme: iid}
@@ -49,7 +49,7 @@ artifacts:
 """
 RUN = {
     "data": {"name": "digits", "provenance": "scikit-learn's digits", "digest": "0" * 64},
-    "device": "a cpu",
+    "device": "a cpu <script>hurt()</script>",
     "versions": {"torch": "2.0"},
     "date": "2026-01-02T03:04:05+00:00",
 }
@@ -58,7 +58,7 @@ CLAIM = {
     "paper": "fedcor",
     "id": "fedcor.T1.b",
     "artifact": "fedcor/table_1",
-    "claim": "FedCor is <b>fast</b>.",
+    "claim": "FedCor is <script>hurt()</script> fast.",
     "printed": "99 %",
     "replicated": "50 %",
     "interval": "",
@@ -75,6 +75,14 @@ def figure() -> Figure:
     made = Figure(figsize=(4, 3))
     made.add_subplot(title="left").plot(range(1, 11), range(3, 13), label="MD")
     return made
+
+
+def claims_of_two_papers() -> pd.DataFrame:
+    """Twenty claims a paper; HCSFed's are indicated, and one of them has not been run."""
+    mine = [CLAIM | {"id": f"fedcor.{k}", "replicated": "259.2 ± 147.4"} for k in range(20)]
+    others = [CLAIM | {"paper": "hcsfed", "id": f"hcsfed.{k}", "strength": "indicated"} for k in range(20)]
+    others[3] |= {"headline": "not run", "verdict": "not run", "strength": ""}
+    return pd.DataFrame([*mine, *others])
 
 
 def small_project(folder: Path) -> Path:
@@ -109,6 +117,12 @@ def small_project(folder: Path) -> Path:
     (made / "verdicts.json").write_text(
         json.dumps([CLAIM, CLAIM | {"verdict": "not held", "headline": "held under neither"}])
     )
+    board = folder / "data" / "artifacts" / "demo" / "scoreboard"
+    board.mkdir()
+    shown = new_output("display_data", data={"text/html": verdict_table(claims_of_two_papers(), links=True)})
+    cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=[shown])]
+    nbformat.write(new_notebook(cells=cells, metadata=notebooks.METADATA), board / "notebook.ipynb")
+    (made / "finding.txt").write_text("FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.")
     return folder
 
 
@@ -190,6 +204,28 @@ def test_the_index_says_what_made_it(rendered: Path) -> None:
         assert part in page
 
 
+def test_what_settings_claims_and_results_say_is_text(rendered: Path) -> None:
+    said = {
+        "index.html": [
+            "FedCor <script>hurt()</script> needs *fewer* rounds.",
+            "a cpu <script>hurt()</script>",
+        ],
+        "fedcor/table_1.html": [
+            "FedCor <script>hurt()</script> needs *fewer* rounds.",
+            "FedCor is <script>hurt()</script> fast.",
+            "a cpu <script>hurt()</script>",  # the foot of the page
+        ],
+        "logs/index.html": ["A very small <script>hurt()</script> experiment"],
+        "logs/tiny.html": ["A very small <script>hurt()</script> experiment"],
+    }
+    for page in rendered.rglob("*.html"):
+        assert "<script>hurt" not in page.read_text(), page
+    for page, parts in said.items():
+        for part in parts:
+            assert part in text(rendered / page), (page, part)
+    assert "More of it." not in text(rendered / "index.html")  # the first paragraph leads the paper
+
+
 def test_nothing_is_asked_of_the_net(rendered: Path) -> None:
     for page in rendered.rglob("*.html"):
         for attribute in ('src="http', "src='http", '<link rel="stylesheet" href="http', "url(http"):
@@ -231,9 +267,9 @@ def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     row = CLAIM | {"claim": "a < b & c", "verdict": "not held", "headline": "held under neither"}
     shown = verdict_table(pd.DataFrame([row]))
     assert "a &lt; b &amp; c" in shown
-    assert '<span class="verdict not-held">held under neither</span>' in shown
+    assert '<span class="verdict held-under-neither">held under neither</span>' in shown
     linked = verdict_table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
-    assert '<a href="fedcor/figure_4.html"><code>F4.a</code></a>' in linked
+    assert '<a href="fedcor/figure_4.html#F4.a"><code>F4.a</code></a>' in linked
 
 
 def test_a_page_says_what_its_scale_cuts() -> None:
@@ -333,7 +369,10 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
     for page in browser.root.rglob("*.html"):
         text = page.read_text()
         assert "&lt;IPython.core" not in text, page
-        assert "Traceback (most recent call last)" not in text, page
+        shown = html.unescape(re.sub(r"<(script|style)\b.*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL))
+        if "docs" not in page.parts:  # which speak of errors
+            assert not re.search(r"Traceback \(most|\b[A-Z]\w+Error: |is not prepared; run", shown), page
+        assert not re.search(r"<td[^>]*>\s*(nan|NaN|None|<NA>)\s*</td>", text), page
     for numbers in (browser.root / "_downloads").rglob("*.csv"):
         assert len(numbers.read_text().splitlines()) > 1, numbers
 
@@ -373,6 +412,32 @@ def test_nothing_is_cut_without_a_way_to_see_the_rest(browser: Browser, width: i
         page.context.close()
 
 
+# The smallest text of each figure at the size shown: the file's sizes are in units of its view box.
+FIGURES = """() => [...document.querySelectorAll('.cell_output img[src$=".svg"]')]
+  .map(e => [decodeURIComponent(new URL(e.src).pathname), e.getBoundingClientRect().width]).filter(e => e[1])"""
+SIZE = re.compile(r"font(?:-size)?:[^;\"']*?([\d.]+)px")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_text_in_figures_can_be_read(browser: Browser, width: int) -> None:
+    small, seen = [], 0
+    pages = [path for path in sorted(browser.root.glob("**/*.html")) if ".svg" in path.read_text()]
+    page = browser.open("index.html", width=width)
+    for path in pages:
+        page.goto(path.as_uri(), wait_until="load")
+        for source, shown in page.evaluate(FIGURES):
+            drawn = Path(source).read_text()
+            scale = shown / float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
+            sizes = [float(size) * scale for size in SIZE.findall(drawn)]
+            seen += bool(sizes)
+            if sizes and min(sizes) < 8.95:
+                small.append(f"{path.name}: {Path(source).name}: {min(sizes):.1f} px")
+    page.context.close()
+    assert seen
+    assert small == []
+
+
 @pytest.mark.browser
 def test_curves_answer_and_their_picture_stands_back(browser: Browser) -> None:
     root = browser.root
@@ -383,6 +448,46 @@ def test_curves_answer_and_their_picture_stands_back(browser: Browser) -> None:
     page.get_by_role("button", name="Logarithmic axis").first.click()
     assert page.get_by_role("button", name="Linear axis").first.is_visible()
     assert browser.problems == []
+
+
+@pytest.mark.browser
+def test_three_clicks_lead_from_the_front_page_to_a_table_and_its_numbers(browser: Browser) -> None:
+    page = browser.open("index.html", width=390)
+    page.locator(".bd-article a[href='fedcor/table_1.html']").first.click()
+    page.wait_for_url("**/fedcor/table_1.html")
+    page.locator("details.sd-dropdown > summary", has_text="Downloads").click()
+    with page.expect_download() as download:
+        page.locator("a.download", has_text=".csv").first.click()
+    assert len(pd.read_csv(download.value.path()))
+
+
+ROWS = (
+    "() => [...document.querySelectorAll('table.board tbody tr')].filter(r => r.offsetHeight).map(r => r.id)"
+)
+
+
+@pytest.mark.browser
+def test_the_board_can_be_filtered_and_each_claim_linked(browser: Browser) -> None:
+    page = browser.open("scoreboard.html")
+    every = page.evaluate(ROWS)
+    bar = page.locator(".board-filter")
+    bar.get_by_label("paper").select_option("HCSFed")
+    bar.get_by_label("strength").select_option("indicated")
+    shown = page.evaluate(ROWS)
+    assert 0 < len(shown) < len(every)
+    assert all(name.startswith("hcsfed.") for name in shown)
+    assert f"{len(shown)} of {len(every)} claims" in bar.inner_text()
+    bar.get_by_label("strength").select_option("")
+    bar.get_by_label("verdict").select_option("not run")
+    assert 0 < len(page.evaluate(ROWS)) < len(every)
+
+    page = browser.open(f"scoreboard.html#{every[-1]}")
+    row = page.locator(f"tr[id='{every[-1]}']")
+    row.wait_for()
+    head = page.locator("table.board").last.locator("thead th").first.bounding_box()
+    top = page.locator(".bd-header").bounding_box()
+    assert head["y"] >= top["y"] + top["height"] - 1  # the head is in view, below that of the site
+    assert row.bounding_box()["y"] >= head["y"]
 
 
 @pytest.mark.browser

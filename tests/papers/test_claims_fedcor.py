@@ -94,7 +94,7 @@ def test_speed_up_is_the_ratio_of_rounds_less_one():
     curves = {s: {m: (lambda t, a=a: a * t) for m, a in slope.items()} for s in printed.SETTINGS}
     results = {e: table(e, curves, T=200) for e in printed.MAIN}
     verdict = judge("fedcor.T1.b", results)
-    assert verdict.status == "held"  # 1.5 lies in all four ranges
+    assert verdict.status == "held"  # printed: 1.68 times on FMNIST, 1.38 on CIFAR-10
     faster = lead(results)["faster (%)"].astype(float)
     assert faster.between(47, 53).all()
     assert lead(results).loc["FMNIST 1SPC", "faster, paper (%)"] == "+99"
@@ -121,15 +121,15 @@ def test_never_arriving_counts_as_printed_not_available_if_the_run_is_as_long_as
         assert judge(f"fedcor.T1.{part}", short).status == "not run", part
 
 
-def test_an_interval_may_cost_a_quarter_of_the_lead():
+def test_an_interval_may_cost_a_point():
     def tables(loss: float) -> dict[str, pd.DataFrame]:
         curves = {m: (lambda t: 0.6 + 0 * t) for m in ("Random", *printed.INTERVALS)}
         curves["Random"] = lambda t: 0.5 + 0 * t
         curves[printed.INTERVALS[1]] = lambda t: 0.6 - loss + 0 * t
         return {e: table(e, dict.fromkeys(printed.SETTINGS, curves)) for e in printed.INTERVAL.values()}
 
-    assert judge("fedcor.F5.a", tables(0.023)).status == "held"
-    assert judge("fedcor.F5.a", tables(0.027)).status == "not held"
+    assert judge("fedcor.F5.a", tables(0.009)).value.startswith("6 of 6 parts")
+    assert judge("fedcor.F5.a", tables(0.011)).value.startswith("0 of 6 parts")
     assert judge("fedcor.F5.b", tables(0.0)).status == "held"
 
 

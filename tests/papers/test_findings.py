@@ -44,3 +44,29 @@ def test_nothing_is_said_of_what_has_not_been_run():
 def test_reallocation_acts_only_with_fewer_clusters_than_places():
     assert findings.reallocated(10, 10) == 0
     assert findings.reallocated(10, 5) == 1
+
+
+def test_the_arm_in_which_places_are_re_allocated_is_compared_on_the_same_seeds() -> None:
+    arms = {"HCSFed-R (GC-B)": {0: 3, 1: 4, 2: 9}, "HCSFed-R (GC-B), H = 5": {0: 6, 1: 2}}
+    rows = [
+        {
+            "setting": "s",
+            "method": method,
+            "seed": seed,
+            "round": t,
+            "test_accuracy": float(t >= start),
+            "client_accuracy": float(t > start),
+        }
+        for method, seeds in arms.items()
+        for seed, start in seeds.items()
+        for t in range(8)
+    ]
+    table = pd.DataFrame(rows).assign(diverged=False)
+    found = findings.fewer_clusters(table).set_index("accuracy")
+    shown = ["seeds", "H = 10", "H = 5", "seeds later with H = 5"]
+    assert found.loc["official test set", shown].tolist() == [2, 3.5, 4, 1]
+    assert found.loc["clients' own", shown].tolist() == [2, 4.5, 5, 1]
+    assert "In 2 of the 2 rows" in findings.places_said(found)
+    alone = findings.fewer_clusters(table[table["method"] == "HCSFed-R (GC-B)"])
+    assert alone.empty
+    assert findings.places_said(alone).endswith("has not been run here.")

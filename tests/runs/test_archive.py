@@ -12,42 +12,27 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small import Small
 
 from fedlib.analysis import partitions
 from fedlib.analysis.studies import run_study
 from fedlib.data import datasets
 from fedlib.files import StoreError, Unfinished
 from fedlib.runs import archive, results, sealed, train
-from fedlib.runs.place import Place
 from fedlib.settings import params, schema
-from fedlib.settings.params import Experiments
 
-EXPERIMENT = {
-    "title": "a small one",
-    "dataset": "digits",
-    "partition": {"scheme": "iid"},
-    "model": "logistic",
-    "N": 6,
-    "m": 2,
-    "T": 4,
-    "seeds": 2,
-    "local": {"lr": 0.1, "batch": 8, "steps": 2},
-    "evaluate": {"every": 2, "train": True},
+CHANGES = {
     "methods": {"MD": {"sampler": "md"}, "Random": {"sampler": "uniform"}, "the same": {"sampler": "md"}},
     "grid": {"few": {}, "many": {"m": 4}},
 }
 STUDIES = {"x_partitions": {"experiments": {"D": "e"}, "seeds": 2}}
 
 
-class Folder:
+class Folder(Small):
     """A place of one's own: runs, results and archive; `trained` counts the runs that were trained."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.results, self.archive = root / "results", root / "archive"
-        self.place = Place(runs=root / "runs", workers=1)
-        self.settings = Experiments(
-            json.loads(json.dumps({"experiments": {"e": EXPERIMENT}, "studies": STUDIES}))
-        )
+        super().__init__(root, CHANGES, studies=STUDIES)
         self.trained: list[schema.Run] = []
         whole = train.train
 
@@ -59,16 +44,7 @@ class Folder:
 
     def simulate(self, **options) -> tuple[pd.DataFrame, dict]:
         self.trained.clear()
-        path = results.simulate(
-            "e",
-            "demo",
-            experiments=self.settings,
-            place=self.place,
-            results=self.results,
-            archive=self.archive,
-            tell=lambda line: None,
-            **options,
-        )
+        path = super().simulate(**options)
         return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
 
     def study(self, **options) -> tuple[pd.DataFrame, dict]:
@@ -83,9 +59,6 @@ class Folder:
             **options,
         )
         return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
-
-    def pack(self, table: pd.DataFrame, info: dict, name: str = "e") -> Path:
-        return archive.write(name, "demo", self.settings.archived("e"), table, info["runs"], self.archive)
 
     def wipe(self) -> None:
         for folder in (self.place.runs, self.results):
@@ -253,10 +226,21 @@ def test_settings_without_any_run_are_named_as_a_whole() -> None:
     assert results.lacking({"runs": measured, "missing": units[1:]}) == "all of CIFAR-10 2SPC"
 
 
+def test_what_is_there_is_said_in_words() -> None:
+    runs = [{"setting": s, "method": m, "seed": k} for s in "ab" for m in "xy" for k in (0, 1)]
+    assert results.present({"runs": runs}) == "x / y of a / b, 2 seeds"
+    assert results.present({"runs": [*runs, {"setting": "c", "method": "x", "seed": 0}]}) == (
+        "x / y of a / b, 2 seeds; x of c, 1 seed"
+    )
+    assert results.present({"runs": []}) == ""
+
+
 def test_nothing_finished_is_said(folder: Folder) -> None:
-    with pytest.raises(Unfinished, match="e has no finished run at scale demo"):
+    with pytest.raises(
+        Unfinished, match="e at scale demo: none of its 12 planned runs is finished or archived"
+    ):
         folder.simulate(only_finished=True)
-    with pytest.raises(Unfinished, match="x_partitions has nothing finished at scale demo"):
+    with pytest.raises(Unfinished, match="x_partitions at scale demo: none of its"):
         folder.study(only_finished=True)
 
 

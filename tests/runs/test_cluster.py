@@ -216,7 +216,7 @@ def no_record(a, rounds, timing, record):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (another_run, "which was not asked for: its fedlib or its dataset is another"),
+        (another_run, "which was not asked for: its fedlib or its dataset differs"),
         (damaged_rounds, "contents do not match their digest"),
         (other_settings, "other settings"),
         (fewer_rounds, "rounds are missing"),

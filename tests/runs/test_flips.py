@@ -11,32 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from small import Small
 
 from fedlib.commands import pipeline
 from fedlib.data import datasets
 from fedlib.data.sources import DataError
 from fedlib.files import StoreError, sealed
 from fedlib.runs import archive, results
-from fedlib.runs.place import Place, address
+from fedlib.runs.place import address
 from fedlib.runs.sealed import from_kept, rows_digest, to_kept
 from fedlib.runs.store import Store
-from fedlib.settings.params import Experiments
 
 FLIPS = 40  # of each kind of file
-EXPERIMENT = {
-    "title": "a small one",
-    "dataset": "digits",
-    "partition": {"scheme": "iid"},
-    "model": "logistic",
-    "N": 6,
-    "m": 2,
-    "T": 4,
-    "seeds": 2,
-    "local": {"lr": 0.1, "batch": 8, "steps": 2},
-    "evaluate": {"every": 2, "train": True},
-    "methods": {"MD": {"sampler": "md"}, "Random": {"sampler": "uniform"}},
-    "archive": ["clients"],
-}
 
 
 @dataclass(frozen=True)
@@ -51,17 +37,15 @@ class Kept:
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
     """A file of each kind, as the library writes them."""
     root = tmp_path_factory.mktemp("kinds")
-    place = Place(runs=root / "runs", datasets=root / "datasets", workers=1)
-    settings = Experiments({"experiments": {"e": EXPERIMENT}})
-    where = {"results": root / "results", "archive": root / "archive"}
-    told: list[str] = []
-    table = results.simulate("e", "demo", experiments=settings, place=place, tell=told.append, **where)
-    frame, info = results.open_results("e", "demo", root / "results")
-    packed = archive.write("e", "demo", ["clients"], frame, info["runs"], root / "archive")
-    store, runs = Store(place.runs), [one.run for one in settings.runs("e", "demo")]
+    small = Small(root, {"archive": ["clients"]})
+    place, table = small.place, small.simulate()
+    frame, info = results.open_results("e", "demo", small.results)
+    packed = small.pack(frame, info)
+    store, runs = Store(place.runs), [one.run for one in small.settings.runs("e", "demo")]
     run = address(runs[0], place)
     begun = address(runs[1].model_copy(update={"T": 9}), place)
     store.save_checkpoint(begun, {"t": 1, "models": np.arange(50.0), "rows": [{"round": 0}, {"round": 1}]})
+    store.fail(begun, "it drew from a global generator", "")
     study = root / "runs" / "studies" / f"{'ab' * 10}.parquet"
     study.parent.mkdir()
     study.write_bytes(to_kept(pd.DataFrame({"x": [0.1, 0.2], "y": [[1, 2], [3]]}), "ab" * 10))
@@ -104,6 +88,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
         "arrays of a dataset": Kept(digits.with_suffix(".npz"), dataset),
         "record of a dataset": Kept(digits.with_suffix(".json"), dataset),
         "input": Kept(inputs, noted),
+        "reason of a failure": Kept(store.folder(begun) / "failed.json", lambda: store.failure(begun)),
     }
 
 
@@ -137,6 +122,7 @@ def read(kept: Kept) -> Any:
 NAMES = (
     *("checkpoint", "record of a run", "rounds of a run", "times of a run", "results", "record of results"),
     *("archive", "study's table", "arrays of a dataset", "record of a dataset", "input"),
+    "reason of a failure",
 )
 
 

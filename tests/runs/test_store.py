@@ -119,7 +119,7 @@ def test_a_checkpoint_that_is_not_as_it_was_written_is_said_and_not_taken(tmp_pa
         assert store.load_checkpoint(ADDRESS) is None
         said = capsys.readouterr().err
         assert re.fullmatch(
-            r".*checkpoint\.pt: this file cannot be used \(.*\); its run begins anew\.\n", said
+            r".*checkpoint\.pt: this file cannot be used \(.*\); its run starts again\.\n", said
         )
 
 
@@ -170,7 +170,7 @@ def test_a_folder_with_another_runs_files_is_no_finished_run(tmp_path, capsys):
     finished(store)
     shutil.copytree(store.folder(ADDRESS), store.folder(another))
     assert not store.finished(another)
-    assert f"it is that of run {ADDRESS}" in capsys.readouterr().err
+    assert f"it belongs to run {ADDRESS}" in capsys.readouterr().err
     assert store.finished(ADDRESS)
 
 

@@ -269,15 +269,15 @@ def test_careless_edits_are_refused_or_understood(record_property):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  tiny:\n", "  ../tiny:\n", r"experiments: '\.\./tiny' cannot be a name; use letters, digits"),
-        ("  tiny:\n", "  /tmp/tiny:\n", "cannot be a name"),
-        ("  tiny:\n", "  'x; rm -rf y':\n", "cannot be a name"),
-        ("  fedcor_toy:\n", "  $(toy):\n", r"studies: '\$\(toy\)' cannot be a name"),
-        ("  fedcor-figure_1:\n", "  fedcor figure:\n", "artifacts: 'fedcor figure' cannot be a name"),
-        ("paper: fedcor", "paper: ../x", r"experiments\.tiny\.paper: '\.\./x' cannot be a name"),
+        ("  tiny:\n", "  ../tiny:\n", r"experiments: '\.\./tiny' is not a valid name; use letters, digits"),
+        ("  tiny:\n", "  /tmp/tiny:\n", "is not a valid name"),
+        ("  tiny:\n", "  'x; rm -rf y':\n", "is not a valid name"),
+        ("  fedcor_toy:\n", "  $(toy):\n", r"studies: '\$\(toy\)' is not a valid name"),
+        ("  fedcor-figure_1:\n", "  fedcor figure:\n", "artifacts: 'fedcor figure' is not a valid name"),
+        ("paper: fedcor", "paper: ../x", r"experiments\.tiny\.paper: '\.\./x' is not a valid name"),
         ("title: A tiny experiment", "title: 3", r"experiments\.tiny\.title: .*valid string \(given: 3\)"),
         ("experiments: [tiny, fedcor_toy]", "experimnts: []", r"fedcor-figure_1\.experimnts: Extra"),
-        ("[tiny, fedcor_toy]", "[tinny]", r"there is no 'tinny'; did you mean tiny\?"),
+        ("[tiny, fedcor_toy]", "[tinny]", r"'tinny' does not exist; did you mean tiny\?"),
         ("    pairs: 7", "    paris: 7", r"studies\.fedcor_toy\.pairs: Field required"),
         ("    draws: 10", "    draws: ten", r"studies\.fedcor_toy\.draws: .*valid integer"),
         (
@@ -293,7 +293,7 @@ def test_careless_edits_are_refused_or_understood(record_property):
         ("        T: 9", "        TT: 9", r"tiny\.scales\.paper: no key 'TT'"),
         ("methods: [HiCS-FL]", "methods: [HiCS]", r"no method 'HiCS' to follow; did you mean HiCS-FL\?"),
         ("    seeds: 2\n", "    seeds: 100000000000\n", r"tiny\.seeds must be .*10,000 at most"),
-        ("    T: 5\n", "    T: 5\n    T: 6\n", "T stands twice, in lines 15 and 16"),
+        ("    T: 5\n", "    T: 5\n    T: 6\n", "T appears twice, in lines 15 and 16"),
     ],
 )
 def test_misspelt_keys_and_unsafe_names_are_named(old: str, new: str, message: str):

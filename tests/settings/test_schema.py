@@ -75,10 +75,10 @@ def test_good_settings_become_runs():
         (
             "seeds",
             "five",
-            r"seeds must be a number of seeds or a list, each once, 10,000 at most \(given: 'five'\)",
+            r"seeds must be a number of seeds or a list without repeats, 10,000 at most \(given: 'five'\)",
         ),
         ("seeds", 0, "seeds must be"),
-        ("seeds", [3, 3], "each once"),
+        ("seeds", [3, 3], "without repeats"),
         ("seed", 3, r"experiments\.e\.MD\.seed: .*move it to `seeds`"),
         ("scales", {"dmeo": {"T": 1}}, r"scales: no scale 'dmeo'; there are demo, cpu, paper"),
         ("grid", [1], r"grid must hold a mapping"),
@@ -90,7 +90,7 @@ def test_good_settings_become_runs():
         (
             "scales",
             {"demo": {"methods": [1]}},
-            r"experiments\.e\.scales\.demo\.methods keeps 1, which is not there",
+            r"experiments\.e\.scales\.demo\.methods keeps 1, which does not exist",
         ),
         (
             "grid",
@@ -104,12 +104,12 @@ def test_good_settings_become_runs():
         ("local.epochs", 2, "either steps or epochs"),
         ("dataset", "mnits", "dataset: unknown dataset 'mnits'; did you mean mnist"),
         ("model", "mlpp", "model: "),
-        ("m", 7, r"m = 7 clients a round is more than there are \(N = 6\)"),
+        ("m", 7, r"m = 7 clients per round are more than there are \(N = 6\)"),
         ("m", 0, r"\.m: .*greater than or equal to 1"),
         ("T", 2.5, r"\.T: "),
         ("partition.alpha", 0, r"partition\..*alpha: .*greater than 0"),
         ("partition.scheme", "dirichlett", r"partition: .*dirichlett"),
-        ("partition.sizes", [[4, 20]], "partition.sizes names 4 clients, N is 6"),
+        ("partition.sizes", [[4, 20]], "partition.sizes names 4 clients, but N is 6"),
         ("rounds", 10, r"\.rounds: .*not permitted"),
         ("evaluate", {"evry": 2}, r"evaluate\.evry: .*not permitted"),
         (
@@ -117,19 +117,19 @@ def test_good_settings_become_runs():
             {"every": 2, "train": True, "train_every": 5},
             "train_every = 5 must be a multiple of every = 2",
         ),
-        ("evaluate", {"train_every": 5}, "train_every is for the training loss; set train: true"),
+        ("evaluate", {"train_every": 5}, "train_every needs the training loss; set train: true"),
         ("until", {"test_accuracy": 75}, r"until\.test_accuracy: .*less than or equal to 1 \(given: 75\)"),
         ("until", {"test_accuracy": 0.0}, r"until\.test_accuracy: .*greater than 0"),
         ("until", {"least": 2}, r"until\.test_accuracy: Field required"),
         (
             "until",
             {"test_accuracy": 0.5, "least": 6},
-            r"until\.least = 6 is more than .* \(T = 5\); lower it, or raise T",
+            r"until\.least = 6 exceeds .* \(T = 5\); lower it, or raise T",
         ),
         (
             "methods.MD",
             {"sampler": "md", "algorithm": "scaffold", "local": {"halve_every": 2}},
-            r"SCAFFOLD takes one learning rate a round; leave local\.halve_every out",
+            r"SCAFFOLD takes one learning rate per round; leave local\.halve_every out",
         ),
         ("methods", {}, "methods is missing"),
         ("local.lr", "0.1", r"local\.lr: .*valid number.*'0\.1'"),
@@ -259,7 +259,7 @@ def test_what_is_not_set_is_no_part_of_record_and_address():
 def test_the_target_is_no_target_without_a_test_accuracy():
     spec = changed("until", {"test_accuracy": 0.5})
     spec["evaluate"] = {"test": False}
-    with pytest.raises(ConfigError, match=r"until waits for a test accuracy; set evaluate\.test: true"):
+    with pytest.raises(ConfigError, match=r"until needs the test accuracy; set evaluate\.test: true"):
         runs(spec)
 
 

@@ -7,12 +7,14 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fedlib.commands import cli
 from fedlib.data import datasets, partition
 from fedlib.runs.place import Place, address
 from fedlib.runs.results import Failed, failed, open_results, record, simulate
@@ -256,8 +258,8 @@ def test_as_many_questions_as_allowed_may_be_asked(sampler, world):
 
 
 CHOICES: dict[str, tuple[dict[str, Any], str]] = {
-    "more than m": ({"clients": np.arange(5)}, "it chose 5 clients, m is 3"),
-    "fewer than m": ({"clients": np.arange(2)}, "it chose 2 clients, m is 3"),
+    "more than m": ({"clients": np.arange(5)}, "it chose 5 clients, but m is 3"),
+    "fewer than m": ({"clients": np.arange(2)}, "it chose 2 clients, but m is 3"),
     "zero expected": (
         {"clients": np.arange(3), "expected": np.zeros(3)},
         "expected draws must be above zero",
@@ -420,6 +422,35 @@ def test_a_failed_run_stands_in_the_results_record_beside_the_others(sampler, tm
     simulate("few", "demo", experiments=experiments, **given)
     assert len(open_results("few", "demo", results)[1]["runs"]) == 4
     assert failed(record("few", "demo", results)) == []
+
+
+def test_the_command_says_what_failed_and_with_traceback_where(sampler, tmp_path, monkeypatch, capsys):
+    """And its exit status says so, until the sampler is mended."""
+    given = {"place": Place(runs=tmp_path / "runs", workers=1), "results": tmp_path, "archive": tmp_path}
+    experiments = spec(Mine={"sampler": "bad"}, MD={"sampler": "md"})
+    monkeypatch.setattr(params, "load", lambda: experiments)
+    monkeypatch.setattr("fedlib.runs.results.simulate", partial(simulate, experiments=experiments, **given))
+
+    def run(*options: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["fedlib", "run", "few", "--scale", "demo", *options])
+        try:
+            status = cli.app()
+        except SystemExit as end:
+            status = end.code
+        return status, capsys.readouterr().err
+
+    sampler(**breaks("select", 3))
+    status, told = run()
+    assert status == 1
+    assert re.search(
+        r"\nMine, seed 1: bad \(seed 1\), round 3, select: IndexError: no client like that", told
+    )
+    assert "Traceback" not in told
+    status, told = run("--traceback")
+    assert (status, told.count("Traceback")) == (1, 2)
+    assert "in select" in told
+    sampler()
+    assert run()[0] == 0
 
 
 def test_where_all_runs_fail_there_is_no_table_and_the_reasons_are_told(sampler, tmp_path):

@@ -205,7 +205,7 @@ def test_stacked_equals_one_after_the_other(kind: str, work: str):
 def test_what_cannot_be_stacked_is_said_once(make, shape, reason: str):
     said: list[str] = []
     assert not ModuleExecutor(make, data_of(shape), CPU, 1)._stackable(said.append)
-    assert said == [f"this model is trained one client after the other, not stacked: {reason}"]
+    assert said == [f"this model is trained one client after another, not stacked: {reason}"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -298,7 +298,7 @@ def test_the_output_layer_is_found_or_named():
     assert layout(None).output_bias is None
     assert layout("last").output_weight == slice(0, 18)
     with pytest.raises(
-        ConfigError, match="output_layer is 'fc', which is no linear layer with bias; there are last"
+        ConfigError, match="output_layer is 'fc', which is not a linear layer with bias; there are last"
     ):
         layout("fc")
 
@@ -334,10 +334,10 @@ def test_a_metric_of_ones_own():
 @pytest.mark.parametrize(
     ("make", "real", "options", "message"),
     [
-        (lambda: 3, False, {}, "it must make a torch.nn.Module, and makes a int"),
+        (lambda: 3, False, {}, "it must make a torch.nn.Module, but makes a int"),
         (lambda: nn.Linear(5, 3), False, {}, r"its forward pass fails on inputs float32 \(2, 6\)"),
         (regression, True, {}, "cross-entropy needs .* pass loss="),
-        (regression, True, {"loss": lambda out, y: 3.0}, "it must give a tensor"),
+        (regression, True, {"loss": lambda out, y: 3.0}, "it must return a tensor"),
         (regression, True, {"loss": lambda out, y: out.view(5, 5)}, "loss: it fails on outputs"),
     ],
 )

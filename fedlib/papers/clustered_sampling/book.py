@@ -1,4 +1,4 @@
-"""What Clustered Sampling's rules read off the runs: settings, methods and statistics against MD sampling."""
+"""What Clustered Sampling's rules share: settings, methods, and statistics compared with MD sampling."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SIZES = np.repeat([100, 250, 500, 750, 1000], [10, 30, 30, 20, 10])  # the paper
 
 
 def window(runs: Runs) -> int:
-    """Figure 1's rounds: 200, or as many as there are."""
+    """Number of rounds in Figure 1: 200, or all if there are fewer."""
     return min(200, runs.last(*FIRST))
 
 
 def of_figure_1(
     runs: Runs, method: str, column: str, statistic: Callable[..., float], **options
 ) -> pd.Series:
-    """A statistic of Figure 1's rounds, of MD and another method, by (method, seed)."""
+    """A statistic over Figure 1's rounds for MD and another method, by (method, seed)."""
     last = window(runs)
     return runs.statistic(*FIRST, [MD, method], column, lambda c: statistic(c[c.index <= last], **options))
 
@@ -38,7 +38,7 @@ def of_figure_1(
 def against_md(
     runs: Runs, place: tuple[str, str], method: str, column: str, statistic: Callable[..., float], **options
 ) -> np.ndarray:
-    """(seeds, 2) a statistic of MD and of `method` in one setting."""
+    """(seeds, 2) a statistic of MD and `method` in one setting."""
     values = runs.statistic(*place, [MD, method], column, statistic, **options)
     both = pd.concat([values.loc[MD], values.loc[method]], axis=1, join="inner").to_numpy()
     if len(both) == 0:
@@ -47,9 +47,9 @@ def against_md(
 
 
 def gains(runs: Runs, place: tuple[str, str], method: str, last: float = math.inf) -> np.ndarray:
-    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD) of the rounds up to `last`.
+    """(seeds,) (L_end(MD) - L_end(method)) / L_end(MD) over the rounds up to `last`.
 
-    Seeds in which both diverged say nothing.
+    Seeds in which both diverged are left out.
     """
     md, other = against_md(runs, place, method, LOSS, lambda c: end_mean(c[c.index <= last])).T
     known = np.isfinite(md) | np.isfinite(other)
@@ -57,7 +57,7 @@ def gains(runs: Runs, place: tuple[str, str], method: str, last: float = math.in
 
 
 def below_md(runs: Runs, place: tuple[str, str], method: str, column: str, statistic, **options) -> Verdict:
-    """MD's value is the larger one, by the median over seeds."""
+    """Held if MD's value is the larger one, by the median over seeds."""
     values = runs.statistic(*place, [MD, method], column, statistic, **options)
     scale, unit = (1, "nats") if column == LOSS else (100, "points")
     return positive(scale * paired(values, MD, method), unit)
@@ -74,11 +74,16 @@ def labels(runs: Runs) -> dict[tuple[str, int], np.ndarray]:
 
 
 def drawn(runs: Runs, method: str, column: str, first: int = 1, last: int | None = None) -> np.ndarray:
-    """Distinct clients or classes in each of Figure 1's rounds first..last, all seeds together."""
-    table = runs.pick(*FIRST, [method])
+    """Distinct clients or classes in each of Figure 1's rounds first..last, over all seeds."""
     last = window(runs) if last is None else last
-    table = table[table["round"].between(first, last) & ~table["diverged"]]
-    return add_distinct(table, labels(runs) if column == "distinct_classes" else None)[column].to_numpy()
+    runs.need(*FIRST, [method])
+    classes = column == "distinct_classes"
+    owners = labels(runs) if classes else None
+    key = "drawn", method, column
+    if key not in runs.kept:
+        runs.kept[key] = add_distinct(runs.pick(*FIRST, [method]), owners)
+    table = runs.kept[key]
+    return table.loc[table["round"].between(first, last) & ~table["diverged"], column].to_numpy()
 
 
 def late(runs: Runs) -> int:

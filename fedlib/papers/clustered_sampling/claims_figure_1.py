@@ -1,4 +1,4 @@
-"""Clustered Sampling's claims on its Figure 1: one digit a client."""
+"""Clustered Sampling's claims on Figure 1: one digit per client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedlib.papers.clustered_sampling.book import (
 
 @book.claim("cs.F1.a", "figure_1", ["cs_mnist"], "lower loss")
 def _(runs: Runs) -> Verdict:
-    """On one digit a client, Algorithm 1 has a lower training loss than MD sampling."""
+    """With one digit per client, Algorithm 1 has a lower training loss than MD sampling."""
     return positive(paired(of_figure_1(runs, ALG1, LOSS, area), MD, ALG1), "nats")
 
 
@@ -50,7 +50,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F1.d", "figure_1", ["cs_mnist"], "same performance")
 def _(runs: Runs) -> Verdict:
-    """Algorithm 2 comes to perform like target sampling: late, at most a quarter of MD's distance from it."""
+    """Late in training Algorithm 2 performs like target sampling: within a quarter of MD's distance from it."""
     table = runs.pick(*FIRST, [MD, TARGET, ALG2])
     table = table[table["round"].between(late(runs), window(runs))]
     losses = table.pivot_table(index=["seed", "round"], columns="method", values=LOSS).dropna()
@@ -112,7 +112,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F1.h", "figure_1", ["cs_mnist"], "10 distinct clients")
 def _(runs: Runs) -> Verdict:
-    """Algorithms 1 and 2 aggregate m distinct clients in every round, where all clients have equal sizes."""
+    """If all clients have equal sizes, Algorithms 1 and 2 aggregate m distinct clients in every round."""
     m = len(runs.pick(*FIRST, [MD])["clients"].iloc[-1])
 
     def always(method: str) -> Verdict:
@@ -124,7 +124,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F1.i", "figure_1", ["cs_mnist", "cs_partitions"], "finds the 10 clusters over time")
 def _(runs: Runs) -> Verdict:
-    """Algorithm 2 misses classes at the start, and none later."""
+    """Algorithm 2 misses classes at the start but none later."""
     start = float(drawn(runs, ALG2, "distinct_classes", last=5).mean())
     end = float(drawn(runs, ALG2, "distinct_classes", late(runs)).mean())
     value = f"{number(start)} classes in rounds 1-5, {number(end)} late"
@@ -133,7 +133,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F1.j", "figure_1", ["cs_mnist"], "lower variability")
 def _(runs: Runs) -> Verdict:
-    """Both algorithms vary less than MD sampling: across clients, and from round to round."""
+    """Both algorithms vary less than MD sampling, across clients and from round to round."""
 
     def less(method: str, column: str, statistic: Callable[..., float]) -> Callable[[], Verdict]:
         return lambda: positive(paired(of_figure_1(runs, method, column, statistic), MD, method), "nats")

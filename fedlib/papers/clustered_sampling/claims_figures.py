@@ -1,4 +1,4 @@
-"""Clustered Sampling's claims on its Figures 2 to 10."""
+"""Clustered Sampling's claims on Figures 2 to 10."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F2.b", "figure_2", ["cs_cifar"], "same end")
 def _(runs: Runs) -> Verdict:
-    """At alpha = 10 and 0.1 all three end close together: gains of at most 10 % either way."""
+    """At alpha = 10 and 0.1 all three samplers end close together: gains of at most 10 % in either direction."""
 
     def close(alpha: str, method: str) -> Verdict:
         gain = gains(runs, ("cs_cifar", alpha), method)
@@ -100,7 +100,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F7.a", "figure_7", ["cs_cifar"], "no worse; better at small alpha")
 def _(runs: Runs) -> Verdict:
-    """Algorithm 2's final accuracy is within half a point of MD's at every alpha, higher at 0.01 and 0.001."""
+    """Algorithm 2's final accuracy is within half a point of MD's at every alpha, and higher at 0.01 and 0.001."""
 
     def part(alpha: str) -> Verdict:
         values = runs.statistic("cs_cifar", alpha, [MD, ALG2], ACCURACY, end_mean)
@@ -115,7 +115,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F3.a", "figure_3", [], "by construction")
 def _(runs: Runs) -> Verdict:
-    """After each client that Algorithm 1 pours, at most one distribution is partly filled; at the end all are full."""
+    """After each client that Algorithm 1 assigns, at most one distribution is partly filled; all end up full."""
     order = np.argsort(-SIZES, kind="stable")
     filled = size_distributions(SIZES, 10, order)[:, order].cumsum(axis=1)
     partly = ((filled > 1e-12) & (filled < 1 - 1e-12)).sum(axis=0)
@@ -136,7 +136,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def shares(runs: Runs, alpha: str) -> list[np.ndarray]:
-    """One (N, K) table of samples by client and label a seed."""
+    """One (N, K) table of samples by client and label per seed."""
     table = runs["cs_partitions"]
     table = table[(table["data"] == "cs_cifar") & (table["setting"] == alpha)]
     if table.empty:
@@ -145,7 +145,7 @@ def shares(runs: Runs, alpha: str) -> list[np.ndarray]:
 
 
 @book.claim(
-    "cs.F5.a", "figure_5", ["cs_partitions"], "alpha = 10 near uniform; 0.001 almost one class a client"
+    "cs.F5.a", "figure_5", ["cs_partitions"], "alpha = 10 near uniform; 0.001 almost one class per client"
 )
 def _(runs: Runs) -> Verdict:
     """The largest class share of a client is below 0.2 on average at alpha = 10, above 0.98 at alpha = 0.001."""
@@ -185,7 +185,7 @@ MEASURES = (ALG2, "Algorithm 2 (L1)", "Algorithm 2 (squared L2)")
 
 @book.claim("cs.F6.a", "figure_6", ["cs_similarity"], "no significant difference")
 def _(runs: Runs) -> Verdict:
-    """Arccos, L1 and L2 similarity end alike."""
+    """Arccos, L1 and L2 similarity give similar final losses."""
     ends = runs.statistic("cs_similarity", "", [MD, *MEASURES], LOSS, end_mean).groupby("method").median()
     three = ends[list(MEASURES)]
     spread = float(three.max() - three.min())
@@ -211,7 +211,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("cs.F8.a", "figure_8", ["cs_work"], "more local work, fewer rounds")
 def _(runs: Runs) -> Verdict:
-    """With more local steps Algorithm 2 needs fewer rounds to the same loss."""
+    """With more local steps Algorithm 2 needs fewer rounds to reach the same loss."""
     settings = ("less work", "standard", "more work")
     ends = [runs.statistic("cs_work", s, [ALG2], LOSS, end_mean).loc[ALG2] for s in settings]
     level = pd.concat(ends, axis=1, join="inner").max(axis=1)

@@ -1,6 +1,6 @@
-"""Clustered Sampling's printed numbers as laws, by which its rules are tested (`fedlib/analysis/fairness.py`).
+"""Laws from Clustered Sampling's printed numbers, by which its rules are tested (`fedlib/analysis/fairness.py`).
 
-The paper prints no loss and no accuracy; what it says of the draws follows from how clients are drawn.
+The paper prints no loss and no accuracy; what it prints about the draws follows from the way clients are drawn.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.fairness import Law
+from fedlib.analysis.fairness import BEFORE, PAPER, Law
 from fedlib.papers.clustered_sampling.book import ALG1, ALG2, FIRST, MD, TARGET
 
 SEEDS, T, N, m = 5, 200, 100, 10
 
 
 def draws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
-    """Figure 1's clients of 200 rounds: one digit each, ten a digit, ids at random."""
+    """The clients drawn in Figure 1's 200 rounds: each holds one digit, ten share a digit, ids are random."""
     runs, owners = [], []
     for seed in range(SEEDS):
         digit = rng.permutation(N) // (N // 10)
@@ -45,7 +45,7 @@ NO_LAW = dict.fromkeys(("cs.F5.a", "cs.F5.b"), "the numbers are settings: nothin
 LAWS = [
     Law(
         "Figure 1: clients of 200 rounds and five seeds, drawn as each sampler draws",
-        tuple(f"cs.F1.{part}" for part in "efghi"),
+        {f"cs.F1.{part}": BEFORE for part in "efgi"} | {"cs.F1.h": PAPER},
         draws,
         draws=20,
     )

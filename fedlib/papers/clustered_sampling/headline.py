@@ -1,4 +1,4 @@
-"""Clustered Sampling's headline: how much lower than MD sampling's both algorithms' training loss is in Figure 1."""
+"""Clustered Sampling's headline: how far the training loss of both algorithms is below MD sampling's in Figure 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADLINE = Headline(
     tuple(
         Effect(
             claim,
-            f"mean training loss of MD less that of {method}, 200 rounds (nats)",
+            f"mean training loss of MD minus that of {method}, 200 rounds (nats)",
             difference(Where(*FIRST, MD, LOSS), MD, method, area, 200),
             null=0.0,
         )

@@ -1,7 +1,7 @@
-"""The authors' program (Accenture/Labs-Federated-Learning), run by us: which of our runs its curves stand beside.
+"""The authors' program (Accenture/Labs-Federated-Learning), run by us, and the runs of ours that correspond to it.
 
-It numbers the clients by digit. Its accuracy is measured on the clients' own test parts (80 images each), as is our
-`client_accuracy`; all clients have equally many.
+It numbers the clients by digit. Its accuracy is measured on the clients' own test parts (80 images each), like our
+`client_accuracy`; all clients have the same number of images.
 """
 
 from fedlib.analysis.reference import Program

@@ -1,4 +1,4 @@
-"""Clustered Sampling's readings: who has which id, and how ties between clients of equal size are broken."""
+"""Clustered Sampling's readings: how clients are numbered, and how ties between clients of equal size are broken."""
 
 from __future__ import annotations
 
@@ -43,5 +43,29 @@ READINGS = [
             swaps=_sorted(ties),
         )
         for ties in ("at random", "by id")
+    ),
+]
+
+LEFT_OPEN = [
+    (
+        "the learning rate at the two ends of alpha",
+        "the text has 0.1 at alpha = 10 and 0.05 at alpha = 0.001, the plotting program the reverse",
+        "the text's; MD sampling's loss at both is on the page of Figure 2",
+    ),
+    (
+        "rows or condensed distances for Ward's tree",
+        "the paper: a similarity matrix; the code hands its rows to scipy",
+        "rows, as the code",
+    ),
+    ("dropout while measuring", "the code leaves it on", "off"),
+    (
+        "test samples of an MNIST client",
+        "the paper: 100; the code: 80",
+        "80: five digits have fewer than 1,000 test images",
+    ),
+    (
+        "number of seeds",
+        "one, with the draws of MD sampling reseeded by the round",
+        "5 seeds, every draw from the run's seed",
     ),
 ]

@@ -1,7 +1,7 @@
-"""Clustered Sampling's theory made concrete: all outcomes of small schemes, and its listings to the letter.
+"""Clustered Sampling's theory, checked on all outcomes of small schemes, and its listings as printed.
 
-Fraboni et al., ICML 2021, sections 3-5 and appendices A-B. For the theory notebook. r: (m, n) sampling probabilities,
-p: (n,) data shares; schemes are small enough to enumerate all n^m outcomes.
+Fraboni et al., ICML 2021, sections 3-5 and appendices A-B; used by the theory notebook. r: (m, n) sampling
+probabilities, p: (n,) data shares. The schemes are small enough to enumerate all n^m outcomes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Scheme(NamedTuple):
 
 
 def random_scheme(rng: np.random.Generator) -> Scheme:
-    """2 to 5 clients of random sizes, 2 to 4 draws; r satisfies Proposition 1: a mixture of schemes that do."""
+    """2 to 5 clients of random sizes, 2 to 4 draws; r satisfies Proposition 1, as a mixture of schemes that do."""
     n, m = rng.integers(2, 6), rng.integers(2, 5)
     sizes = rng.integers(1, 30, n)
     parts = [size_distributions(sizes, m, rng.permutation(n)) for _ in range(3)]
@@ -86,7 +86,7 @@ def identities(scheme: Scheme) -> dict[str, float]:
 
 
 def inequalities(scheme: Scheme) -> dict[str, float]:
-    """By how much the right side of each inequality (left <= right) exceeds the left, at its tightest."""
+    """How much the right side of each inequality (left <= right) exceeds the left where it is tightest."""
     r, p, g, z = scheme
     m = len(r)
     clustered, md = Outcomes.of(r), Outcomes.of(np.tile(p, (m, 1)))
@@ -118,7 +118,7 @@ def fedavg_step(p: np.ndarray, m: int) -> np.ndarray:
 
 
 def proposition_1(r: np.ndarray | None, sizes: np.ndarray) -> bool:
-    """Whether r (m, n), None for no result, satisfies equations 7 and 8."""
+    """Whether r (m, n) satisfies equations 7 and 8; r is None if there is no result."""
     if r is None:
         return False
     p = sizes / sizes.sum()
@@ -127,10 +127,10 @@ def proposition_1(r: np.ndarray | None, sizes: np.ndarray) -> bool:
 
 
 def algorithm_1(sizes: np.ndarray, m: int, start: int = 1, repaired: bool = False) -> np.ndarray | None:
-    """Algorithm 1's loop, line by line, over `sizes` in descending order -> r (m, n); None if it leaves the rows.
+    """Algorithm 1's loop, line by line, over `sizes` in descending order -> r (m, n); None if it exceeds the rows.
 
-    start: of k in line 3 (printed: 1, while the first row that line 13 addresses is 0). repaired: line 13 assigns
-    what is left of the client, and not all that lies in the row so far.
+    start: initial k in line 3 (printed: 1, although the first row that line 13 addresses is 0). repaired: line 13
+    assigns the rest of the client instead of everything in the row so far.
     """
     M = int(sizes.sum())
     r = np.zeros((m + 1, len(sizes)))
@@ -163,7 +163,7 @@ def algorithm_2(sizes: np.ndarray, m: int, groups: list[np.ndarray]) -> np.ndarr
                 return None
             a, b = divmod(q[k] + u, M)
             if a == 0:
-                r[k, i] = b  # line 12: the remainder of q_k + u_i; q_k stays as it was
+                r[k, i] = b  # line 12: the remainder of q_k + u_i; q_k does not change
                 break
             r[k, i] = M - q[k]
             u, k = u - r[k, i], k + 1

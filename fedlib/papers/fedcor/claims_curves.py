@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide
+from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, factor, misses
 from fedlib.analysis.curves import Panel, by_sign, count, every, means
 from fedlib.analysis.measure import BYTES, best, gini, selection_counts
 from fedlib.papers.fedcor.printed import (
@@ -36,9 +36,9 @@ claim = book.claim
 # -- Table 1
 
 
-@claim("fedcor.T1.a", "table_1", MAIN, printed="6 of 6 cells")
-def _(runs: Runs) -> Verdict:
-    """FedCor needs fewer rounds to the target than every baseline (in 5 of 6 cells: of 6, chance takes one)."""
+@claim("fedcor.T1.a", "table_1", MAIN, printed="6 of 6 cells", tolerance=misses(1))
+def _(runs: Runs, tolerance: int) -> Verdict:
+    """FedCor needs fewer rounds to the target than every baseline, in all of 6 cells but {tolerance}."""
 
     def cell(panel: Panel) -> Verdict:
         rounds, capped = means(panel.arrived(runs, METHODS)), panel.rbar(runs, METHODS)
@@ -49,23 +49,31 @@ def _(runs: Runs) -> Verdict:
         shown = [f"{capped[m]:.0f}{' (N/A)' if place[m][0] else ''}" for m in ("FedCor", nearest)]
         return decide(place["FedCor"] < place[nearest], f"{' against '.join(shown)} ({nearest})")
 
-    return count({name: partial(cell, panel) for name, panel in PANELS.items()}, need=5, partial=4)
+    return count(
+        {name: partial(cell, panel) for name, panel in PANELS.items()}, need=6 - tolerance, partial=4
+    )
 
 
-@claim("fedcor.T1.b", "table_1", MAIN, printed="FMNIST 34-99 %, CIFAR-10 26-51 %")
-def _(runs: Runs) -> Verdict:
-    """FedCor is faster than Pow-d by the printed factor (geometric mean of a data set's cells, to a factor 1.5)."""
+def over_pow_d(runs: Runs, data: str) -> tuple[list[float], float]:
+    """Mean rounds of Pow-d over those of FedCor in each partition of a dataset, and the geometric mean in print."""
+    ratios, printed = [], []
+    for setting in SETTINGS:
+        rbar = PANELS[f"{data} {setting}"].rbar(runs, ["Pow-d", "FedCor"])
+        ratios.append(rbar["Pow-d"] / rbar["FedCor"])
+        theirs, ours = (PRINTED[f"{data} {setting}"][m][0] for m in ("Pow-d", "FedCor"))
+        printed.append(theirs / ours)
+    return ratios, stats.gmean(printed)
+
+
+@claim("fedcor.T1.b", "table_1", MAIN, printed="FMNIST 34-99 %, CIFAR-10 26-51 %", tolerance=factor(1.3))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """FedCor is faster than Pow-d by the printed factor (mean of a dataset's cells, within a factor {tolerance})."""
 
     def data_set(data: str) -> Verdict:
-        ratios, printed = [], []
-        for setting in SETTINGS:
-            rbar = PANELS[f"{data} {setting}"].rbar(runs, ["Pow-d", "FedCor"])
-            ratios.append(rbar["Pow-d"] / rbar["FedCor"])
-            theirs, ours = (PRINTED[f"{data} {setting}"][m][0] for m in ("Pow-d", "FedCor"))
-            printed.append(theirs / ours)
-        found, paper = stats.gmean(ratios), stats.gmean(printed)
+        ratios, paper = over_pow_d(runs, data)
+        found = stats.gmean(ratios)
         each = ", ".join(f"{100 * (r - 1):+.0f} %" for r in ratios)
-        near = found > 1 and 1 / 1.5 <= found / paper <= 1.5
+        near = found > 1 and 1 / tolerance <= found / paper <= tolerance
         return decide(near, f"{100 * (found - 1):+.0f} % (printed {100 * (paper - 1):+.0f} %): {each}")
 
     return count({data: partial(data_set, data) for data in EXPERIMENTS})
@@ -73,7 +81,7 @@ def _(runs: Runs) -> Verdict:
 
 @claim("fedcor.T1.c", "table_1", MAIN, printed="24 entries", informative=True)
 def _(runs: Runs) -> Verdict:
-    """Each printed mean of Table 1 is reproduced; a run of ours that never arrives reproduces nothing but an N/A."""
+    """Each printed mean of Table 1 is reproduced; a run of ours that never arrives can only reproduce an N/A."""
 
     def entry(panel: Panel, method: str, printed: tuple[float, float] | None) -> Verdict:
         rounds = panel.arrived(runs, [method]).to_numpy()
@@ -116,7 +124,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def lead(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """By how much FedCor is faster than Pow-d, a row a panel: Rbar of both, their ratio less one, and as printed."""
+    """How much faster FedCor is than Pow-d, one row per panel: Rbar of both, their ratio minus one, and in print."""
     runs, rows = Runs(dict(results)), {}
     for name, panel in PANELS.items():
         try:
@@ -130,7 +138,7 @@ def lead(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def spent(results: Mapping[str, pd.DataFrame], methods: list[str]) -> pd.DataFrame:
-    """Costs a round, all clients together: mean over rounds and seeds, one row a (experiment, setting, method)."""
+    """Costs per round, summed over clients: mean over rounds and seeds, one row per (experiment, setting, method)."""
     columns = {
         "parameters_down": "sent down (MB)",
         "parameters_up": "sent up (MB)",
@@ -148,7 +156,7 @@ def spent(results: Mapping[str, pd.DataFrame], methods: list[str]) -> pd.DataFra
 
 
 def panels(judge: object, need: int | None = None, some: int | None = None) -> Verdict:
-    """The six panels of Figure 4 put together."""
+    """One verdict from the six panels of Figure 4."""
     return count({name: partial(judge, panel) for name, panel in PANELS.items()}, need, some)
 
 
@@ -188,9 +196,9 @@ def _(runs: Runs) -> Verdict:
     return count(parts, need=9)
 
 
-@claim("fedcor.F4.d", "figure_4", MAIN, printed="1SPC on both data sets")
+@claim("fedcor.F4.d", "figure_4", MAIN, printed="1SPC on both datasets")
 def _(runs: Runs) -> Verdict:
-    """FedCor's advantage is largest where every client holds one label (1SPC)."""
+    """FedCor's advantage is largest if every client holds one label (1SPC)."""
 
     def data_set(data: str) -> Verdict:
         margins = {}
@@ -218,20 +226,30 @@ def _(runs: Runs) -> Verdict:
 # -- Figure 5
 
 
-@claim("fedcor.F5.a", "figure_5", list(INTERVAL.values()), printed="very slight degradation")
+@claim(
+    "fedcor.F5.a",
+    "figure_5",
+    list(INTERVAL.values()),
+    printed="very slight degradation",
+    informative=True,
+)
 def _(runs: Runs) -> Verdict:
-    """A longer interval between updates of the Gaussian process costs at most a quarter of the lead over Random."""
+    """A longer interval between updates of the Gaussian process costs at most one point of accuracy.
+
+    Five seeds differ by more: of arms that do not differ at all, one would seem to cost as much.
+    """
 
     def judge(data: str, setting: str) -> Verdict:
         panel = Panel(INTERVAL[data], setting)
-        arms = ["Random", *INTERVALS[:2]]
-        values = {"final": means(panel.fin(runs, arms)), "mean": means(panel.auc(runs, arms))}
+        values = {
+            "final": means(panel.fin(runs, INTERVALS[:2])),
+            "mean": means(panel.auc(runs, INTERVALS[:2])),
+        }
         lost = {name: 100 * (v[INTERVALS[0]] - v[INTERVALS[1]]) for name, v in values.items()}
-        lead = {name: 100 * (v[INTERVALS[0]] - v["Random"]) for name, v in values.items()}
-        each = ", ".join(f"{name} {-lost[name]:+.2f} of a lead of {lead[name]:.2f}" for name in values)
-        return decide(all(lost[name] <= 0.25 * lead[name] for name in values), f"{each} points")
+        each = ", ".join(f"{name} {-points:+.2f}" for name, points in lost.items())
+        return decide(max(lost.values()) <= 1, f"{each} points")
 
-    return count({f"{d} {s}": partial(judge, d, s) for d in INTERVAL for s in SETTINGS}, need=5)
+    return count({f"{d} {s}": partial(judge, d, s) for d in INTERVAL for s in SETTINGS})
 
 
 @claim("fedcor.F5.b", "figure_5", list(INTERVAL.values()), printed="faster than Rand")
@@ -251,7 +269,7 @@ def _(runs: Runs) -> Verdict:
 def counts_of(results: pd.DataFrame, after_warm_up: bool = False) -> np.ndarray:
     """(N,) how often each client was selected over one FedCor run, or in its rounds after the warm-up.
 
-    Only there does FedCor note the clients' alpha, which also tells how many clients there are.
+    FedCor notes the clients' alpha only after the warm-up; N is its length.
     """
     chosen = results[results["notes"].notna()]
     if chosen.empty:
@@ -263,10 +281,10 @@ def counts_of(results: pd.DataFrame, after_warm_up: bool = False) -> np.ndarray:
 def annealing(
     results: Mapping[str, pd.DataFrame], setting: str
 ) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, np.ndarray]]]:
-    """Figure 6's panels, by data set and setting: rows of the curves; each beta's (N,) selections, descending, mean of
-    the seeds.
+    """Figure 6's panels that have been run, by dataset and setting.
 
-    Of what has been run; if nothing has, asking for the first experiment says so.
+    Each has the rows of the curves and, for each beta, the (N,) selections in descending order, averaged over seeds. If
+    nothing has been run, the lookup of the first experiment raises.
     """
     names = [e for e in ANNEALING.values() if e in results] or [next(iter(ANNEALING.values()))]
     tables = {

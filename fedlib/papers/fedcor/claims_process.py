@@ -1,4 +1,4 @@
-"""FedCor: its claims on the Gaussian process, from embeddings and from sampled loss changes (Figures 1, 2, 3, 7)."""
+"""FedCor's claims on the Gaussian process, from embeddings and sampled loss changes (Figures 1, 2, 3 and 7)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def embeddings(
 
 
 def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Mean cosine within labels less that between labels; leave-one-out nearest-neighbour accuracy of the label."""
+    """Mean cosine within labels minus that between labels; leave-one-out nearest-neighbour accuracy of the label."""
     cosine = x @ x.T
     same, other = labels[:, None] == labels, ~np.eye(len(x), dtype=bool)
     gap = cosine[same & other].mean() - cosine[~same].mean()
@@ -50,7 +50,7 @@ def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 def all_embeddings(
     results: Mapping[str, pd.DataFrame],
 ) -> dict[str, dict[int, tuple[np.ndarray, np.ndarray]]]:
-    """`embeddings` of every data set that has been run, without those that have none."""
+    """`embeddings` of every dataset that has been run and has some."""
     owners = results["fedcor_partitions"]
     tables = {data: results[e] for data, e in EXPERIMENTS.items() if e in results} or {"": results[MAIN[0]]}
     mine = {data: t[(t["setting"] == "1SPC") & (t["method"] == "FedCor")] for data, t in tables.items()}
@@ -59,7 +59,7 @@ def all_embeddings(
 
 
 def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
-    """`separation` of every seed of `embeddings`, one row a (data set, seed)."""
+    """`separation` of every seed of `embeddings`, one row per (dataset, seed)."""
     rows = [(d, seed, *separation(x, y)) for d, seeds in found.items() for seed, (x, y) in seeds.items()]
     columns = ["data", "seed", "cosine within less between labels", "nearest neighbour has the label"]
     return pd.DataFrame(rows, columns=columns).round(3)
@@ -67,7 +67,7 @@ def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]
 
 @claim("fedcor.F7.a", "figure_7", [*MAIN, "fedcor_partitions"], printed="same-label clients cluster")
 def _(runs: Runs) -> Verdict:
-    """After the warm-up the embeddings of clients that hold the same label lie together (1SPC)."""
+    """After the warm-up, the embeddings of clients with the same label form a cluster (1SPC)."""
 
     def data_set(data: str) -> Verdict:
         found = embeddings(runs.pick(EXPERIMENTS[data], "1SPC", ["FedCor"]), runs["fedcor_partitions"], data)
@@ -85,8 +85,11 @@ def _(runs: Runs) -> Verdict:
 
 
 def toy_shares(toy: pd.DataFrame, setting: str) -> tuple[float, float, float]:
-    """Of one case of the toy: how often Cor picks both labels; the median of (Cor - Opt) / (Ind - Opt), as losses after
-    the step; how often Ind does not lower the loss."""
+    """Statistics of one case of the toy problem.
+
+    How often Cor picks both labels; the median of (Cor - Opt) / (Ind - Opt) of the losses after the step; how often Ind
+    does not lower the loss.
+    """
     toy = toy[toy["setting"] == setting]
     loss = toy.pivot(index="draw", columns="method", values="loss")
     opposite = float(np.mean([pair[0] != pair[1] for pair in toy.loc[toy["method"] == "Cor", "labels"]]))
@@ -95,7 +98,7 @@ def toy_shares(toy: pd.DataFrame, setting: str) -> tuple[float, float, float]:
 
 
 def toy_cases(toy: pd.DataFrame) -> pd.DataFrame:
-    """Every case of the toy, a row a case: median losses, and `toy_shares`."""
+    """Median losses and `toy_shares`, one row per case of the toy problem."""
     rows = {}
     for setting in toy["setting"].unique():
         opposite, gap, failed = toy_shares(toy, setting)
@@ -113,9 +116,11 @@ def toy_cases(toy: pd.DataFrame) -> pd.DataFrame:
     "fedcor.F1.a", "figure_1", ["fedcor_toy"], printed="one positive, one negative point", informative=True
 )
 def _(runs: Runs) -> Verdict:
-    """In a toy FedCor chooses points of both labels and comes close to the best pair; two highest losses do not.
+    """In a toy problem FedCor selects points of both labels and comes close to the best pair.
 
-    The paper shows one draw of one toy without its sizes; here the share of a family of toys in which it is so.
+    The two highest losses do neither.
+
+    The paper shows one draw of one toy problem without its sizes; here it is the share of a family of toy problems.
     """
 
     def case(setting: str) -> Verdict:
@@ -132,16 +137,16 @@ def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
     return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
 
 
-SUBSETS = 1000  # the paper's samples a round
+SUBSETS = 1000  # the paper's samples per round
 
 
 def sampled(changes: pd.DataFrame, data: str) -> int:
-    """From how many random subsets a round the loss changes of a data set are."""
+    """Number of random subsets per round from which the loss changes of a dataset were computed."""
     return len(changes.loc[changes["data"] == data, "component_1"].iloc[0])
 
 
 def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
-    """So many probed rounds, spread out, of each (data, setting, method of the run followed); of the first seed."""
+    """`of` evenly spread probed rounds of each (data, setting, followed method), for the first seed."""
 
     def some(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[rows["seed"] == rows["seed"].min()].sort_values("round")
@@ -153,8 +158,9 @@ def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
 
 
 def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
-    """How Gaussian the first component is over the probed rounds, a row a (data, setting, method of the run followed):
-    the share of near-Gaussian ones (each part of `gaussianity` small), and the medians of the parts' sizes.
+    """How Gaussian the first component is over the probed rounds, one row per (data, setting, followed method).
+
+    Columns: the share of near-Gaussian rounds (each part of `gaussianity` small), and the medians of the parts' sizes.
     """
     rows = []
     for labels, probes in changes.groupby(["data", "setting", "method"], sort=False):
@@ -192,7 +198,7 @@ BOUNDS = {"FMNIST": 0.97, "CIFAR-10": 0.95}  # Figure 3: no cosine is lower
 
 
 def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
-    """Figure 3 in numbers: the cosines at all probed rounds, a row a (data, setting, method of the run followed)."""
+    """Figure 3 in numbers: the cosines at all probed rounds, one row per (data, setting, followed method)."""
     rows = changes.dropna(subset=["cosine"])
     rows = rows.assign(above=100 * (rows["cosine"] > rows["data"].map(BOUNDS)))
     of = rows.groupby(["data", "setting", "method"], sort=False)
@@ -210,7 +216,7 @@ def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
 
 @claim("fedcor.F3.a", "figure_3", ["fedcor_loss_changes"], printed="> 0.97 FMNIST, > 0.95 CIFAR-10")
 def _(runs: Runs) -> Verdict:
-    """The covariance of the loss changes hardly moves between two updates of the process (along random selection)."""
+    """The covariance of the loss changes hardly changes between two updates of the process (along random selection)."""
     changes = runs["fedcor_loss_changes"].query("setting == '2SPC'")
     found = stationarity(changes).set_index(["data", "method"])
 

@@ -1,6 +1,6 @@
-"""The authors' programs of 2022 and 2023 (Yoruko-Tang/FedCor), run by us: which of our runs their curves stand beside.
+"""The authors' programs of 2022 and 2023 (Yoruko-Tang/FedCor), run by us, and our runs that correspond to them.
 
-`gpr_begin = 0` is the authors' later default for the code of 2022. Pow-d's d is 10, and 20 where 10 clients are chosen.
+`gpr_begin = 0` is the authors' later default for the code of 2022. Pow-d's d is 10, or 20 if 10 clients are selected.
 """
 
 from fedlib.analysis.reference import Program

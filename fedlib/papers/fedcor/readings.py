@@ -20,7 +20,7 @@ _CORRECTED = (
 
 
 def _instead(methods: Mapping[str, str], settings: Mapping[str, str] | None = None) -> tuple[Swap, ...]:
-    """Methods of the experiments of variants for those of Figure 4 and Table 1, on both data sets."""
+    """Methods of the experiments of variants for those of Figure 4 and Table 1, on both datasets."""
     return tuple(
         Swap(name, settings or {}, methods, source=f"{name}_variants") for name in EXPERIMENTS.values()
     )
@@ -73,6 +73,11 @@ READINGS = [
 ]
 
 LEFT_OPEN = [
+    (
+        "the toy of Figure 1",
+        "one draw is shown, sizes are not stated",
+        "two Gaussians of 20 points, 4 standard deviations apart; other toys are on its page",
+    ),
     ("AFL's alphas", "the code: 0.75, 0.01, 0.1", "the code's"),
     ("a fifth of each client's data held out", "the code only", "held out"),
     ("standard deviation over seeds", "of the sample or not: not stated", "of the sample (n - 1)"),

@@ -1,10 +1,10 @@
-"""FedCor, Figures 2 and 3 (and appendix D.2, D.3): how the clients' losses would change, were other clients chosen.
+"""FedCor, Figures 2 and 3 (and appendix D.2, D.3): how the clients' losses would change if other clients were selected.
 
-At a probed round all N clients train from the run's model; the mean of C of them, for many random C-subsets, gives as
-many vectors of loss changes (N,). They are what FedCor models by a Gaussian process. Kept of each probe: the
-projections on the first principal components with their share of the variance (Figure 2), and the cosine of the
-samples' covariance (biased form, flattened) with the one of `every` rounds before (Figure 3), plain and after taking
-off its mean diagonal. The procedure is that of the authors' code.
+At a probed round all N clients train from the run's model. Averaging C of them, for many random C-subsets, gives as
+many vectors of loss changes (N,), which FedCor models by a Gaussian process. Each probe keeps the projections on the
+first principal components with their share of the variance (Figure 2), and the cosine of the samples' covariance
+(biased form, flattened) with that of `every` rounds before (Figure 3), plain and after subtracting its mean diagonal.
+The procedure is that of the authors' code.
 
 Deviations: the losses are exact means over the clients' hold-out samples; Figure 3 probes every update interval.
 """
@@ -35,7 +35,7 @@ MODELS_AT_ONCE = 25
 
 
 class Keys(Study):
-    """subsets: drawn at a probe. first, every: {label of the data set: probed round, rounds between}."""
+    """subsets: number drawn per probe. first, every: {label of the dataset: first probed round, rounds between}."""
 
     subsets: Count
     first: dict[str, Count]
@@ -43,7 +43,7 @@ class Keys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `subsets` drawn at a probe, `first` probed round, `every`: {label of the data set: rounds between}."""
+    """settings: `subsets` per probe, `first` probed round and rounds between (`every`) by label of the dataset."""
     for labels, run in runs_of(settings, experiments, scale):
         yield {
             "labels": labels,
@@ -56,7 +56,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a probed round: round, cosine, cosine_centred, explained (a list), component_1, ... (lists)."""
+    """One row per probed round: round, cosine, cosine_centred, explained (a list), component_1, ... (lists)."""
     gathered: dict[str, Any] = {"rows": [], "covariance": None}
     for lockstep in follow(unit["run"], place, halfway, unit["run"]["T"], gathered):
         live = lockstep.live[0]
@@ -77,7 +77,7 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
 
 
 def probe(lockstep: Lockstep, live: Live, subsets: int) -> np.ndarray:
-    """(subsets, N) changes of all clients' losses, a row for each random set of m clients trained and averaged."""
+    """(subsets, N) changes of all clients' losses, one row per random set of m clients that are averaged."""
     trained = lockstep.train(everyone(lockstep, live), "probe").updates
     rng = stream(live.run.seed, "probe", live.t)
     chosen = np.stack([rng.choice(live.fed.N, live.fed.m, replace=False) for _ in range(subsets)])
@@ -105,5 +105,5 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def centred(covariance: np.ndarray) -> np.ndarray:
-    """The matrix less its mean variance on the diagonal, which makes any two covariances look alike."""
+    """The matrix minus its mean variance on the diagonal, which makes any two covariances look alike."""
     return covariance - np.diag(covariance).mean() * np.eye(len(covariance))

@@ -1,9 +1,9 @@
-"""FedCor, Figure 1: a federation of single samples in the plane, in which two clients are chosen.
+"""FedCor, Figure 1: a two-dimensional toy problem in which every client is one sample and two clients are selected.
 
-Two Gaussian clouds of one label each; every point is a client. The global model is a linear classifier (logistic
-loss) drawn at random; a choice of two clients takes one gradient step of rate `lr` on the mean of their two gradients.
-Ind chooses the two highest losses; Cor chooses by FedCor's Algorithm 1 from the covariance of the loss changes after
-`pairs` random choices; Opt tries all pairs. The paper states none of the sizes: they are `params.yaml`'s.
+There are two Gaussian clouds of one label each, and every point is a client. The global model is a random linear
+classifier (logistic loss). Selecting two clients takes one gradient step of rate `lr` on the mean of their gradients.
+Ind selects the two highest losses. Cor selects by FedCor's Algorithm 1 from the covariance of the loss changes after
+`pairs` random selections. Opt tries all pairs. The paper states none of the sizes; they are set in `params.yaml`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Case(Settings):
 
 
 class Keys(Study):
-    """draws: of the toy. n: points a label. cases: name -> gap between the means, and learning rate."""
+    """draws: of the toy problem. n: points per label. cases: name -> gap between the means, and learning rate."""
 
     draws: Count
     n: Count
@@ -42,16 +42,16 @@ class Keys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `draws` of the toy, `n` points a label, `pairs`; `cases`: name -> `gap` between the means and `lr`."""
+    """settings: `draws`, `n` points per label, `pairs`; `cases`: name -> `gap` between the means and `lr`."""
     own = {k: settings[k] for k in ("draws", "n", "pairs")}
     for name, case in settings["cases"].items():
         yield {"labels": {"data": "toy", "setting": name}, **own, "gap": case["gap"], "lr": case["lr"]}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a (draw, method): chosen, labels (lists), loss before and after, and the line `w` (3,) after the step.
+    """One row per (draw, method): chosen, labels (lists), loss before and after, and the line `w` (3,) after the step.
 
-    The method "start" is the model before any step; it also holds the points `x` (2n, 2), flattened, and labels `y`.
+    The method "start" is the model before any step; it also has the points `x` (2n, 2), flattened, and labels `y`.
     """
     return pd.concat([draw_toy(unit, i) for i in range(unit["draws"])], ignore_index=True)
 

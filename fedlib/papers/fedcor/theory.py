@@ -1,7 +1,6 @@
-"""FedCor's theory in the paper's own terms: Algorithm 1 to the letter, Lemma 2, and data with known groups.
+"""FedCor's theory in the paper's own terms: Algorithm 1 as printed, Lemma 2, and data with known groups.
 
-Tang et al., CVPR 2022, equations 8-13. For the theory notebook and the tests; the sampler has its own closed
-form.
+Tang et al., CVPR 2022, equations 8-13; used by the theory notebook and the tests. The sampler has its own closed form.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from fedlib.samplers.fedcor import covariance, train
 
 
 class Problem(NamedTuple):
-    """One selection to make. mu, p: (N,); Sigma: (N, N); alpha: (N,) = a beta^tau."""
+    """One selection problem. mu, p: (N,); Sigma: (N, N); alpha: (N,) = a beta^tau."""
 
     mu: np.ndarray
     Sigma: np.ndarray
@@ -31,7 +30,7 @@ def random_problem(rng: np.random.Generator) -> Problem:
 
 
 def algorithm_1(problem: Problem, C: int) -> list[int]:
-    """The C clients of Algorithm 1, equations 9-11 to the letter: predict, compare, condition mean and covariance."""
+    """The C clients of Algorithm 1, equations 9-11 as printed: predict, compare, condition mean and covariance."""
     mu, Sigma, p, alpha = problem
     left = np.arange(len(p))
     chosen: list[int] = []
@@ -81,7 +80,7 @@ def grouped_changes(rng: np.random.Generator, N: int, groups: int, S: int) -> tu
 
 
 def recovery(X: np.ndarray, group: np.ndarray) -> tuple[float, float]:
-    """How well embeddings X (d, N) show the groups: mean cosine within them, leave-one-out 1-NN accuracy by cosine."""
+    """How well embeddings X (d, N) separate the groups: mean cosine within groups, leave-one-out 1-NN accuracy."""
     unit = X / np.linalg.norm(X, axis=0)
     cosine = unit.T @ unit - 2 * np.eye(len(group))
     same = (group[:, None] == group) & ~np.eye(len(group), dtype=bool)

@@ -1,10 +1,10 @@
-"""What HCSFed (Song et al., UAI 2023) claims, and how each claim is decided.
+"""The claims of HCSFed (Song et al., UAI 2023), and the rules that decide them.
 
-r(M): first round with test accuracy at the target; a run that never arrives counts as T + 1. Medians are over
-seeds, a speed-up is median r(Random) / median r(M). Where none of the methods compared arrives, nothing is decided:
-their being alike would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B): each claim
-is decided for both, and held only if both held. What else it leaves open, such as how absent clients count, is a matter
-of the reading (`readings.py`), under which the same rules see other runs. It states no seeds; tolerances are ours.
+r(M): first round with test accuracy at the target; a run that never arrives counts as T + 1. Medians are over seeds,
+and a speed-up is median r(Random) / median r(M). If none of the compared methods arrives, nothing is decided, because
+the tie would be an artefact of T. The paper leaves open how updates are compressed (GC-A, GC-B): each claim is decided
+for both, and held only if both held. Everything else that it leaves open, such as how absent clients count, is part of
+a reading (`readings.py`), which gives the same rules other runs. The paper states no seeds; tolerances are ours.
 """
 
 from fedlib.papers.hcsfed.claims_parts import FEDAVGS, SWEEPS, sweep, swept

@@ -1,7 +1,7 @@
-"""HCSFed's claims on its settings H and R (Figures 4 to 6) and on what each part adds (Figure 7).
+"""HCSFed's claims on its settings H and R (Figures 4 to 6) and on the contribution of each part (Figure 7).
 
-Rounds to the best accuracy, which Figures 4 to 6 show, decide nothing: accuracy still rises at the last round, so they
-are that of T for every H and R. Rounds to 95 % of the best decide.
+Rounds to the best accuracy, which Figures 4 to 6 show, decide nothing: accuracy still rises in the last round, so they
+equal T for every H and R. Rounds to 95 % of the best accuracy decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RATES = ("5 %", "10 %", "20 %", "40 %", "100 %")
 
 
 def sweep(gc: str, letter: str) -> dict[str, str]:
-    """Value of H or R -> method, of one reading (R = 100 % is the same in both)."""
+    """Value of H or R -> method, for one reading (R = 100 % is the same in both)."""
     if letter == "H":
         return {str(H): f"{gc}, H = {H}" for H in range(5, 11)}
     return {R: "R = 100 %" if R == "100 %" else f"{gc}, R = {R}" for R in RATES}
@@ -34,7 +34,7 @@ SWEEPS = {
 
 
 def swept(results: pd.DataFrame) -> dict[str, pd.Series]:
-    """What Figures 4 to 6 show of Dir(0.01), by (method, seed): best accuracy (%), rounds to it and to 95 % of it."""
+    """Figures 4 to 6 at Dir(0.01) by (method, seed): best accuracy (%), rounds to it and to 95 % of it."""
     there = results[results["setting"] == "alpha = 0.01"]
     return {
         name: values.droplevel("setting")
@@ -120,7 +120,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def other_data(figure: str, data: str, experiment: str) -> None:
-    """Figures 5 and 6 repeat Figure 4's claims on another data set, with 3 points of room."""
+    """Figures 5 and 6 repeat Figure 4's claims on another dataset, with a tolerance of 3 points."""
 
     def of_H(runs: Runs) -> Verdict:
         parts = {f"{gc}, accuracy": (lambda gc=gc: stable_accuracy(runs, experiment, gc, 3)) for gc in GCS}
@@ -220,7 +220,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("hcsfed.F7b.c", "figure_7", NEEDS, "more components, fewer rounds")
 def _(runs: Runs) -> Verdict:
-    """Each component added to cluster selection, and both together, need no more rounds than without."""
+    """Adding a component to cluster selection, or both, needs no more rounds than without it."""
 
     def chain(gc: str, component: str) -> Verdict:
         arms = (hcsfed(gc), f"+cluster+{component} ({gc})", f"+cluster ({gc})")
@@ -232,7 +232,7 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("hcsfed.F7b.d", "figure_7", NEEDS, "fewer rounds, no less accurate")
 def _(runs: Runs) -> Verdict:
-    """HCSFed needs fewer rounds than SCAFFOLD and ends no less accurate."""
+    """HCSFed needs fewer rounds than SCAFFOLD, and its final accuracy is no lower."""
 
     def beats(gc: str, quantity: str) -> Verdict:
         if quantity == "rounds":

@@ -1,4 +1,4 @@
-"""HCSFed's claims on rounds to a target (Table 1, Figure 3), and on its schematic Figures 1 and 2."""
+"""HCSFed's claims on rounds to a target (Table 1, Figure 3) and on the schematic Figures 1 and 2."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claims import Runs, Verdict, combine, decide, number, positive, span
+from fedlib.analysis.claims import Runs, Verdict, combine, decide, factor, number, positive, span
 from fedlib.analysis.measure import interval, paired
 from fedlib.papers.hcsfed.printed import (
-    AS_MANY,
     BASELINES,
     COLUMNS,
     DATA,
@@ -38,18 +37,18 @@ from fedlib.papers.hcsfed.printed import (
 from fedlib.samplers.hcsfed import allocate, deviations, kmeans
 
 
-@table_1("hcsfed.T1.a", "fewest in all 6 columns")
-def _(runs: Runs) -> Verdict:
-    """HCSFed needs no more rounds to 80 % than any other method (up to 25 %), in each of the six columns."""
+@table_1("hcsfed.T1.a", "fewest in all 6 columns", tolerance=factor(1.3))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """HCSFed needs no more rounds to 80 % than any other method (within a factor {tolerance}), in all six columns."""
     parts = [(gc, column) for gc in GCS for column in COLUMNS]
-    return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, False))
+    return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, tolerance))
 
 
 @table_1("hcsfed.T1.b", "9, 8 and 81, 80 rounds; next best 31, 16 and 145, 104")
 def _(runs: Runs) -> Verdict:
-    """At q = 10 % and 30 % HCSFed needs strictly the fewest rounds on both data sets."""
+    """At q = 10 % and 30 % HCSFed needs strictly the fewest rounds on both datasets."""
     parts = [(gc, f"{data}, q = {q}") for gc in GCS for data in DATA for q in FRACTIONS[:2]]
-    return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, True))
+    return each(parts, lambda gc, c: fewest(runs, (TABLE_1, c), hcsfed(gc), BASELINES, 0.8, tolerance=None))
 
 
 @table_1("hcsfed.T1.c", "10.7 on MNIST, more than 2.5 on FMNIST")
@@ -72,39 +71,39 @@ def _(runs: Runs) -> Verdict:
     return each([(gc, base) for gc in GCS for base in RANDOMS], falls)
 
 
-@table_1("hcsfed.T1.e", "9 and 8; 81 and 75 rounds")
-def _(runs: Runs) -> Verdict:
-    """HCSFed hardly depends on q: at q = 10 % it needs at most 1.5 times its rounds at 50 %."""
+@table_1("hcsfed.T1.e", "9 and 8; 81 and 75 rounds", tolerance=factor(1.4))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """HCSFed hardly depends on q: at q = 10 % it needs at most {tolerance} times its rounds at 50 %."""
 
     def steady(gc: str, data: str) -> Verdict:
         ends, texts = compared(runs, [(of(data, q), hcsfed(gc)) for q in ("10 %", "50 %")])
-        return decide(ends[0] <= AS_MANY * ends[1], f"{' and '.join(texts)} rounds")
+        return decide(ends[0] <= tolerance * ends[1], f"{' and '.join(texts)} rounds")
 
     return each([(gc, data) for gc in GCS for data in DATA], steady)
 
 
-@table_1("hcsfed.T1.f", "8 and 8; 75 and 75 rounds")
-def _(runs: Runs) -> Verdict:
-    """At q = 50 % Cluster and HCSFed need the same number of rounds (to a factor 1.5)."""
+@table_1("hcsfed.T1.f", "8 and 8; 75 and 75 rounds", tolerance=factor(1.3))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """At q = 50 % Cluster and HCSFed need the same number of rounds (within a factor {tolerance})."""
 
     def tie(gc: str, data: str) -> Verdict:
         place = of(data, "50 %")
         (ours, cluster), texts = compared(runs, [(place, hcsfed(gc)), (place, "Cluster")])
-        alike = max(ours, cluster) <= AS_MANY * min(ours, cluster)
+        alike = max(ours, cluster) <= tolerance * min(ours, cluster)
         return decide(alike, ", Cluster ".join(texts))
 
     return each([(gc, data) for gc in GCS for data in DATA], tie)
 
 
-@table_1("hcsfed.T1.g", "in all 6 columns")
-def _(runs: Runs) -> Verdict:
-    """In rounds, Random >= SCAFFOLD >= Cluster >= HCSFed (each up to 25 %), in all six columns."""
+@table_1("hcsfed.T1.g", "in all 6 columns", tolerance=factor(1.3))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """In rounds, Random >= SCAFFOLD >= Cluster >= HCSFed (each within a factor {tolerance}), in all six columns."""
 
     def ordered(gc: str, base: str) -> Verdict:
         def column(name: str) -> Verdict:
             arms = (base, "SCAFFOLD", "Cluster", hcsfed(gc))
             chain, _ = compared(runs, [((TABLE_1, name), m) for m in arms])
-            return decide(descending(chain))
+            return decide(descending(chain, tolerance))
 
         inner = combine({name: (lambda name=name: column(name)) for name in COLUMNS})
         return Verdict(inner.status, inner.detail.split(" parts")[0], detail=inner.detail)
@@ -112,14 +111,14 @@ def _(runs: Runs) -> Verdict:
     return each([(gc, base) for gc in GCS for base in RANDOMS], ordered)
 
 
-@table_1("hcsfed.T1.h", "in all 6 columns")
-def _(runs: Runs) -> Verdict:
-    """In rounds, Random >= Importance >= Cluster (each up to 25 %), in all six columns."""
+@table_1("hcsfed.T1.h", "in all 6 columns", tolerance=factor(1.2))
+def _(runs: Runs, tolerance: float) -> Verdict:
+    """In rounds, Random >= Importance >= Cluster (each within a factor {tolerance}), in all six columns."""
 
     def ordered(column: str, base: str) -> Verdict:
         arms = (base, "Importance", "Cluster")
         chain, texts = compared(runs, [((TABLE_1, column), m) for m in arms])
-        return decide(descending(chain), " >= ".join(texts))
+        return decide(descending(chain, tolerance), " >= ".join(texts))
 
     return each([(column, base) for column in COLUMNS for base in RANDOMS], ordered)
 
@@ -140,7 +139,7 @@ def _(runs: Runs) -> Verdict:
 
 @table_1("hcsfed.T1.j", "30 cells", informative=True)
 def _(runs: Runs) -> Verdict:
-    """Each printed number of rounds is reproduced to 30 %, and 200+ by 200+ (each reading counts apart)."""
+    """Each printed number of rounds is reproduced within 30 %, and 200+ by 200+ (readings count separately)."""
 
     def close(method: str, column: str) -> Verdict:
         printed, cap = in_print(PRINTED, method, column), runs.last(TABLE_1, column)
@@ -178,7 +177,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def clusterings(runs: Runs) -> pd.DataFrame:
-    """The first probed round's clusters at alpha = 0.01: one row a (features, seed, client)."""
+    """The first probed round's clusters at alpha = 0.01: one row per (features, seed, client)."""
     table = runs.pick("hcsfed_updates", "alpha = 0.01")
     return table[table["round"] == table["round"].min()]
 
@@ -210,14 +209,15 @@ def _(runs: Runs) -> Verdict:
 
 @book.claim("hcsfed.F3.a", "figure_3", ["hcsfed_rounds", "hcsfed_rounds_cnn"], "fewest everywhere")
 def _(runs: Runs) -> Verdict:
-    """HCSFed needs no more rounds to 60 % than any other method (up to 25 %), all by the official test set.
+    """HCSFed needs no more rounds to 60 % than any other method, all by the official test set.
 
-    IFCA's rounds by its own measure, the clients' test accuracy, are reported.
+    Figure 3 prints no numbers from which a tolerance would follow. IFCA's rounds by its own measure, the clients'
+    test accuracy, are reported.
     """
 
     def best_of(gc: str, setting: str) -> Verdict:
         place = next(place for place in FIGURE_3 if place[1] == setting)
-        shared = fewest(runs, place, hcsfed(gc), (*BASELINES, "IFCA"), 0.6, False)
+        shared = fewest(runs, place, hcsfed(gc), (*BASELINES, "IFCA"), 0.6)
         own = float(np.median(rounds(runs, place, "IFCA", 0.6, "client_accuracy")))
         value = f"{shared.value}, IFCA by its own measure {told(runs, place, own)}"
         return replace(shared, value=value)

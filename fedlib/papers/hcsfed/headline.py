@@ -1,4 +1,4 @@
-"""HCSFed's headline: Table 1, and the speed-up over Random on its first and fourth column."""
+"""HCSFed's headline: Table 1, and the speed-up over Random in its first and fourth column."""
 
 from __future__ import annotations
 

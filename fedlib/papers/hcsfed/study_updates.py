@@ -1,9 +1,8 @@
 """HCSFed, Figure 2: all clients' updates, raw and compressed, in the clusters that k-means finds.
 
-From the run's model after some rounds every client trains as in a round of its own; its update is compressed in both
-readings of the paper (`fedlib.samplers.hcsfed`) and clustered as the sampler does it. The figure's axes are two
-components of the updates, or two centres: those that vary most over the clients; the plane of the first two
-principal components stands beside them.
+Every client trains from the run's model after some rounds. Its update is compressed in both readings of the paper
+(`fedlib.samplers.hcsfed`) and clustered as in the sampler. The figure's axes are the two components of the updates, or
+the two centres, that vary most over the clients; next to them is the plane of the first two principal components.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fedlib.streams import stream
 
 
 class Keys(Study):
-    """after: how many rounds to look. H: clusters. R: compression rate."""
+    """after: numbers of rounds after which to look. H: number of clusters. R: compression rate."""
 
     after: list[Whole]
     H: Count
@@ -38,7 +37,7 @@ class Keys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `after` how many rounds to look, `H` clusters, `R` compression rate."""
+    """settings: `after`, numbers of rounds after which to look; `H` clusters; `R` compression rate."""
     for labels, run in runs_of(settings, experiments, scale):
         yield {"labels": labels, "dataset": run["dataset"], "run": run} | {
             key: settings[key] for key in ("after", "H", "R")
@@ -46,7 +45,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a (round, features, client): what `describe` gives."""
+    """One row per (round, features, client), with the columns of `describe`."""
     lockstep = start(unit["run"], place)
     live = lockstep.live[0]
     tables = []
@@ -63,10 +62,10 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
 
 
 def describe(X: np.ndarray, held: np.ndarray, H: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Clusters of features X (N, d') whose clients mostly hold the labels `held` (N,); one row a client.
+    """Clusters of features X (N, d') of clients with dominant labels `held` (N,); one row per client.
 
-    client, label, cluster, norm; sigma: deviation of the client's cluster; ari: agreement of clusters and labels;
-    silhouette (nan where there is one cluster); component_1, component_2; principal_1, principal_2.
+    Columns: client, label, cluster, norm; sigma: deviation of the client's cluster; ari: agreement of clusters and
+    labels; silhouette (nan for a single cluster); component_1, component_2; principal_1, principal_2.
     """
     labels = kmeans(X, H, rng)
     several = 1 < len(np.unique(labels)) < len(X)

@@ -1,8 +1,8 @@
-"""HCSFed's theory made concrete: exact variances of its selection schemes, and what its printed parts do.
+"""HCSFed's theory in numbers: exact variances of its selection schemes, and the effect of its parts as printed.
 
-Song et al., UAI 2023, section 4.1. For the theory notebook. A scheme draws m_h clients of each cluster h, with
-probabilities p within the cluster, with replacement; clients have equal weight 1 / N and fixed updates G (N, d).
-Its estimate weighs a draw by 1 / (N m_h p_k), unless it is the plain mean of the draws. m_h may be any positive real
+Song et al., UAI 2023, section 4.1; used by the theory notebook. A scheme draws m_h clients of each cluster h with
+replacement, with probabilities p within the cluster. Clients have equal weight 1 / N and fixed updates G (N, d). The
+estimate weights a draw by 1 / (N m_h p_k), unless it is the plain mean of the draws. m_h may be any positive real
 number, as in the theory.
 """
 
@@ -23,7 +23,7 @@ from fedlib.settings.schema import DirichletClients
 
 
 class Population(NamedTuple):
-    """Updates G (N, d), clusters by number (N,), and the latter's sizes (H,)."""
+    """Updates G (N, d), the number of each client's cluster (N,), and the cluster sizes (H,)."""
 
     G: np.ndarray
     labels: np.ndarray
@@ -63,7 +63,7 @@ def square(x: np.ndarray) -> np.ndarray:
 
 
 def random_population(rng: np.random.Generator, N: int = 100, H: int = 6, d: int = 5) -> Population:
-    """Clusters of unequal size, place and spread; every one has at least two members."""
+    """Clusters of unequal size, centre and spread, each with at least two members."""
     labels = np.concatenate(
         [np.arange(H), np.arange(H), rng.choice(H, N - 2 * H, p=rng.dirichlet(np.ones(H)))]
     )
@@ -134,12 +134,12 @@ def equation_9_terms(pop: Population) -> np.ndarray:
 
 
 def one_draw(pop: Population, p: np.ndarray) -> np.ndarray:
-    """(H,) variance of one draw in each cluster, weighed by 1 / (N_h p_k)."""
+    """(H,) variance of one draw in each cluster, weighted by 1 / (N_h p_k)."""
     return np.bincount(pop.labels, square(pop.G) / (pop.sizes[pop.labels] ** 2 * p)) - square(pop.means)
 
 
 def aggregation_errors(pop: Population, m: int) -> dict[str, float]:
-    """Mean squared error relative to random's: HCSFed's rounded places and norms, under mean and under IPW."""
+    """Mean squared error relative to random selection: HCSFed's rounded places and norms, with mean and with IPW."""
     random = random_variance(pop, m)
     deviations = pop.sigma * np.sqrt(pop.sizes / (pop.sizes - 1))
     p = pop.by_norm()
@@ -159,10 +159,10 @@ def aggregation_errors(pop: Population, m: int) -> dict[str, float]:
 
 
 def algorithm_1(X: np.ndarray, H: int, rng: np.random.Generator) -> tuple[list[int], float, float]:
-    """Algorithm 1's loop with sets that are never emptied, until its centres rest.
+    """Algorithm 1's loop, whose sets are never emptied, until its centres stop moving.
 
-    Returns how many memberships it counts after each pass (there are N clients), and the sum of squared distances to
-    the nearest centre after one pass, where the printed test ends it, and at the end.
+    Returns the number of memberships after each pass (there are N clients), and the sum of squared distances to the
+    nearest centre after one pass, where the printed test stops, and at the end.
     """
     centres = X[rng.choice(len(X), H, replace=False)]
     members: list[list[int]] = [[] for _ in range(H)]
@@ -185,7 +185,7 @@ def algorithm_1(X: np.ndarray, H: int, rng: np.random.Generator) -> tuple[list[i
 def digits_updates(alpha: float, rounds: int, N: int = 50, seed: int = 0) -> np.ndarray:
     """Updates (N, 650) of logistic regression on scikit-learn's digits, after `rounds` rounds of full participation.
 
-    Clients of 40 samples with label shares from Dir(alpha); 20 SGD steps of batch 10 at rate 0.05.
+    Clients have 40 samples with label shares from Dir(alpha) and take 20 SGD steps of batch 10 at rate 0.05.
     """
     x, y = load_digits(return_X_y=True)
     x = np.hstack([x / 16, np.ones((len(x), 1))])

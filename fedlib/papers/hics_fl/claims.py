@@ -1,4 +1,4 @@
-"""HiCS-FL (Chen and Vikalo): what it claims, what it prints, and what decides."""
+"""HiCS-FL (Chen and Vikalo): its claims, its printed numbers, and the rules that decide."""
 
 from fedlib.papers.hics_fl import claims_curves, claims_estimates
 from fedlib.papers.hics_fl.printed import book

@@ -1,4 +1,4 @@
-"""HiCS-FL: its claims on learning curves, rounds to a target, training losses and costs."""
+"""HiCS-FL's claims on learning curves, rounds to a target, training losses and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, number
+from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, misses, number
 from fedlib.analysis.curves import Panel, by_sign, count, means
 from fedlib.analysis.measure import area, kendall, per_run, spearman
 from fedlib.papers.hics_fl.claims_tables import after_warm_up, warm_up
@@ -37,9 +37,9 @@ claim = book.claim
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
 
 
-@claim("hics.T1.a", "table_1", EXPERIMENTS, printed="all data sets")
+@claim("hics.T1.a", "table_1", EXPERIMENTS, printed="all datasets")
 def _(runs: Runs) -> Verdict:
-    """HiCS-FL needs the fewest rounds to the target accuracy on every data set."""
+    """HiCS-FL needs the fewest rounds to the target accuracy on every dataset."""
 
     def data_set(name: str) -> Verdict:
         rbar = TABLE[name].rbar(runs, list(PRINTED[name]))
@@ -84,7 +84,7 @@ def _(runs: Runs) -> Verdict:
 
 @claim("hics.T1.d", "table_1", EXPERIMENTS, printed="order of the methods")
 def _(runs: Runs) -> Verdict:
-    """The methods come in the printed order on every data set."""
+    """The methods have the printed order on every dataset."""
 
     def data_set(name: str) -> Verdict:
         rbar = TABLE[name].rbar(runs, list(PRINTED[name]))
@@ -94,9 +94,15 @@ def _(runs: Runs) -> Verdict:
     return count({name: partial(data_set, name) for name in TABLE})
 
 
-@claim("hics.T1.e", "table_1", EXPERIMENTS, printed="DivFL everywhere; pow-d except on FMNIST")
-def _(runs: Runs) -> Verdict:
-    """DivFL is slower than random selection everywhere, power-of-choice everywhere but on FMNIST (in 6 of 7 cases)."""
+@claim(
+    "hics.T1.e",
+    "table_1",
+    EXPERIMENTS,
+    printed="DivFL everywhere; pow-d except on FMNIST",
+    tolerance=misses(1),
+)
+def _(runs: Runs, tolerance: int) -> Verdict:
+    """DivFL is slower than random selection everywhere, Pow-d except on FMNIST (in all 7 cases but {tolerance})."""
 
     def slower(name: str, method: str) -> Verdict:
         rbar = TABLE[name].rbar(runs, ["Random", method])
@@ -106,21 +112,21 @@ def _(runs: Runs) -> Verdict:
 
     parts = {f"{name} DivFL": partial(slower, name, "DivFL") for name in TABLE}
     parts |= {f"{name} Pow-d": partial(slower, name, "Pow-d") for name in TABLE if name != "FMNIST"}
-    return count(parts, need=6)
+    return count(parts, need=len(parts) - tolerance)
 
 
 # -- Figures 2 to 5: accuracy curves
 
 
 def leads(values: pd.Series, unit: str = "points") -> Verdict:
-    """The sign rule of HiCS-FL against the baseline of the best mean; values: (method, seed), higher is better."""
+    """The sign rule on HiCS-FL and the baseline with the best mean; values: (method, seed), higher is better."""
     best = str(means(values)[BASELINES].idxmax())
     verdict = by_sign(values, OURS, best, unit)
     return Verdict(verdict.status, f"{verdict.value} ({best})", verdict.interval, verdict.detail)
 
 
 def gain(runs: Runs, panel: Panel) -> float:
-    """Mean accuracy over all rounds, HiCS-FL less the best baseline, in points."""
+    """Mean accuracy over all rounds of HiCS-FL minus that of the best baseline, in points."""
     auc = means(panel.auc(runs, METHODS))
     return 100 * float(auc[OURS] - auc[BASELINES].max())
 
@@ -187,7 +193,7 @@ def _(runs: Runs) -> Verdict:
 
 @claim("hics.F4.a", "figure_4", ["hics_fmnist"], printed="similar to CS")
 def _(runs: Runs) -> Verdict:
-    """Where all clients are equally skewed (FMNIST (3)), HiCS-FL does as Clustered Sampling does, and smoothly."""
+    """If all clients are equally skewed (FMNIST (3)), HiCS-FL performs like Clustered Sampling, and smoothly."""
     compared = ["Random", "CS", "DivFL", OURS]
     auc, rough = (means(read(runs, compared)) for read in (FMNIST["(3)"].auc, FMNIST["(3)"].rough))
     apart, scale = abs(auc[OURS] - auc["CS"]), abs(auc["CS"] - auc["DivFL"])
@@ -196,7 +202,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def spread(runs: Runs, panel: Panel, method: str, relative: bool = False) -> dict[int, pd.Series]:
-    """seed -> std over the selected clients of their local training loss, by round; `relative` to its mean."""
+    """seed -> std of the local training loss over the selected clients, by round; `relative` to its mean."""
     table = runs.pick(panel.experiment, panel.setting, [method])
     table = table[(table["round"] > 0) & (table["round"] <= panel.until(runs))]
     values = table["local_loss_std"] / (table["local_loss"] if relative else 1)
@@ -253,7 +259,7 @@ def _(runs: Runs) -> Verdict:
 
 
 def lowest_loss(panel: Panel, runs: Runs, column: str = "train_loss") -> Verdict:
-    """The sign rule on the mean training loss over the measured rounds, against the baseline of the lowest."""
+    """The sign rule on the mean training loss over the measured rounds, against the lowest baseline."""
     table = panel.within(runs, METHODS)
     if table[column].isna().all():
         raise Missing(f"{column} has not been measured in {panel.experiment}")
@@ -274,7 +280,7 @@ for id_, artifact, panels_ in (
             return count({name: partial(lowest_loss, panel, runs, column) for name, panel in panels.items()})
 
         verdict, local = judged("train_loss"), judged("local_loss")
-        other = f"By the chosen clients' own loss, which the paper may mean: {local.value}."
+        other = f"By the selected clients' own loss, which the paper may mean: {local.value}."
         return replace(verdict, detail=f"{verdict.detail} {other}")
 
 
@@ -319,9 +325,9 @@ def _(runs: Runs) -> Verdict:
     printed="no extra communication, least overhead",
 )
 def _(runs: Runs) -> Verdict:
-    """HiCS-FL sends nothing extra; its server works less than Clustered Sampling's, and that less than DivFL's.
+    """HiCS-FL sends nothing extra; its server works less than Clustered Sampling's, which works less than DivFL's.
 
-    Medians over the rounds after the warm-up: other work on the machine lengthens single rounds.
+    The values are medians over the rounds after the warm-up, because other work on the machine lengthens single rounds.
     """
 
     def medians(experiment: str) -> pd.DataFrame:
@@ -354,14 +360,15 @@ def _(runs: Runs) -> Verdict:
     "table_n3",
     ["hics_cifar10_clusters"],
     printed="M = 0.5 K to K within 2.7, 2.3, 5.0 points, 0.3 K not better",
+    informative=True,
 )
 def _(runs: Runs) -> Verdict:
-    """On CIFAR-10 M = 0.5 K to K are at most 2 points further apart than printed, and 0.3 K is not better."""
+    """On CIFAR-10 M = 0.5 K to K are within 3 points, or as close as printed, and 0.3 K is not better."""
 
     def judge(setting: str) -> Verdict:
         fin = 100 * means(Panel("hics_cifar10_clusters", setting).fin(runs, CLUSTERS))
         apart, few = float(np.ptp(fin[CLUSTERS[1:]])), fin[CLUSTERS[0]]
-        allowed = 2 + float(np.ptp(PRINTED_CLUSTERS["hics_cifar10_clusters", setting][1:]))
+        allowed = max(3.0, float(np.ptp(PRINTED_CLUSTERS["hics_cifar10_clusters", setting][1:])))
         return decide(
             apart <= allowed and few <= fin[CLUSTERS[1:]].max(),
             f"{apart:.2f} points apart, M = 0.3K {few:.1f} %",

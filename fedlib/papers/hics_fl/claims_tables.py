@@ -1,4 +1,4 @@
-"""HiCS-FL: its tables, ours beside the printed: rounds to a target, costs, numbers of clusters."""
+"""HiCS-FL's tables, ours next to the printed ones: rounds to a target, costs, numbers of clusters."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fedlib.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUST
 
 
 def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
-    """Table 1's columns for a data set of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
+    """Table 1's columns for a dataset of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
 
-    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as the cap + 1,
-    and its method's mean is then marked as a lower bound. A method that has not been run stands with what is printed.
+    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as cap + 1, and
+    its method's mean is then marked as a lower bound. For a method without runs only the printed numbers are shown.
     """
     mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
     open_ended = (values > cap).groupby("method").any()
@@ -45,7 +45,7 @@ def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
 
 
 def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
-    """A speed-up as text: a bound where one of the two never arrived, none where both did not."""
+    """A speed-up as text: a bound if one of the two never arrived, empty if neither did."""
     if base_open and own_open:
         return "-"
     return f"{'≥ ' if base_open else '≤ ' if own_open else ''}{number(ratio)}"
@@ -54,7 +54,7 @@ def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
 def speed_tables(
     results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
 ) -> pd.DataFrame:
-    """`speed_table` of every data set that has been run, side by side."""
+    """`speed_table` of every dataset that has been run, side by side."""
     runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
     there = dict.fromkeys(rounds.index.get_level_values("setting"))
     tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in there}
@@ -62,13 +62,13 @@ def speed_tables(
 
 
 def warm_up(table: pd.DataFrame) -> int:
-    """Rounds of HiCS-FL's warm-up: until one does not consist of clients that were never selected before.
+    """Number of rounds of HiCS-FL's warm-up, in which every selected client is selected for the first time.
 
     Raises:
-        Missing: the runs that stand for the setting have been archived without whom they drew.
+        Missing: the runs have been archived without their selected clients.
     """
     if "clients" not in table or table["clients"].isna().any():
-        raise Missing("whom HiCS-FL drew has not been kept")
+        raise Missing("the clients that HiCS-FL selected have not been archived")
     seen: set[int] = set()
     for clients in table.sort_values("round")["clients"]:
         if seen & set(map(int, clients)):
@@ -84,9 +84,9 @@ def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
-    """The rounds with the mean label entropy of their clients as `drawn_entropy` (nats), where the partition is known.
+    """The rounds with the mean label entropy of their clients as `drawn_entropy` (nats), if the partition is known.
 
-    results: settings are named "data setting" (`curves.shown`), and after a comma by what is not of the partition.
+    results: settings are named "data setting" (`curves.shown`); text after a comma does not concern the partition.
     owners: the study of partitions.
     """
     owners = owners.assign(
@@ -100,7 +100,7 @@ def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
 
 
 def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Means a round of setting (2) (`after_warm_up`), by data set and method; of the server's time the median too."""
+    """Means per round of setting (2) (`after_warm_up`) by dataset and method; also the median of the server's time."""
     columns = {
         "parameters_down": "sent down (MB)",
         "parameters_up": "sent up (MB)",
@@ -129,7 +129,7 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Final and mean accuracy (%) and the first round at a target, mean ± std over seeds, a row a (setting, method)."""
+    """Final and mean accuracy (%) and first round at a target, mean ± std over seeds, one row per (setting, method)."""
     alike = comparable(results)
     values = {
         "final (%)": 100 * per_run(alike, "test_accuracy", end_mean, share=0.05),
@@ -148,7 +148,7 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
 def spreads(results: pd.DataFrame) -> pd.DataFrame:
     """Std over a round's clients of their local training loss, its mean (nats) and the final accuracy (%).
 
-    Means over rounds and seeds, a row a (setting, method); the accuracy: `end_mean`.
+    Means over rounds and seeds, one row per (setting, method); the accuracy: `end_mean`.
     """
     values = {
         "std of local loss (nats)": per_run(results, "local_loss_std", area),
@@ -160,7 +160,7 @@ def spreads(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Final accuracy (%) by number of clusters, ours and printed, of the settings that have been run."""
+    """Final accuracy (%) by number of clusters, ours and printed, for the settings that have been run."""
     names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
     tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
     out = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))

@@ -16,7 +16,7 @@ CAP = 2000  # rounds to which the tables follow a run
 FMNIST = {f"({i})": Panel("hics_fmnist", f"({i})", 0.75, CAP) for i in (1, 2, 3)}
 CIFAR10 = {f"({i})": Panel("hics_cifar10", f"({i})", 0.6, CAP) for i in (1, 2, 3)}
 CIFAR100 = {f"({i})": Panel("hics_cifar100", f"({i})", 0.3, CAP) for i in (1, 2)}
-TABLE = {  # Table 1 and the slides' table, setting (2) of each data set
+TABLE = {  # Table 1 and the slides' table, setting (2) of each dataset
     "FMNIST": FMNIST["(2)"],
     "CIFAR-10": CIFAR10["(2)"],
     "CIFAR-100": CIFAR100["(2)"],

@@ -1,4 +1,4 @@
-"""The authors' program (CityChan/HiCS-FL), run by us on the paper's training: beside which runs its curves stand."""
+"""The authors' program (CityChan/HiCS-FL), run by us with the paper's training, and our runs that correspond to it."""
 
 from fedlib.analysis.reference import Program
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
 
-ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES = (
+ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW, NETWORK, RATE = (
     "the algorithm",
     "the temperature of the estimate",
     "what the label entropy is estimated from",
@@ -14,6 +14,9 @@ ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES = (
     "how many candidates Pow-d asks",
     "how clients train",
     "DivFL and FedCor as baselines",
+    "the draw within a cluster",
+    "the network",
+    "the learning rate in a round",
 )
 _C0 = "the code before its switch: updates of the warm-up alone, uniform draws within a cluster"
 _BY_ALPHA = (
@@ -27,7 +30,7 @@ _MOMENTUM = "SGD with momentum 0.9 and weight decay 0.0005 (Fashion-MNIST)"
 def _instead(
     methods: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
 ) -> tuple[Swap, ...]:
-    """Runs of the experiments of variants for those of Table 1 and the figures; CIFAR-10's keep their setting."""
+    """Swaps from the runs of Table 1 and the figures to those of the variants; CIFAR-10's keep their setting."""
     fmnist = Swap("hics_fmnist", settings or {}, methods or {}, source="hics_fmnist_variants")
     cifar = [Swap("hics_cifar10", {}, methods, source="hics_cifar10_variants")] if methods else []
     return (fmnist, *cifar)
@@ -36,7 +39,7 @@ def _instead(
 def _one(
     name: str, words: str, what: str, taken: str, source: str, method: str, cifar: bool = True
 ) -> Reading:
-    """A reading that differs from the text in HiCS-FL itself, in one thing; cifar: whether CIFAR-10 has it too."""
+    """A reading that differs from the text in one choice of HiCS-FL; cifar: whether CIFAR-10 has it too."""
     swaps = _instead({"HiCS-FL": method})
     return Reading(name, words, {what: taken}, {what: source}, swaps if cifar else swaps[:1])
 
@@ -53,6 +56,9 @@ READINGS = [
             CANDIDATES: "all clients",
             TRAINING: _SGD,
             BASELINES: "DivFL by one step's gradients, FedCor by the marginal likelihood",
+            DRAW: "by the client's share of the data",
+            NETWORK: "the paper's; on CIFAR-10 with 64 hidden units",
+            RATE: "constant",
         },
         {
             ALGORITHM: "the text",
@@ -60,13 +66,16 @@ READINGS = [
             ESTIMATE: "the text",
             WARM_UP: "the text",
             CANDIDATES: "the text",
-            TRAINING: "the text",
+            TRAINING: "the text; the weight of the proximal term on CIFAR-10, 0.1, the conference version",
             BASELINES: "the text, and FedCor's own paper",
+            DRAW: "the text",
+            NETWORK: "the text, the conference version",
+            RATE: "the text; halving it every ten iterations, as the conference version has it, ends a run in round 20",
         },
     ),
     Reading(
         AS_RUN,
-        "HiCS-FL and Pow-d as in the authors' program, trained as the paper says",
+        "HiCS-FL and Pow-d as in the authors' program, trained as the paper says; DivFL and FedCor as written",
         {
             ALGORITHM: _C0,
             TEMPERATURE: "0.001",
@@ -74,10 +83,9 @@ READINGS = [
             WARM_UP: _BY_ALPHA,
             CANDIDATES: "2K",
             TRAINING: _SGD,
-            BASELINES: "as written: the program's own variants of the two are not run",
         },
         dict.fromkeys((ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES), "the code")
-        | {TRAINING: "the text", BASELINES: "the text, and FedCor's own paper"},
+        | {TRAINING: "the text"},
         _instead(_PROGRAM),
     ),
     Reading(
@@ -141,7 +149,7 @@ READINGS = [
     ),
     _one(
         "C0, warm-up at random",
-        "the program, with a warm-up whose order tells nothing",
+        "the program, with a warm-up in random order",
         WARM_UP,
         "at random, in the program",
         "the text",
@@ -160,15 +168,50 @@ READINGS = [
     _one(
         "uniform draws",
         "the paper's algorithm, with uniform draws within a cluster",
-        "the draw within a cluster",
+        DRAW,
         "uniform",
         "the code",
         "HiCS-FL, uniform draw",
         cifar=False,
     ),
     Reading(
+        "the code's network",
+        "the paper's algorithm on the network that the code trains: three convolutions, 64 hidden units",
+        {NETWORK: "the code's"},
+        {NETWORK: "the code"},
+        _instead(settings={"(2)": "(2), the code's network"})[:1],
+    ),
+    Reading(
+        "the rate halved in a round",
+        "the paper's algorithm, the learning rate halved every ten iterations of a round",
+        {RATE: "halved every 10 iterations"},
+        {RATE: "the conference version"},
+        _instead(settings={"(2)": "(2), the rate halved in a round"})[:1],
+    ),
+    Reading(
+        "256 hidden units",
+        "on CIFAR-10, the network that the code has for CIFAR-100",
+        {NETWORK: "the code's for CIFAR-100"},
+        {NETWORK: "the code"},
+        (Swap("hics_cifar10", {"(2)": "(2), 256 hidden units"}, source="hics_cifar10_variants"),),
+    ),
+    Reading(
+        "μ = 0.5",
+        "on CIFAR-10, the proximal term of the code's configurations",
+        {TRAINING: "a proximal term of 0.5 (CIFAR-10)"},
+        {TRAINING: "the code; the conference version has 0.1"},
+        (Swap("hics_cifar10", {}, {"HiCS-FL": "HiCS-FL, μ = 0.5"}, source="hics_cifar10_variants"),),
+    ),
+    Reading(
+        "the code's baselines",
+        "DivFL and FedCor as the authors' program has them",
+        {BASELINES: "DivFL by updates of the round before, FedCor by its leave-one-out likelihood"},
+        {BASELINES: "the code"},
+        _instead({"DivFL": "DivFL, as the code", "FedCor": "FedCor, LOO"}),
+    ),
+    Reading(
         "Pow-d, d = 2K",
-        "the paper's algorithm beside the code's Pow-d",
+        "the paper's algorithm with the code's Pow-d",
         {CANDIDATES: "2K"},
         {CANDIDATES: "the code"},
         _instead({"Pow-d": "Pow-d, d = 2K"}),
@@ -176,6 +219,11 @@ READINGS = [
 ]
 
 LEFT_OPEN = [
+    (
+        "the round in which Figures 9 to 12 estimate label entropies",
+        "not stated",
+        "at the end of the warm-up; a common start is on their pages",
+    ),
     (
         "halving the learning rate every 10 iterations on CIFAR-10",
         "the conference version; the code never does; read as rounds, a whole run would be worth 20 rounds",

@@ -1,10 +1,10 @@
-"""HiCS-FL, Figure 6: how far a client's gradient is from the global one, against the entropy of its labels.
+"""HiCS-FL, Figure 6: the distance of a client's gradient from the global one, against its label entropy.
 
-`clients` clients of `n` samples each, client k with label shares ~ Dir(alpha_k), alpha_k on a logarithmic grid over
-`alphas`; all take part in every round of plain FedAvg (`run`'s own local work), and every `every` rounds the gradients
-of all local losses at the global model are taken over all of a client's samples, of the model as it is measured:
-without dropout, normalised by its running statistics. The global gradient is thus that of the pooled data. Values
-are lr^2 ||grad F_k - grad F||^2. The paper states neither the client's size nor the probed rounds.
+There are `clients` clients of `n` samples each. Client k has label shares ~ Dir(alpha_k), with alpha_k on a logarithmic
+grid over `alphas`. All take part in every round of plain FedAvg (with `run`'s local work). Every `every` rounds the
+gradient of each local loss at the global model is computed over all samples of the client, with the model in evaluation
+mode: without dropout, normalised by its running statistics. The global gradient is therefore that of the pooled data.
+Values are lr^2 ||grad F_k - grad F||^2. The paper states neither the clients' size nor the probed rounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fedlib.training.layout import Layout
 
 
 class Keys(Study):
-    """n: samples a client. alphas: [lowest, highest]."""
+    """n: samples per client. alphas: [lowest, highest]."""
 
     clients: Count
     n: Count
@@ -47,7 +47,7 @@ class Keys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, beside the experiments."""
+    """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, in addition to the experiments."""
     own = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
     for labels, run in runs_of(settings, experiments, scale):
         yield {
@@ -60,7 +60,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a (round, client): round, client, alpha, entropy (nats), difference."""
+    """One row per (round, client): round, client, alpha, entropy (nats), difference."""
     run = Run(**unit["run"])
     dataset = datasets.load(run.dataset, place.datasets)
     work, tensors = executor(run, dataset, place), datasets.tensors(dataset, run.scaling)
@@ -81,7 +81,7 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
 
 
 def split(y: np.ndarray, alphas: np.ndarray, n: int, rng: np.random.Generator) -> Partition:
-    """A client of n samples for each of `alphas` (N,), drawn with replacement from the label pools."""
+    """One client of n samples per entry of `alphas` (N,), drawn with replacement from the label pools."""
     K = int(y.max()) + 1
     shares = np.stack([rng.dirichlet(np.full(K, alpha)) for alpha in alphas])
     counts = np.stack([rng.multinomial(n, share) for share in shares])

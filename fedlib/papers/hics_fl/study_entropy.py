@@ -1,10 +1,10 @@
-"""HiCS-FL, Figures 9 to 12: what a client's update of the output layer tells of the entropy of its labels.
+"""HiCS-FL, Figures 9 to 12: how well a client's update of the output layer estimates its label entropy.
 
-Each case is one setting of an experiment, trained as its warm-up trains: ceil(N / K) rounds of K clients drawn without
-replacement, the plain mean of whose models is the next one. Kept of each client: the update of the output bias, from
-which the paper estimates the entropy, and the row means of the output weight's update, from which its code does; both
-once from the warm-up (each client from another early model) and once from the common initial model. The round at which
-the paper measured is not stated.
+Each case is one setting of an experiment, trained as in its warm-up: ceil(N / K) rounds of K clients drawn without
+replacement, whose plain mean is the next model. For each client the study keeps the update of the output bias, from
+which the paper estimates the entropy, and the row means of the output weight's update, from which its code does: once
+from the warm-up (each client from another early model) and once from the common initial model. The paper does not state
+the round at which it measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fedlib.streams import stream
 
 
 class Case(Settings, extra="allow"):
-    """An experiment and a setting of it; all else is changed in its runs."""
+    """An experiment and one of its settings; all other keys change its runs."""
 
     experiment: str
     setting: str
@@ -41,7 +41,7 @@ class Keys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    """settings: `cases`, name -> `experiment`, `setting`, and keys of the run to change."""
+    """settings: `cases`, name -> `experiment`, `setting`, and the keys of the run to change."""
     for case, changes in settings["cases"].items():
         changes = dict(changes)
         experiment, setting = changes.pop("experiment"), changes.pop("setting")
@@ -58,7 +58,7 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
-    """One row a (when, client): entropy (nats, true), group, bias (K,), weight (K,); T_s, the experiment's."""
+    """One row per (when, client): entropy (nats, true), group, bias (K,), weight (K,); T_s, the experiment's."""
     lockstep = start(unit["run"], place)
     live = lockstep.live[0]
     live.t = 1

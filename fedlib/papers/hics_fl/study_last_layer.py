@@ -1,8 +1,8 @@
 """HiCS-FL, Figure 1: the last two layers of a network, with the values of a trained model for one image.
 
-The paper draws them as a diagram; here are the features z, the output layer's weight W and bias b and the logits q of
-the model after `rounds` rounds of the experiment's first run, for the first image of the test set; and the image's
-gradient of the loss by b (equation 4), which is negative at the image's own class alone.
+The paper draws a diagram. This study has the features z, the output layer's weight W and bias b, and the logits q for
+the first image of the test set, from the model after `rounds` rounds of the experiment's first run. It also has the
+gradient of the image's loss by b (equation 4), which is negative only at the image's own class.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedlib.training.models import build
 
 
 class Keys(Study):
-    """rounds: of the run that is followed."""
+    """rounds: number of rounds of the run."""
 
     rounds: Count
 

@@ -1,7 +1,7 @@
-"""HiCS-FL's theory made concrete: bias gradients and updates, Theorem 1's chain of steps, the sampling's marginals.
+"""HiCS-FL's theory in numbers: bias gradients and updates, the steps of Theorem 1, the marginals of the sampling.
 
-Chen and Vikalo, equations 4-8, 10 and the appendix's 6.3-6.9. For the theory notebook. D: label shares (C,)
-of a client; E: (C,) mean softmax output for class i over samples of other labels; kappa = eta R / T_s.
+Chen and Vikalo, equations 4-8, 10 and the appendix's 6.3-6.9; used by the theory notebook. D: label shares (C,) of a
+client; E: (C,) mean softmax output for class i over samples of other labels; kappa = eta R / T_s.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def bias_gradients(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 class Digits(NamedTuple):
-    """scikit-learn's handwritten digits dealt over clients in groups of increasing concentration.
+    """scikit-learn's handwritten digits, split over clients in groups of increasing concentration.
 
-    x: (n, 64) float32; y: (n,); parts: each client's samples; entropy: (N,) of its labels; group: (N,).
+    x: (n, 64) float32; y: (n,); parts: each client's samples; entropy: (N,) label entropy; group: (N,).
     """
 
     x: torch.Tensor
@@ -59,7 +59,7 @@ def digits(alphas: list[float], per_group: int, seed: int = 0) -> Digits:
 
 
 def network(seed: int, scale: float = 1.0) -> nn.Sequential:
-    """A 64-32-10 perceptron; scale: of its random output weights."""
+    """A 64-32-10 perceptron; scale: factor of its random output weights."""
     generator = torch.Generator().manual_seed(seed)
     hidden, output = skip_init(nn.Linear, 64, 32), skip_init(nn.Linear, 32, 10)
     for layer in (hidden, output):
@@ -72,7 +72,7 @@ def network(seed: int, scale: float = 1.0) -> nn.Sequential:
 
 
 class LastLayer(NamedTuple):
-    """What training did to the output layer: (C,) bias, row means of the weight, sum of the bias' batch gradients."""
+    """Update of the output layer by training: (C,) bias, row means of the weight, sum of the bias' batch gradients."""
 
     bias: np.ndarray
     rows: np.ndarray
@@ -107,7 +107,7 @@ def trained(
 
 
 def error_of_equation_6(data: Digits, model: nn.Sequential) -> tuple[float, float, float]:
-    """Over the clients: median and maximum relative error of equation 6, least correlation with the exact vector."""
+    """Median and maximum relative error of equation 6 over clients, and lowest correlation with the exact vector."""
     with torch.no_grad():
         s = torch.softmax(model(data.x).double(), dim=1).numpy()
     pairs = [expected_update(s[part], data.y.numpy()[part]) for part in data.parts]
@@ -131,7 +131,7 @@ def random_pair(rng: np.random.Generator, C: int) -> tuple[np.ndarray, np.ndarra
 
 
 def theorem_1(Du: np.ndarray, Dk: np.ndarray, kappa: float, with_ln_C: bool) -> tuple[float, float]:
-    """H^_u - H^_k with Delta b = its expectation at E_i = 1 / C, and the bound that the proof's steps 28-50 end in.
+    """H^_u - H^_k with Delta b = its expectation at E_i = 1 / C, and the bound from steps 28-50 of the proof.
 
     The bound: (kappa / C)^2 |D_k - U|^2 / 2 - kappa |D_u - U|_inf, the last term times ln C as in the proof.
     """
@@ -151,7 +151,7 @@ def midpoint_failures(rng: np.random.Generator, C: int, pairs: int, scale: float
 def inclusion(
     log_pi: np.ndarray, sizes: list[int], K: int, rng: np.random.Generator, runs: int
 ) -> np.ndarray:
-    """Share of `runs` rounds in which a client of each cluster is among the K drawn by equation 10 (equal p_k)."""
+    """Share of `runs` rounds in which equation 10 (equal p_k) draws a client of each cluster among the K."""
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     weights = (log_pi - np.log(sizes))[cluster]
     drawn = np.concatenate([draw_distinct(rng, weights, K) for _ in range(runs)])

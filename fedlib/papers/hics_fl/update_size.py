@@ -1,8 +1,9 @@
 """Why HiCS-FL's estimate fails on Fashion-MNIST at T_s = 0.0025: it follows the size of a client's update.
 
-A client with one label sends an update in one direction, the longer the worse the model knows that label. At a high
-temperature the softmax of a short update is flat, so the estimated entropy falls with the update's size, and a client
-whose label is well learned scores as a balanced one does. For Figure 9's page; from the archived updates and draws.
+A client with one label sends an update in one direction, and the update is longer the less the model has learned that
+label. At a high temperature the softmax of a short update is flat, so the estimated entropy falls with the update's
+size, and a client whose label is well learned scores like a balanced one. Figure 9's page shows it, from the archived
+updates and draws.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fedlib.analysis.claims import Missing
 from fedlib.analysis.measure import spearman
 from fedlib.papers.hics_fl.claims_estimates import estimated
 
-ONE_LABEL = 0.01  # nats: clients of a lower entropy hold one label
+ONE_LABEL = 0.01  # nats; clients with a lower entropy hold one label
 WINDOWS = ((11, 25), (26, 50), (51, 100))  # rounds after the warm-up, which takes ten
 
 
@@ -26,11 +27,11 @@ def sizes(updates: pd.DataFrame) -> np.ndarray:
 
 
 def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> pd.DataFrame:
-    """How the estimates of one-label clients follow their updates' size, at the end of the warm-up.
+    """How the estimates of one-label clients depend on their updates' size, at the end of the warm-up.
 
-    A row a (temperature, seed): the one-label clients, Spearman's correlation of their estimates with the norm of the
-    update, the median and the highest of these estimates and the balanced group's mean (nats), and how many of the
-    one-label clients score above that mean.
+    One row per (temperature, seed): number of one-label clients, Spearman's correlation of their estimates with the
+    norm of the update, the median and the highest of these estimates and the balanced group's mean (nats), and the
+    number of one-label clients above that mean.
     """
     table = updates[(updates["data"] == case) & (updates["when"] == "warm-up")]
     rows = []
@@ -59,7 +60,7 @@ def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> 
 def balanced_draws(
     results: pd.DataFrame, owners: pd.DataFrame, data: str, setting: str, arms: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Share of the most balanced group among the clients drawn in `WINDOWS`, a row an arm and seed.
+    """Share of the most balanced group among the clients drawn in `WINDOWS`, one row per arm and seed.
 
     results: runs with their clients; owners: the study of partitions; arms: method -> what the row is called. Only
     seeds that all arms have count.

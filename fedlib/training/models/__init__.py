@@ -1,8 +1,8 @@
-"""Models, one a file: a new file here is a new model, under its own name, with nothing else to edit.
+"""Models, one per file. To add one, put a file here; it is available under its name and nothing else needs an edit.
 
 A file `NAME.py` has a function `NAME(shape, classes)`, which makes the model for inputs of `shape` (without the batch)
-and so many classes: a `Chain`, whose passes are written by hand, or any other `nn.Module`. A file may also have
-`features(x)`: what the model sees in place of the images x, for models on top of a frozen one.
+and this number of classes: a `Chain`, whose passes are hand-written, or any other `nn.Module`. A file may also have
+`features(x)`: what the model sees instead of the images x, for models on top of a frozen one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Maker = Callable[[tuple[int, ...], int], nn.Module]
 
 
 def maker(model: str) -> Maker:
-    """The function that makes the model of that name.
+    """The function that makes the model `model`.
 
     Raises:
-        ConfigError: there is no such model.
+        ConfigError: no model has that name.
     """
     return getattr(_file(model), model)
 
 
 def features(model: str) -> Callable[[Tensor], Tensor] | None:
-    """What the model of that name sees in place of images; None if it sees these."""
+    """The function that computes the input of `model` from images; None if the model takes the images."""
     return getattr(_file(model), "features", None)
 
 
@@ -42,10 +42,10 @@ def _file(model: str) -> Any:
 
 
 def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """A model for inputs of `shape` (without the batch); its values are for `initialise` to set.
+    """A model for inputs of `shape` (without the batch). `initialise` sets its values.
 
     Raises:
-        ConfigError: there is no such model, the images are too small for its convolutions, or no images at all.
+        ConfigError: the model does not exist, or its inputs are too small for its convolutions, or not images.
     """
     make = maker(model)
     try:
@@ -60,7 +60,7 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 @torch.no_grad()
 def traced(net: nn.Module, shape: tuple[int, ...]) -> nn.Module:
-    """The model; a `Chain` has learnt what its dropout layers mask."""
+    """The model; a `Chain` has now recorded the shapes that its dropout layers mask."""
     if isinstance(net, Chain):
         x = torch.zeros(2, *shape)
         for layer in net:

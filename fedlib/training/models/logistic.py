@@ -1,4 +1,4 @@
-"""Multinomial logistic regression: HCSFed."""
+"""Multinomial logistic regression, as in HCSFed."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from fedlib.training.chain import Chain, zeros
 
 
 def logistic(shape: tuple[int, ...], classes: int) -> Chain:
-    """Multinomial logistic regression, zero initialisation (HCSFed)."""
+    """Multinomial logistic regression, initialised with zeros (HCSFed)."""
     return Chain(nn.Flatten(), nn.Linear(math.prod(shape), classes), fill=zeros)

@@ -1,4 +1,4 @@
-"""A linear layer on the features of a frozen ResNet-18: HiCS-FL's Mini-ImageNet."""
+"""A linear layer on the features of a frozen ResNet-18, for HiCS-FL's Mini-ImageNet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resnet18_head(shape: tuple[int, ...], classes: int) -> Chain:
 def features(x: Tensor, weights: Path | None = None) -> Tensor:
     """(n, 512) penultimate features of a ResNet-18 trained on ImageNet, in evaluation mode; x: (n, 3, h, w).
 
-    weights: torchvision's file; None looks where torch keeps its downloads. Nothing is ever downloaded.
+    weights: torchvision's file; None looks where torch stores its downloads. Nothing is ever downloaded.
 
     Raises:
         ConfigError: the file is missing or is not torchvision's.

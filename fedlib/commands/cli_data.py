@@ -1,0 +1,93 @@
+"""Commands about the machine and its datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedlib.commands.cli_options import ScaleOption, short
+
+commands = typer.Typer()
+data_commands = typer.Typer(no_args_is_help=True, help="Datasets: show, prepare and verify them.")
+
+
+@commands.command()
+def doctor(
+    scale: ScaleOption = None,
+    node_cores: Annotated[
+        int | None,
+        typer.Option(min=1, help="Estimate a whole scale on 1, 10 and 100 nodes with this many cores each."),
+    ] = None,
+) -> None:
+    """Check the environment, the data and the disk, and estimate how long a scale takes on this machine."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from fedlib.commands import listing
+    from fedlib.settings import params
+
+    console = Console()
+    settings = params.load()
+    at = scale.value if scale else settings.scale
+    if node_cores:
+        with console.status("measuring this machine ..."):
+            found = listing.cluster(settings, at, node_cores)
+        console.print(found)
+        return
+    console.print(listing.environment())
+    with Live(console=console) as live:
+        live.update("measuring this machine ...")
+        listing.costs(settings, at, live.update)
+    console.print(listing.measurements(settings, at))
+
+
+@data_commands.command("status")
+def data_status() -> None:
+    """Show every dataset: prepared, missing or damaged, and its source."""
+    from rich.console import Console
+
+    from fedlib.commands import listing
+
+    Console().print(listing.datasets())
+
+
+@data_commands.command("prepare")
+def data_prepare(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="digits, mnist, ...; `fedlib data status` lists all.")
+    ] = None,
+    needed: Annotated[
+        bool, typer.Option("--needed", help="All datasets that the experiments need at a scale.")
+    ] = False,
+    scale: ScaleOption = None,
+    mirror: Annotated[Path | None, typer.Option(help="Folder to take files from (or FEDLIB_MIRROR).")] = None,
+) -> None:
+    """Prepare datasets from a mirror folder if there is one, otherwise by download. Contents are verified."""
+    if not names and not needed:
+        raise typer.BadParameter("name the datasets, or use --needed")
+    if needed:
+        from fedlib.commands import pipeline
+
+        for problem in pipeline.prepare_inputs(scale and scale.value).values():
+            typer.secho(f"Not available (its experiments will say so): {problem}", fg="yellow", err=True)
+    if names:
+        from fedlib.commands import pipeline
+        from fedlib.data import datasets
+
+        for name in names:
+            path = datasets.prepare(name, mirror)
+            pipeline.forget_missing(name)
+            typer.echo(f"{short(path)}: {datasets.status(name)['provenance']}")
+
+
+@data_commands.command("verify")
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all prepared.")] = None,
+) -> None:
+    """Hash the prepared arrays again and compare the digests with the recorded ones."""
+    from fedlib.data import datasets
+
+    for name in names or [n for n in datasets.KINDS if datasets.status(n)["state"] != "missing"]:
+        typer.echo(f"{name}: {datasets.verify(name)}")

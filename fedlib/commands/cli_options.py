@@ -1,0 +1,29 @@
+"""What the commands of `fedlib` share: the option --scale, and how they print."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ScaleName(StrEnum):
+    demo = "demo"
+    cpu = "cpu"
+    paper = "paper"
+
+
+ScaleOption = Annotated[
+    ScaleName | None, typer.Option("--scale", help="demo, cpu or paper; default: the scale in params.yaml.")
+]
+
+
+def tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

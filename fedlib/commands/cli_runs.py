@@ -1,0 +1,282 @@
+"""Commands about experiments: show, train, collect, archive and check their runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from fedlib.commands.cli_options import ScaleName, ScaleOption, short, tell
+from fedlib.files import Unfinished
+
+commands = typer.Typer()
+SEEDS = 10_000  # of a range
+
+
+@commands.command("list")
+def list_(
+    paper: Annotated[
+        str | None, typer.Option(help="Only the entries of this paper (or `arena`).", metavar="NAME")
+    ] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """List experiments, studies, artifacts, samplers and datasets, by the names that the other commands take.
+
+    Example: fedlib list --paper fedcor
+    """
+    from rich.console import Console
+
+    from fedlib.commands import listing
+    from fedlib.settings import params
+
+    settings = params.load()
+    Console().print(listing.everything(settings, scale.value if scale else settings.scale, paper))
+
+
+@commands.command()
+def run(
+    experiment: Annotated[
+        str,
+        typer.Argument(help="The name of an experiment or study in params.yaml; `fedlib list` shows them."),
+    ],
+    scale: ScaleOption = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these: `--methods MD,FedCor`, or the option repeated.", metavar="NAMES"),
+    ] = None,
+    seeds: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these: 0,3 or 0-4, or the option repeated.", metavar="NUMBERS"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting", help="Only this one of the experiment's grid; may be repeated.", metavar="NAME"
+        ),
+    ] = None,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show the traceback of runs that fail.")
+    ] = False,
+) -> None:
+    """Train the missing runs of an experiment (or measure the missing units of a study) and write its table.
+
+    Nothing is trained twice. After an interruption, the same command continues from the last checkpoints.
+
+    Environment variables say where to train:
+
+    - FEDLIB_WORKERS: number of processes (default: chosen by cores and work)
+
+    - FEDLIB_DEVICE: cpu (default) or cuda
+
+    - FEDLIB_SCHEDULER: address of a Dask scheduler, whose workers then train
+
+    Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
+    """
+    from fedlib.settings import params
+
+    experiments, at = params.load(), scale and scale.value
+    if experiment in experiments.studies:
+        if methods or seeds or settings:
+            raise typer.BadParameter(
+                f"{experiment} is a study: it is measured whole, without --methods, --seeds and --setting"
+            )
+        from fedlib.analysis.studies import run_study
+
+        path = run_study(experiment, at, tell=tell)
+    else:
+        planned = experiments.runs(experiment, at)
+        chosen = {
+            "methods": _named(methods, {one.method for one in planned}) if methods else None,
+            "seeds": [number for text in seeds for number in _numbers(text)] if seeds else None,
+            "settings": settings or None,
+        }
+        params.choose(planned, **chosen)  # reports misspelt names before torch is imported
+        from fedlib.runs.results import Failed, simulate
+
+        try:
+            path = simulate(experiment, at, **chosen, tell=tell)
+        except Failed as failed:
+            for name, trace in failed.traces.items() if traceback else ():
+                tell(f"{name}:\n{trace}")
+            raise
+    typer.echo(f"{short(path)}: written.")
+
+
+@commands.command("next")
+def next_(
+    within: Annotated[str, typer.Option(help="How long it may take: 90s, 150m, 8h.", metavar="TIME")],
+    scale: ScaleOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+) -> None:
+    """Train for a given time the runs that decide most claims per hour, and archive each as soon as it is finished.
+
+    Times are estimated from this machine's measured speed. Unfinished runs are kept at their last checkpoint; repeat
+    the command to continue.
+
+    Example: fedlib next --within 8h --scale paper
+    """
+    import time
+
+    from fedlib.analysis import planning
+    from fedlib.commands import next as next_runs
+    from fedlib.settings import params
+
+    began, seconds = time.monotonic(), next_runs.seconds_of(within)
+    settings = params.load()
+    at = scale.value if scale else settings.scale
+    ordered = next_runs.plan(settings, at, tell)
+    chosen = planning.fitting(ordered, began + seconds - time.monotonic())
+    for line in next_runs.lines(chosen) or ["Nothing that could decide a claim fits into this time."]:
+        typer.echo(line)
+    if not dry_run:
+        next_runs.train(chosen, at, began + seconds, tell)
+
+
+@commands.command()
+def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
+    """Show the current scale, or change it: rewrites that one line of params.yaml."""
+    from fedlib.commands import pipeline
+    from fedlib.settings import params
+
+    if name:
+        pipeline.set_scale(name.value)
+    typer.echo(f"scale: {params.load().scale}")
+
+
+@commands.command()
+def results(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
+    _each(names, scale, "collect")
+
+
+@commands.command()
+def archive(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Pack finished runs into data/archive, which is in git; experiments may be incomplete.
+
+    Runs that are already archived stay, as long as params.yaml still has their settings. An experiment whose runs are
+    all in other archives gets no archive.
+    """
+    from fedlib.files import alone
+    from fedlib.settings.schema import ROOT
+
+    with alone(ROOT / "data"):
+        _each(names, scale, "pack")
+
+
+def _each(names: list[str] | None, scale: ScaleName | None, what: str) -> None:
+    """Call `fedlib.analysis.collect.<what>` for the named experiments and studies, or for all that have results.
+
+    A named one that is unknown or has no results stops no other; the exit status is then 1.
+    """
+    from fedlib.settings import params
+    from fedlib.settings.schema import ConfigError
+
+    settings = params.load()
+    at, lacks = scale.value if scale else settings.scale, False
+    known = {*settings.names, *settings.studies}
+    for name in [one for one in names or [] if one not in known]:
+        try:
+            settings.describe(name, at)
+        except ConfigError as reason:
+            tell(str(reason))
+        names, lacks = [one for one in names if one != name], True
+    if lacks and not names:
+        raise typer.Exit(1)
+    from fedlib.analysis import collect  # after the names are checked: it imports pandas
+    from fedlib.runs.results import lacking, record
+
+    make = getattr(collect, what)
+    for name in names or [*settings.names, *settings.studies]:
+        try:
+            path = make(name, at, tell if names else lambda line: None, settings)
+        except Unfinished as reason:
+            if names:
+                tell(str(reason))
+                lacks = True
+            continue
+        typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
+        if missing := lacking(record(name, at)) if names else "":
+            typer.echo(f"Missing: {missing}.")
+    raise typer.Exit(int(lacks))
+
+
+@commands.command()
+def verify(
+    retrain: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=10_000,
+            help="Number of archived runs to train again, drawn at random from different experiments.",
+            metavar="N",
+        ),
+    ] = 0,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="First rounds of each run. Default: those that took five seconds when archived.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed that draws the runs.")] = 0,
+    scale: ScaleOption = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Add digests and current addresses to old archives.")
+    ] = False,
+) -> None:
+    """Check that stored files are unchanged; with --retrain N, also that N archived runs can be reproduced.
+
+    The exit status is 0 only if all checks pass. Example: fedlib verify --retrain 3 --scale paper
+    """
+    from rich.console import Console
+
+    from fedlib.commands import verify as verifying
+    from fedlib.files import alone
+    from fedlib.settings import params
+    from fedlib.settings.schema import ROOT
+
+    if renew:
+        with alone(ROOT / "data"):
+            for line in verifying.renewed():
+                typer.echo(line)
+    if retrain:
+        at = scale.value if scale else params.load().scale
+        found, good = verifying.trained_again(at, retrain, rounds, seed, tell)
+        Console().print(found)
+        raise typer.Exit(0 if good else 1)
+    found, wrong = verifying.checked()
+    Console().print(found)
+    for sentence in wrong:
+        tell(sentence)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _named(given: list[str], known: set[str]) -> list[str]:
+    """Methods as given: each a name (which may contain commas: "Random, attrition") or names separated by commas."""
+    return [
+        name.strip()
+        for text in given
+        for name in ([text] if text.strip() in known else text.split(","))
+        if name.strip()
+    ]
+
+
+def _numbers(text: str) -> list[int]:
+    """ "0,3" or "0-4" -> the numbers."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        if not (ends := re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)):
+            raise typer.BadParameter(f"{text[:80]!r} is no list of seeds; write 0,3 or 0-4")
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        if not first <= last < first + SEEDS:
+            raise typer.BadParameter(f"{text[:80]!r}: a range must increase and have at most {SEEDS:,} seeds")
+        numbers += range(first, last + 1)
+    return numbers

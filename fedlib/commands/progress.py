@@ -1,0 +1,100 @@
+"""How far `fedlib repro` is: a line for each stage that runs, with a time left that can be believed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedlib.files import write_whole
+from fedlib.runs.progress import duration
+from fedlib.settings.schema import Scale
+
+# Seconds of a stage at scale demo on two quiet cores, until the last time that it ran is known.
+USUAL = {"data": 5.0, "notebooks": 4.0, "simulate": 4.0, "study": 5.0, "report": 60.0, "page": 3.5}
+WHOLE = {"data", "notebooks"}  # a change of what these made says nothing of most stages that need it
+TRUST = 30.0  # seconds after which this machine's own pace counts as much as what is usual
+
+
+class Progress:
+    """What has been done of a plan of stages, told as it goes on, and how long it took, kept for the next time."""
+
+    def __init__(
+        self,
+        path: Path,
+        scale: Scale,
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path, self.scale, self.tell, self.clock = path, scale, tell, clock
+        self.needs: Mapping[str, set[str]] = {}
+        self.known: set[str] = set()
+        self.ran: dict[str, float] = {}  # seconds
+        self.looked: list[str] = []
+        self.running: tuple[str, float] | None = None
+        self.before: dict[str, float] = self._read().get(scale, {})
+
+    def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
+        """All stages in order, each with those that it needs; known: those that ran before."""
+        self.needs, self.known = needs, known
+
+    def begins(self, name: str) -> None:
+        """A stage's command starts."""
+        self.running = name, self.clock()
+        left = self.left()
+        about = "" if left is None else f" (about {duration(left)} left)"
+        self.tell(f"{len(self.looked) + 1} of {len(self.needs)}: {name}{about}")
+
+    def ended(self, name: str) -> None:
+        """A stage has been looked at; if its command ran, it is done."""
+        self.looked.append(name)
+        if self.running:
+            started, self.running = self.running[1], None
+            self.ran[name] = self.clock() - started
+
+    def left(self) -> float | None:
+        """Seconds of the stages ahead, with the one that begins; None if that of one that surely runs is not known."""
+        usual, seconds = {name: self.usual(name) for name in self.needs}, 0.0
+        share = (len(self.ran) + 1) / (len(self.looked) + 1)  # of stages that had to run, as they went so far
+        stale = set(self.ran) - WHOLE
+        for name in list(self.needs)[len(self.looked) :]:
+            surely = name not in self.known or bool(self.needs[name] & stale) or self.running_is(name)
+            if surely:
+                stale.add(name)
+            if usual[name] is None:
+                if surely:
+                    return None
+                continue
+            seconds += usual[name] * (1.0 if surely else share)
+        known = [name for name in self.ran if usual[name] is not None]
+        pace = (sum(self.ran[name] for name in known) + TRUST) / (sum(usual[name] for name in known) + TRUST)
+        return seconds * pace
+
+    def running_is(self, name: str) -> bool:
+        return self.running is not None and self.running[0] == name
+
+    def usual(self, name: str) -> float | None:
+        """Seconds of a stage: the last time, else those of its kind at scale demo."""
+        if name in self.before or self.scale != "demo":
+            return self.before.get(name)
+        return USUAL.get(name.split("@")[0], USUAL["page"])
+
+    def keep(self) -> None:
+        """Write how long the stages took, for the next time."""
+        if self.ran:
+            kept = {scale: of for scale, of in self._read().items() if scale != self.scale}
+            times = {name: round(seconds, 2) for name, seconds in {**self.before, **self.ran}.items()}
+            write_whole(self.path, json.dumps({**kept, self.scale: times}, indent=1).encode() + b"\n")
+
+    def _read(self) -> dict[str, dict[str, float]]:
+        try:
+            read = json.loads(self.path.read_bytes())
+            return {scale: {name: float(s) for name, s in of.items()} for scale, of in read.items()}
+        except (
+            OSError,
+            ValueError,
+            AttributeError,
+            TypeError,
+        ):  # none yet, or no such file: only estimates need it
+            return {}

@@ -1,0 +1,167 @@
+"""`fedlib repro`: `dvc repro` with one warm process for all commands, a line for each stage, and a log of the rest."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import IO
+
+from fedlib.commands import pipeline
+from fedlib.commands.ahead import training_ahead
+from fedlib.commands.dvc import reproduce
+from fedlib.commands.progress import Progress
+from fedlib.commands.warm import VARIABLE, ask, warm
+from fedlib.files import alone, say
+from fedlib.runs.progress import duration
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT, Scale
+
+LOG = ROOT / "data" / "repro.log"
+SITE = ROOT / "reports" / "index.html"
+ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
+TAIL = 30  # lines of the log that are shown of a stage that failed
+Tell = Callable[[str], None]
+
+
+def repro(arguments: list[str]) -> int:
+    """Make what is stale again; `arguments` are those of `dvc repro`. Returns DVC's exit status.
+
+    Missing data is looked for again, and failed runs are tried again. If any run fails, so does this command, but all
+    pages are made. After a kill at any moment, the next `fedlib repro` goes on.
+
+    Raises:
+        StoreError: another process makes pages, or packs the archive.
+    """
+    from fedlib.runs import results
+
+    settings = params.load()
+    with alone(ROOT / "data"):
+        pipeline.write_stages()
+        pipeline.forget_missing()
+        pipeline.forget_changed(settings.scale)
+        if ASKING & set(arguments):
+            return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
+        status = _reproduced(arguments, settings.scale)
+    failed = [one for name in settings.names for one in results.failed(results.record(name, settings.scale))]
+    for one in failed:
+        say(f"Failed: {one}")
+    return status or int(bool(failed))
+
+
+def _reproduced(arguments: list[str], scale: Scale) -> int:
+    began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
+    progress = Progress(LOG.with_suffix(".json"), scale, tell)
+    # DVC and its commands: those of this environment.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    with ExitStack() as stack:
+        stack.enter_context(_terminated_as_interrupted())
+        log = stack.enter_context(open(LOG, "w", buffering=1))
+        stack.callback(progress.keep)
+        stack.enter_context(redirect_stdout(log))
+        errors = stack.enter_context(redirect_stderr(Errors(log)))
+
+        @cache
+        def helped() -> dict[str, str]:
+            """The environment of commands; the warm process starts with the first one, and not if none has to run."""
+            ours = stack.enter_context(warm({**os.environ, "PATH": path}))
+            stack.enter_context(nullcontext() if arguments else training_ahead(log))
+            return ours
+
+        def run(stage: str, command: str, environment: Mapping[str, str]) -> int:
+            progress.begins(stage)
+            ours = helped()
+            where = {key: ours[key] for key in ("PATH", VARIABLE) if key in ours}
+            return run_command(command, {**environment, **where}, log, tell)
+
+        status = reproduce(arguments, run, progress, ROOT)
+    where = LOG.relative_to(ROOT)
+    if status == 252:  # DVC's for an interruption
+        tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
+    elif status:
+        for line in [*_tail(LOG), *errors.said]:
+            say(line)
+        say(f"Failed; the log is {where}. Once it is mended, `fedlib repro` goes on from here.")
+    else:
+        count = f"{len(progress.ran)} of {len(progress.needs)} stages had to run"
+        made = "report" in progress.needs and SITE.exists()
+        site = f": open {SITE.relative_to(ROOT)} in a browser" if made else ""
+        tell(f"Done in {duration(time.monotonic() - began)} ({count}){site}; the log is {where}.")
+    return status
+
+
+class Errors:
+    """Standard error while DVC runs: it goes into the log; DVC's error messages are kept too."""
+
+    def __init__(self, log: IO[str]) -> None:
+        self.log = log
+        self.said: list[str] = []
+
+    def write(self, text: str) -> int:
+        if "ERROR" in text:
+            self.said += text.strip().splitlines()
+        return self.log.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.log, name)
+
+
+def run_command(command: str, environment: Mapping[str, str], log: IO[str], tell: Tell) -> int:
+    """Run a stage's command, by the warm process if there is one; returns its exit status.
+
+    Its output goes into the log; lines on training's progress go to `tell` too.
+    """
+    read, write = os.pipe()
+    follow = threading.Thread(target=_follow, args=(read, log, tell), daemon=True)
+    follow.start()
+    try:
+        program, *words = shlex.split(command)
+        if program == "fedlib" and VARIABLE in environment:
+            with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
+                return ask(words, environment[VARIABLE], (write, write), environment)
+        return subprocess.run(
+            command, shell=True, cwd=ROOT, env=environment, stdout=write, stderr=write, check=False
+        ).returncode
+    finally:
+        os.close(write)
+        follow.join(timeout=5)  # what the command left running may hold the other end
+
+
+def _follow(read: int, log: IO[str], tell: Tell) -> None:
+    with open(read, errors="replace") as said:
+        for line in said:
+            with suppress(ValueError):  # the log is closed
+                log.write(line)
+            if " rounds (" in line:
+                tell(f"  {line.rstrip()}")
+
+
+def _tail(path: Path) -> list[str]:
+    """The log's last lines, from where the last stage begins; none if none did."""
+    with open(path, errors="replace") as lines:
+        last = list(deque(lines, maxlen=TAIL))
+    begins = [i for i, line in enumerate(last) if line.startswith("Running stage")]
+    return [line.rstrip() for line in (last[begins[-1] :] if begins else [])]
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends this as Ctrl-C does: `dvc.lock` is written first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)

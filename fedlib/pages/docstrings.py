@@ -1,0 +1,81 @@
+"""Docstrings as pages show them: the house writes plain text, Sphinx's autodoc reads reStructuredText."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+MODELS = "fedlib.training.models"
+ITEM = re.compile(r"\s*([\w.]+(?:, [\w.]+)*): (.+)")
+CODE = re.compile(r"`+([^`]+)`+|(\((?:\w{1,2}|\.\.\.)(?:, (?:\w{1,2}|\.\.\.))*,?\))")  # and shapes, as (n, d)
+MARKUP = re.compile(r"([\\*|_<>:\[\]])")
+
+
+def shown(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Sphinx's event `autodoc-process-docstring`."""
+    lines[:] = as_rest(lines)
+    if name == MODELS:
+        lines += [f"- ``{model}``: {escaped(what)}" for model, what in models()] + [""]
+
+
+def signature(
+    app: Any, kind: str, name: str, thing: Any, options: Any, said: str, returned: str
+) -> tuple[str, str] | None:
+    """Sphinx's event `autodoc-process-signature`: of a class whose base is not installed, its own."""
+    if kind != "class" or said != "(*args, **kwargs)":
+        return None
+    _, *own = inspect.signature(thing.__init__).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own]
+    return str(inspect.Signature(bare)), ""
+
+
+def models() -> Iterator[tuple[str, str]]:
+    """Each model's name and what its function's docstring says first, read without importing it."""
+    for file in sorted(Path(find_spec(MODELS).origin).parent.glob("[!_]*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == file.stem:
+                yield file.stem, " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+
+
+def as_rest(lines: list[str]) -> list[str]:
+    """A docstring as reStructuredText that shows the same characters: `name: what it is` becomes an item of a list.
+
+    `code` and shapes are set as code, indented text after `::` as a block of it; nothing else is markup.
+    """
+    out: list[str] = []
+    for block in re.split(r"\n{2,}(?! )", "\n".join(lines).strip("\n")):
+        text, *code = re.split(r":(?=:\n+ {4})", block, maxsplit=1)
+        for names, said in items(f"{text}:".splitlines() if code else text.splitlines()):
+            words = escaped(" ".join(said))
+            out += [f"- **{escaped(names)}**: {words}" if names else words, ""]
+        if code:
+            out += ["::", "", *code[0].removeprefix(":").strip("\n").splitlines(), ""]
+    return out
+
+
+def items(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """(names, words) of each item of a paragraph; no names: words that explain no argument."""
+    names, said = "", []
+    for line in lines:
+        found = ITEM.fullmatch(line)
+        if found or re.match(r"\s*(\d+\. |\w+:$)", line):
+            if said:
+                yield names, said
+            names, said = (found[1], [found[2]]) if found else ("", [line.strip()])
+        else:
+            said.append(line.strip())
+    yield names, said
+
+
+def escaped(text: str) -> str:
+    """Text without markup, but for code."""
+    out, end = "", 0
+    for found in CODE.finditer(text):
+        out += MARKUP.sub(r"\\\1", text[end : found.start()]) + f"``{found[1] or found[2]}``"
+        end = found.end()
+    return out + MARKUP.sub(r"\\\1", text[end:])

@@ -1,0 +1,112 @@
+"""`fedlib repro`: how far it is, what it keeps for DVC, and what is left behind when it is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fedlib.commands import dvc
+from fedlib.commands.progress import TRUST, Progress
+from fedlib.commands.repro import run_command
+from fedlib.commands.warm import VARIABLE
+
+NEEDS = {
+    "data": set(),
+    "simulate@a": {"data"},
+    "page-a": {"simulate@a"},
+    "page-b": {"data"},
+    "report": {"page-a", "page-b"},
+}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> Path:
+    """What the stages took the last time: a minute each."""
+    path = tmp_path / "repro.json"
+    path.write_text(json.dumps({"paper": dict.fromkeys(NEEDS, 60.0)}))
+    return path
+
+
+def goes(progress: Progress, clock: Clock, name: str, seconds: float | None) -> None:
+    """A stage of a plan, which runs for so long, or is left out."""
+    if seconds is not None:
+        progress.begins(name)
+        clock.now += seconds
+    progress.ended(name)
+
+
+def test_the_time_left_follows_this_machine(times: Path) -> None:
+    said, clock = [], Clock()
+    progress = Progress(times, "paper", said.append, clock)
+    progress.planned(NEEDS, known=set())
+    for name in NEEDS:
+        goes(progress, clock, name, 120.0)
+    assert said[0] == "1 of 5: data (about 5 min left)"
+    assert said[-1] == f"5 of 5: report (about {60 * (480 + TRUST) / (240 + TRUST) / 60:.0f} min left)"
+    progress.keep()
+    assert json.loads(times.read_text())["paper"] == dict.fromkeys(NEEDS, 120.0)
+
+
+def test_what_is_not_stale_takes_no_time(times: Path) -> None:
+    clock = Clock()
+    progress = Progress(times, "paper", lambda line: None, clock)
+    progress.planned(NEEDS, known=set(NEEDS))
+    for name in ("data", "simulate@a", "page-a"):
+        goes(progress, clock, name, None)
+    few = progress.left()
+    assert few == pytest.approx(2 * 60 / 4)
+    progress = Progress(times, "paper", lambda line: None, clock)
+    progress.planned(NEEDS, known=set(NEEDS))
+    goes(progress, clock, "data", None)
+    goes(progress, clock, "simulate@a", 60.0)
+    assert progress.left() == pytest.approx(60 + 60 * 2 / 3 + 60), "what needs the stale is stale"
+
+
+def test_no_time_is_told_that_nobody_knows(tmp_path: Path) -> None:
+    said = []
+    progress = Progress(tmp_path / "repro.json", "paper", said.append)
+    progress.planned(NEEDS, known=set())
+    progress.begins("data")
+    assert said == ["1 of 5: data"]
+    (tmp_path / "repro.json").write_text("[1")
+    Progress(tmp_path / "repro.json", "demo", said.append)
+
+
+@pytest.mark.parametrize("record", ['{"write": {"x": {"pid"', "[]", '{"read": {"x": [7]}}'])
+def test_a_broken_record_of_readers_goes(record: str, tmp_path: Path) -> None:
+    (tmp_path / "rwlock").write_text(record)
+    dvc.release_killed(tmp_path / "rwlock")
+    assert not (tmp_path / "rwlock").exists()
+
+
+def test_whoever_reads_still_is_kept_and_a_number_that_was_given_again_is_not(tmp_path: Path) -> None:
+    path, me = tmp_path / "rwlock", psutil.Process()
+    path.write_text(json.dumps({"write": {"x": {"pid": me.pid, "cmd": "dvc repro"}}}))
+    dvc.release_killed(path)
+    assert path.exists()
+    os.utime(path, (me.create_time() - 60,) * 2)  # written before this process began
+    dvc.release_killed(path)
+    assert not path.exists()
+    dvc.release_killed(path)
+
+
+def test_what_a_command_says_is_in_the_log_and_how_far_it_is_on_the_terminal(tmp_path: Path) -> None:
+    code = "import sys; print('a warning', file=sys.stderr); print('a: 3 of 9 rounds (33%)'); sys.exit(3)"
+    log, said = io.StringIO(), []
+    environment = {**os.environ, VARIABLE: str(tmp_path / "gone")}
+    assert run_command(f'{sys.executable} -c "{code}"', environment, log, said.append) == 3
+    assert "a warning\n" in log.getvalue()
+    assert said == ["  a: 3 of 9 rounds (33%)"]

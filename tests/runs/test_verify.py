@@ -1,0 +1,163 @@
+"""`fedlib verify`: what is damaged is counted and named; archives of before are sealed; runs are trained again."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from small import EXPERIMENT, Small
+
+from fedlib.commands import cli
+from fedlib.commands import verify as command
+from fedlib.data import datasets
+from fedlib.files import StoreError
+from fedlib.runs import archive, results, retrain, sealed, verify
+from fedlib.runs.place import Place
+from fedlib.settings.params import Experiments
+
+KINDS = ["datasets", "inputs", "finished runs", "checkpoints", "studies' tables", "results", "archives"]
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    """Trained and archived, and what `fedlib verify` looks at; b has other runs, c the same as e."""
+    small = Small(tmp_path, {"archive": ["clients"]})
+    small.simulate()
+    table, info = results.open_results("e", "demo", small.results)
+    for name in ("c", "e"):
+        small.pack(table, info, name)
+    monkeypatch.setattr(Place, "from_environment", lambda: small.place)
+    for name in ("RESULTS", "ARCHIVE", "INPUTS"):
+        monkeypatch.setattr(command, name, tmp_path / name.lower())
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    return small
+
+
+def fedlib(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fedlib", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.app()
+    return end.value.code
+
+
+def everything(small: Small) -> list[verify.Checked]:
+    return verify.everything(small.place, small.results, small.archive, small.inputs)
+
+
+def test_all_that_is_there_is_checked(small: Small, monkeypatch, capsys) -> None:
+    found = everything(small)
+    assert [one.kind for one in found] == KINDS
+    assert {one.kind: one.files for one in found if one.files} == {
+        "datasets": 1,
+        "finished runs": 4,
+        "results": 1,
+        "archives": 2,
+    }
+    assert not any(one.older or one.wrong for one in found)
+    assert fedlib(monkeypatch, "verify") == 0
+    assert "as written" in capsys.readouterr().out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind", ["datasets", "finished runs", "results", "archives"])
+def test_what_is_damaged_is_counted_and_named(small: Small, kind: str, monkeypatch, capsys) -> None:
+    path = {
+        "datasets": small.place.datasets / "digits.npz",
+        "finished runs": next(small.place.runs.glob("??/*/rounds.parquet")),
+        "results": small.results / "demo" / "e.parquet",
+        "archives": small.archive / "demo" / "c.parquet",
+    }[kind]
+    path.write_bytes(path.read_bytes()[:-100])
+    found = {one.kind: one for one in everything(small)}
+    assert [name for name, one in found.items() if one.wrong] == [kind]
+    (said,) = found[kind].wrong
+    assert path.stem in said
+    assert fedlib(monkeypatch, "verify") == 1
+    assert said in capsys.readouterr().err
+
+
+def without_seals(path: Path) -> None:
+    """Make an archive one of before there were digests."""
+    info, _ = sealed.info_of(path.read_bytes())
+    del info["seals"]
+    path.write_bytes(archive._compressed(pq.read_table(io.BytesIO(path.read_bytes())), info))
+
+
+def test_archives_of_before_are_sealed_once_and_keep_their_rows(small: Small, monkeypatch, capsys) -> None:
+    path = small.archive / "demo" / "c.parquet"
+    new = path.read_bytes()
+    rows = sealed.rows_digest(archive.read("c", "demo", small.archive).table)
+    without_seals(path)
+    assert {one.kind: one.older for one in everything(small)}["archives"] == 1
+
+    assert fedlib(monkeypatch, "verify", "--renew") == 0
+    told = capsys.readouterr().out
+    assert "c.parquet: sealed; 4 runs, 20 rows, 0 with another address" in told
+    assert "e.parquet: unchanged" in told
+    assert "before: 2 files, 8 runs, 40 rows; after: 2 files, 8 runs, 40 rows" in told
+    assert path.read_bytes() == new
+    assert sealed.rows_digest(archive.read("c", "demo", small.archive).table) == rows
+
+    assert fedlib(monkeypatch, "verify", "--renew") == 0
+    assert "sealed" not in capsys.readouterr().out
+
+
+def sample(small: Small, n: int, seed: int = 0) -> list[retrain.Archived]:
+    return retrain.sample("demo", n, seed, small.archive, small.place)
+
+
+def test_a_sample_goes_over_experiments_and_takes_no_run_twice(tmp_path: Path) -> None:
+    """Of a large experiment and a small one, two runs are one of each; c and e have the same runs."""
+    small = Small(tmp_path, {})
+    other = {**EXPERIMENT, "seeds": 1, "T": 3, "methods": {"MD": {"sampler": "md"}}}
+    small.simulate()
+    for name in ("c", "e"):
+        small.pack(*results.open_results("e", "demo", small.results), name)
+    small.settings = Experiments({"experiments": {"e": other}})
+    small.simulate()
+    small.pack(*results.open_results("e", "demo", small.results), "b")
+
+    whole = sample(small, 10)
+    assert len(whole) == 5
+    assert len({one.record["address"] for one in whole}) == 5
+    for seed in range(5):
+        assert [one.experiment == "b" for one in sample(small, 2, seed)].count(True) == 1
+    drawn = [[one.record["address"] for one in sample(small, 5, seed)] for seed in (0, 0, 1, 2, 3)]
+    assert drawn[0] == drawn[1]
+    assert len(set(map(tuple, drawn))) > 1
+
+
+def test_a_sample_is_of_what_can_be_trained_here(small: Small, monkeypatch) -> None:
+    monkeypatch.setattr(retrain, "NUMERICS", retrain.NUMERICS + 1)
+    with pytest.raises(StoreError, match="no run that this code would train"):
+        sample(small, 1)
+    monkeypatch.undo()
+    (small.place.datasets / "digits.json").unlink()
+    monkeypatch.setattr(datasets, "KINDS", {})
+    with pytest.raises(StoreError, match="fedlib data status"):
+        sample(small, 1)
+
+
+def test_a_long_run_is_trained_for_its_first_rounds(small: Small) -> None:
+    (run,) = sample(small, 1)
+    times = retrain.Archived(run.experiment, run.record, run.rows.assign(seconds=[0.0, 1.0, 1.0, 2.0, 9.0]))
+    assert [retrain.rounds_within(times, seconds) for seconds in (0.5, 2.0, 5.0, 99.0)] == [1, 2, 3, 4]
+    assert retrain.again(run, 2, small.place).rounds == 2
+
+
+def test_archived_runs_come_out_the_same_and_edited_ones_do_not(small: Small, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # no cell of the table breaks
+    arguments = ("verify", "--retrain", "2", "--scale", "demo")
+    assert fedlib(monkeypatch, *arguments) == 0
+    assert capsys.readouterr().out.count("the same") == 2
+    table, info = results.open_results("e", "demo", small.results)
+    edited = table.assign(test_loss=table["test_loss"] * 1.01)
+    for name in ("c", "e"):  # with digests of its own: nothing but training finds it
+        small.pack(edited, info, name)
+    assert fedlib(monkeypatch, "verify") == 0
+    capsys.readouterr()
+    assert fedlib(monkeypatch, *arguments) == 1
+    assert "differs from round 0 on" in capsys.readouterr().out
