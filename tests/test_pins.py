@@ -46,13 +46,13 @@ def names() -> list[str]:
     return sorted(name for name, cls in SAMPLERS.items() if cls.__module__.startswith("fedlib."))
 
 
-def choices(sampler: str) -> list[list[int]]:
+def choices(sampler: str, device: str = "cpu") -> list[list[int]]:
     """The clients that a sampler draws in each round."""
     raw = merge(SETTING, split_method({"sampler": sampler, **CHANGES.get(sampler, {})}))
     run = build(raw, 0, sampler)
     dataset = datasets.load("digits")
     parts = partition.make(run.partition, dataset, run.N, run.seed)
-    lockstep = Lockstep([run], [parts], make_executor(run.model, datasets.tensors(dataset)))
+    lockstep = Lockstep([run], [parts], make_executor(run.model, datasets.tensors(dataset), device))
     while lockstep.active:
         lockstep.advance()
     return [row["clients"] for row in lockstep.live[0].rows[1:]]

@@ -47,6 +47,8 @@ def make_executor(
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}; it must be cpu or cuda.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}, but torch finds no GPU here; set it to cpu.")
+    if kind == "cuda":
+        torch.backends.cudnn.allow_tf32 = False  # it would keep 10 bits of a float's mantissa in convolutions
     device, threads = torch.device(device), threads or torch.get_num_threads()
     if isinstance(model, str):
         seen = features(model)

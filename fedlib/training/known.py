@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from torch import nn
 
@@ -27,7 +26,7 @@ def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ..
         elif type(layer) is nn.Linear:
             known = flat and layer.bias is not None
         elif type(layer) in ON_MAPS:
-            known = not flat and (type(layer) is not nn.Conv2d or _plain(layer))
+            known = not flat and (type(layer) is not nn.Conv2d or plain(layer))
         else:
             known = type(layer) in ANYWHERE
         if not known or any(not p.requires_grad for p in layer.parameters()):
@@ -43,5 +42,6 @@ def _in_a_row(net: nn.Sequential) -> Iterator[nn.Module]:
         yield from _in_a_row(layer) if type(layer) is nn.Sequential else [layer]
 
 
-def _plain(layer: Any) -> bool:
+def plain(layer: nn.Conv2d) -> bool:
+    """Whether a convolution has a bias, and zeros (or nothing) around its maps."""
     return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

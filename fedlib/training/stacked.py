@@ -24,9 +24,10 @@ from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain, initialise
 from fedlib.training.contract import Batches, Job, Trained, draw_batches, dropout_bits, workers
 from fedlib.training.layout import Layout
-from fedlib.training.stacks import Collect, DenseStack, ModuleStack, Rule, Stack, descent
+from fedlib.training.stacks import Collect, DenseStack, MapStack, ModuleStack, Rule, Stack, descent
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
+ON_A_GPU = {"dense": 1024, "maps": 64}  # the same on a GPU, whose memory holds the maps of 64 jobs
 BITS = 2**22  # random numbers for dropout drawn at a time
 FEWEST = 8  # different clients trained together, at least, where several models share each client
 ROWS = 1000  # samples evaluated at a time
@@ -44,6 +45,12 @@ class StackedExecutor:
         self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
         self._shape = data.x_train.shape[1:]
         self.pool = workers(threads)
+        on_cpu = device.type == "cpu"
+        self._lanes = threads if on_cpu else 1  # chunks at a time: one per core of a CPU, and one on a GPU
+        self._feed = self.pool if on_cpu else workers(1)
+        self._draw = map if on_cpu else self.pool.map  # a CPU's threads are all busy with chunks of their own
+        self._most = CHUNK if on_cpu else ON_A_GPU["dense" if net.is_dense else "maps"]
+        self._maps = not on_cpu and MapStack.takes(net)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
         return initialise(self.net, rng).to(self.device)
@@ -93,10 +100,10 @@ class StackedExecutor:
     def _stack(self, w: Tensor) -> Stack:
         if self.net.is_dense:
             return DenseStack(self.net, self.layout, w)
-        return ModuleStack(self.net, self.layout, w, self._shape)
+        return (MapStack if self._maps else ModuleStack)(self.net, self.layout, w, self._shape)
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
-        """Train in chunks, longest jobs first, with as many chunks at a time as there are threads."""
+        """Train in chunks, longest jobs first, with as many chunks at a time as there are threads that train."""
 
         def draw_and_work(groups: np.ndarray) -> None:
             first = [jobs[j] for j in groups[:, 0]]
@@ -109,13 +116,12 @@ class StackedExecutor:
         for M in sorted({len(same) for same in alike.values()}, reverse=True):
             groups = np.array([same for same in alike.values() if len(same) == M])
             groups = groups[np.argsort([-len(jobs[j].samples) for j in groups[:, 0]], kind="stable")]
-            chunk = max(CHUNK // M, min(CHUNK, FEWEST))
-            for first in range(0, len(groups), self.threads * chunk):
-                block = groups[first : first + self.threads * chunk]
-                parts = np.array_split(block, min(self.threads, len(block)))
-                waiting += [self.pool.submit(draw_and_work, part) for part in parts]
-        for future in waiting:
-            future.result()
+            chunk = max(self._most // M, min(self._most, FEWEST))
+            for first in range(0, len(groups), self._lanes * chunk):
+                block = groups[first : first + self._lanes * chunk]
+                waiting += np.array_split(block, min(self._lanes, len(block)))
+        for _ in self._feed.map(draw_and_work, waiting):
+            pass
 
     @torch.no_grad()
     def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
@@ -158,9 +164,11 @@ class StackedExecutor:
 
     def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
         """(S, G, n) random bits for the jobs' dropout masks."""
-        return self._there(
-            np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs], 1)
-        )
+
+        def draw(job: Job) -> Tensor:
+            return self._there(dropout_bits(job.rng, self.net.dropouts, batch, steps))
+
+        return torch.stack(list(self._draw(draw, jobs)), 1)
 
     @torch.no_grad()
     def evaluate(
@@ -191,7 +199,7 @@ class StackedExecutor:
         waiting = []
         for runs in together.values():
             stack = self._stack(weights[runs])
-            waiting += [self.pool.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
+            waiting += [self._feed.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
         for future in waiting:
             future.result()
         if rows is not None:

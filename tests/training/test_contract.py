@@ -66,13 +66,14 @@ def jobs_of(sizes: tuple[int, ...], n: int = 60) -> list[Job]:
 
 def start_of(executor, runs: int = 2, noise: float = 0.01, seed: int = 0) -> torch.Tensor:
     """Fresh models, moved a little so that nothing is zero."""
-    w = torch.stack([executor.initial(stream(r, "init")) for r in range(runs)])
+    w = torch.stack([executor.initial(stream(r, "init")).cpu() for r in range(runs)])
     w = w + noise * torch.randn(w.shape, generator=torch.Generator().manual_seed(seed))
     w[:, executor.layout.n_trainable :].abs_()  # variances
-    return w
+    return w.to(executor.device)
 
 
 def check(executor, reference: Reference, local: Local, shifted: bool = False, moon: bool = False) -> None:
+    """The executor's jobs end as the reference's do."""
     start = start_of(executor)
     linear = (
         0.1 * torch.randn(3, executor.layout.d, generator=torch.Generator().manual_seed(1))
@@ -80,7 +81,9 @@ def check(executor, reference: Reference, local: Local, shifted: bool = False, m
         else None
     )
     previous = start_of(executor, noise=0.05, seed=2)[[0, 1, 0]] if moon else None
-    trained = executor.train(jobs_of(SIZES), start, local, local.lr, linear, previous)
+    there = None if linear is None else linear.to(executor.device)
+    trained = executor.train(jobs_of(SIZES), start, local, local.lr, there, previous)
+    start, previous = start.cpu(), None if previous is None else previous.cpu()
     tolerance = 1e-3 if local.optimizer == "adam" else 5e-5  # Adam magnifies the rounding of gradients near 0
     for j, job in enumerate(jobs_of(SIZES)):
         rows = [None if t is None else t[j] for t in (linear, previous)]
@@ -187,6 +190,44 @@ def test_stack_of_modules_trains_as_the_reference(model, work):
     check(StackedExecutor(net, data, CPU, 2), Reference(net, data), WORK[work], shifted=work == "momentum")
 
 
+@pytest.mark.parametrize(
+    ("model", "work"),
+    [
+        *itertools.product(["cs_cnn", "fedcor_cnn"], ["epochs", "momentum", "adam"]),
+        ("hics_cifar10_cnn", "steps"),
+    ],
+)
+def test_stack_of_maps_trains_as_the_reference(model, work):
+    """The executor for plain CNNs on a GPU, on a CPU."""
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    check(stack_of_maps(net, data), Reference(net, data), WORK[work], shifted=work == "momentum")
+
+
+def test_stack_of_maps_trains_other_plain_layers():
+    layers = [
+        *(
+            nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(1, 2)),
+            nn.Dropout(0.3),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+        ),
+        *(nn.Conv2d(5, 4, 3), nn.MaxPool2d(2, stride=1), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(4 * 2 * 9, 7), nn.Dropout(0.2), nn.ReLU(), nn.Linear(7, 10)),
+    ]
+    net = Chain(*layers, fill=torch_default)
+    net.dropouts = [(0.3, (5, 11, 25)), (0.2, (7,))]
+    data = dataset((3, 22, 22))
+    check(stack_of_maps(net, data), Reference(net, data), WORK["momentum"])
+
+
+def stack_of_maps(net: Chain, data: Tensors) -> StackedExecutor:
+    assert stacked.MapStack.takes(net)
+    executor = StackedExecutor(net, data, CPU, 2)
+    executor._maps = True
+    return executor
+
+
 @pytest.mark.parametrize("kind", [ClientLoop, StackedExecutor])
 @pytest.mark.parametrize("model", ["fedcor_mlp", "cs_cnn", "hics_fmnist_cnn"])
 def test_moon(model, kind):
@@ -201,11 +242,22 @@ def test_moon(model, kind):
 def test_gradients_and_evaluation(model, kind):
     data = dataset(SHAPES[model])
     net = build(model, SHAPES[model], 10)
-    executor, reference = kind(net, data, CPU, 2), Reference(net, data)
+    check_measures(kind(net, data, CPU, 2), Reference(net, data))
+
+
+@pytest.mark.parametrize("model", ["cs_cnn", "fedcor_cnn"])
+def test_gradients_and_evaluation_of_a_stack_of_maps(model):
+    data = dataset(SHAPES[model])
+    net = build(model, SHAPES[model], 10)
+    check_measures(stack_of_maps(net, data), Reference(net, data))
+
+
+def check_measures(executor, reference: Reference) -> None:
+    """The executor's gradients, losses and hits are the reference's."""
     start = start_of(executor)
     gradients = executor.gradients(jobs_of(SIZES), start, 8)
     for mine, job in zip(gradients, jobs_of(SIZES), strict=True):
-        assert relative_error(mine, reference.gradient(job, start[job.run], 8)) < 1e-5
+        assert relative_error(mine, reference.gradient(job, start[job.run].cpu(), 8)) < 1e-5
     for split, rows in (
         ("test", None),
         ("train", None),
@@ -215,7 +267,7 @@ def test_gradients_and_evaluation(model, kind):
     ):
         losses, correct = executor.evaluate(start, split, rows)
         for r in range(2):
-            loss, hit = reference.evaluate(start[r], split, None if rows is None else rows[r].copy())
+            loss, hit = reference.evaluate(start[r].cpu(), split, None if rows is None else rows[r].copy())
             assert losses[r].dtype == np.float32
             assert losses[r] == pytest.approx(loss, rel=1e-4, abs=1e-5)
             assert correct[r].tolist() == hit.tolist()
