@@ -160,7 +160,10 @@ class StackedExecutor:
         return mean.cpu().numpy()
 
     def _there(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+        here = torch.from_numpy(np.ascontiguousarray(values))
+        if self.device.type == "cpu":
+            return here
+        return here.pin_memory().to(self.device, non_blocking=True)  # a GPU need not stop for it
 
     def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
         """(S, G, n) random bits for the jobs' dropout masks."""
