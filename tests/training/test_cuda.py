@@ -59,7 +59,7 @@ def test_own_modules_train_as_on_a_cpu(kind: str, work: str):
         here.evaluate(start[None], "train", rows),
         strict=True,
     ):
-        assert mine[0] == pytest.approx(true[0], rel=1e-4)
+        assert mine[0] == pytest.approx(true[0], rel=1e-4, nan_ok=True)  # no metric, no score
 
 
 def test_own_modules_that_stack_are_stacked():
