@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import matplotlib as mpl
 import nbformat
 import pandas as pd
 import pytest
@@ -96,9 +97,11 @@ def small_project(folder: Path) -> Path:
     for place in (results, made):
         place.mkdir(parents=True)
     (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
-    picture = svg(figure(), "tiny")
+    with mpl.rc_context({"svg.fonttype": "none"}):  # as the house's style has it: text stays text
+        picture, still = svg(figure(), "tiny"), svg(figure(), "still")
     shown = [
         new_output("display_data", data={"image/svg+xml": picture.decode()}, metadata={"picture": "figure"}),
+        new_output("display_data", data={"image/svg+xml": still.decode()}),
         new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
     ]
     cells = [
