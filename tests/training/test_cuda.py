@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from fedlib.streams import stream
@@ -25,7 +26,14 @@ def test_our_models_train_as_the_reference(model: str, work: str):
     data = test_contract.dataset(test_contract.SHAPES[model])
     reference = Reference(build(model, test_contract.SHAPES[model], 10), data)
     executor = make_executor(model, data, "cuda", threads=2)
-    test_contract.check(executor, reference, test_contract.WORK[work], shifted=work == "momentum")
+    normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in reference.net)
+    test_contract.check(
+        executor,
+        reference,
+        test_contract.WORK[work],
+        shifted=work == "momentum",
+        tolerance=2e-4 if normalised else 5e-5,
+    )
 
 
 @pytest.mark.parametrize("model", test_contract.SHAPES)
