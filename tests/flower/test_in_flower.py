@@ -32,7 +32,7 @@ from fedlib.training.executors import make_executor
 
 BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 PAGE = (ROOT / "docs" / "in-flower.md").read_text()
-PATIENCE = 300.0  # seconds that any wait may take, on a machine that does much else
+PATIENCE = 600.0  # seconds that any wait may take, on a machine that does much else
 
 
 @pytest.fixture
@@ -57,7 +57,8 @@ def running(folder: Path, command: str) -> Iterator[None]:
     """A command of the page in the background, in a process group that ends with the test."""
     environment = os.environ | {"FLWR_HOME": str(folder / "home"), "FLWR_TELEMETRY_ENABLED": "0"}
     environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    environment |= {"RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each message's process compiles Flower again
     with open(folder / "log", "a") as log:
         process = subprocess.Popen(
             ["bash", "-c", command],
@@ -158,7 +159,7 @@ def test_in_flowers_simulation(folder: Path):
 
 @pytest.mark.skipif(
     "FEDLIB_NETWORK" not in os.environ,
-    reason="starts one process per message, which Flower gives up on a busy machine; set FEDLIB_NETWORK=1",
+    reason="starts one process per message, together about 100 s of processor time; set FEDLIB_NETWORK=1",
 )
 def test_as_processes_on_a_network(folder: Path):
-    agree(folder, follow(folder, blocks()[1], "power_of_choice", rounds=6), rounds=6)
+    agree(folder, follow(folder, blocks()[1], "power_of_choice", rounds=3), rounds=3)
