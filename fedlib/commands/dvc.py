@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil  # which DVC needs
+import psutil
 
 from fedlib.files import write_whole
 
