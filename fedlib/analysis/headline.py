@@ -20,6 +20,7 @@ from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
 
 NOT_RUN, PRINTED, ALL = "not run", "printed", ", all seeds, not paired"
+ALL_SHORT = ", all seeds"  # on a page, which explains it
 DRAWS = 1000  # of the simulation of chance
 
 
@@ -176,6 +177,8 @@ def in_print(headline: Headline) -> np.ndarray:
 def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """`table` of a paper under its named readings, and under the one closest to print if that is another one.
 
+    The paper's own method, which every paper prints last, comes first; the number of seeds comes last.
+
     Raises:
         Missing: nothing of the table has been run.
     """
@@ -185,7 +188,9 @@ def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         shown.append(replace(near, name=CLOSEST))
     found = table(headline, shown, runs)
     there = found.index.get_level_values("setting").value_counts()
-    return found[found.index.get_level_values("setting").map(there) > 1]
+    found = found[found.index.get_level_values("setting").map(there) > 1]
+    seeds, *methods, own = found.columns
+    return found[[own, *methods, seeds]].rename(lambda name: name.replace(ALL, ALL_SHORT), level="reading")
 
 
 @dataclass(frozen=True)

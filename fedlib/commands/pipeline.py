@@ -9,18 +9,20 @@ writes out the artifacts' stages.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedlib.commands.warm import warm
-from fedlib.files import alone, sealed, unsealed, write_whole
+from fedlib.commands import forks
+from fedlib.commands.warm import PRELOADED
+from fedlib.data.sources import DataError
+from fedlib.files import StoreError, alone, say, sealed, unsealed, write_whole
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
@@ -29,6 +31,7 @@ from fedlib.settings.schema import ROOT, ConfigError, Scale
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
+MOST = 8  # notebooks at once
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 
 
@@ -206,18 +209,16 @@ def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
     shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
-    with warm(os.environ) as environment:
-        how = environment, tell
-        failed = _run(_stale_logs(names, settings, scale), scale, *how)
-        failed += _run(_stale_pages(shown, scale), scale, *how)
-        if instead := site.INSTEAD.get(scale):
-            gaps = {name for name in names if results.record(name, scale).get("missing", True)}
-            used = {name for of in shown.values() if gaps & set(of) for name in of}
-            failed += _run(_stale_logs(sorted(used), settings, instead), instead, *how)
-            here, there = ({n: results.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
-            more = {name: of for name, of in shown.items() if there[name] - here[name]}
-            failed += _run(_stale_pages(more, instead), instead, *how)
-        return failed
+    failed = _run(_stale_logs(names, settings, scale), scale, tell)
+    failed += _run(_stale_pages(shown, scale), scale, tell)
+    if instead := site.INSTEAD.get(scale):
+        gaps = {name for name in names if results.record(name, scale).get("missing", True)}
+        used = {name for of in shown.values() if gaps & set(of) for name in of}
+        failed += _run(_stale_logs(sorted(used), settings, instead), instead, tell)
+        here, there = ({n: results.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
+        more = {name: of for name, of in shown.items() if there[name] - here[name]}
+        failed += _run(_stale_pages(more, instead), instead, tell)
+    return failed
 
 
 def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> list[list[str]]:
@@ -249,14 +250,18 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
     from fedlib.commands import notebooks
     from fedlib.runs import results
 
-    commands = []
-    for name, experiments in shown.items():
+    commands, read = [], Counter()
+    for name, experiments in sorted(
+        shown.items(), key=lambda one: one[0] not in WHOLE_SCALE
+    ):  # the longest first
         page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
         tables = [results.path_of(one, scale) for one in experiments]
         if name in WHOLE_SCALE:
             tables = list((results.RESULTS / scale).glob("*.parquet"))
         if _older(page, [*tables, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
             commands.append(["notebook", "run", name])
+            read.update(tables)
+    results.hold(table for table, pages in read.items() if pages > 1 and table.exists())
     return commands
 
 
@@ -268,23 +273,37 @@ def _older(path: Path, others: Iterable[Path]) -> bool:
     return any(other.exists() and other.stat().st_mtime > made for other in others)
 
 
-def _run(
-    commands: list[list[str]], scale: Scale, environment: Mapping[str, str], tell: Callable[[str], None]
-) -> list[str]:
-    """Run `fedlib` commands in order; returns those that failed."""
-    failed = []
-    for i, command in enumerate(commands, start=1):
-        words = f"fedlib {' '.join(command)} --scale {scale}"
-        tell(f"{i} of {len(commands)}: {words}")
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "fedlib", *command, "--scale", scale],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            check=False,
-        )
-        failed += [words] if done.returncode else []
-    return failed
+def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -> list[str]:
+    """Run `fedlib` commands, one a core, each in a fork of this process; returns those that failed."""
+    from fedlib.runs.place import cores
+
+    if not commands:
+        return []
+    for module in PRELOADED:
+        importlib.import_module(module)
+    words = {tuple(command): f"fedlib {' '.join(command)} --scale {scale}" for command in commands}
+    number = {command: i for i, command in enumerate(words, start=1)}
+    failed = forks.each(
+        list(words),
+        lambda command: _notebook(command, scale),
+        lambda command: tell(f"{number[command]} of {len(words)}: {words[command]}"),
+        min(cores(), MOST),
+    )
+    return [words[command] for command in failed]
+
+
+def _notebook(command: Sequence[str], scale: Scale) -> None:
+    """`fedlib notebook run ...` here. An error that the user can fix is one sentence."""
+    from papermill.exceptions import PapermillExecutionError
+
+    from fedlib.commands import notebooks
+
+    _, _, name, *options = command
+    try:
+        notebooks.run(name, scale, options[1] if options else None, "--only-finished" in options)
+    except (StoreError, ConfigError, DataError, PapermillExecutionError) as error:
+        say(error)
+        sys.exit(1)
 
 
 def without_git(root: Path = ROOT) -> None:

@@ -265,7 +265,7 @@ def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
         frame = frame.rename_axis(index=None)
         frame.columns = frame.columns.set_names([named, *[None] * (frame.columns.nlevels - 1)])
     with pd.option_context("display.max_colwidth", None):
-        display(HTML(unbroken(frame.to_html(index=index, border=0, na_rep="–"))))
+        display(HTML(stacked(unbroken(frame.to_html(index=index, border=0, na_rep="–")))))
 
 
 def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
@@ -303,6 +303,15 @@ def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
 def unbroken(text: str) -> str:
     """Text whose numbers stay in one line with what belongs to them: "259.2 ± 147.4", "80 %"."""
     return re.sub(r"(?<=\d) (?=[±%])|(?<=±) (?=\d)", "\u00a0", text)
+
+
+def stacked(table: str) -> str:
+    """An HTML table whose cells of two parts break between them, and so are half as wide.
+
+    The parts: "31 (26–44); 33.4 ± 6.9", "2 of 3 arrive: 26, 44", "none of 3 arrive in 200".
+    """
+    table = re.sub(r"((?<=[\d)]);|arrives?:) (?=\d[^<;]*</td>)", r"\1<br>", table)
+    return re.sub(r"(<td>none of \d+) (?=arrive in)", r"\1<br>", table)
 
 
 def svg(figure: Figure, salt: str) -> bytes:

@@ -49,6 +49,9 @@ def draw_curves(
     """
     methods = list(dict.fromkeys(results["method"])) if methods is None else methods
     styles = styles or looks(methods)
+    results = results[
+        list(dict.fromkeys(["method", "seed", "round", "diverged", x, y]))
+    ]  # no more is copied below
     unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
     for method in methods:
         rows = results[(results["method"] == method) & (results["round"] >= first)]

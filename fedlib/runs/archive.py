@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,7 @@ def find(
     packed: Sequence[Packed], dataset: str, address: Callable[[str], str], digest: str | None
 ) -> tuple[Packed, str] | None:
     """The first table that has a run, and the run's address there (`Packed.find`)."""
+    address = cache(address)
     for one in packed:
         if (found := one.find(dataset, address, digest)) is not None:
             return one, found

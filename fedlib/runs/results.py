@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,7 +200,7 @@ def tidy(
     experiment: str, labelled: Sequence[Labelled], finished: Finished
 ) -> tuple[pd.DataFrame, list[dict[str, Any]], list[dict[str, Any]], dict[str, dict[str, str]]]:
     """The table of all finished runs, what made them, which are missing, and why runs failed."""
-    frames, records, missing = [], [], []
+    frames, names, records, missing = [], [], [], []
     failures: dict[str, dict[str, str]] = {}
     for one in labelled:
         labels = {"setting": one.setting, "method": one.method, "seed": one.run.seed}
@@ -210,9 +211,13 @@ def tidy(
             missing.append({**labels, "reason": reason} | ({"failed": why["date"]} if why else {}))
             continue
         rounds, record = found
-        frames.append(pd.DataFrame({"experiment": experiment, **labels}, index=rounds.index).join(rounds))
+        frames.append(rounds)
+        names.append({"experiment": experiment, **labels})
         records.append({**record, **labels})
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    of = [k for k, rounds in enumerate(frames) for _ in range(len(rounds))]
+    for k, (label, values) in enumerate(pd.DataFrame(names).iloc[of].items()):
+        table.insert(k, label, values.array)
     for column in MEASURES if frames else ():
         if column not in table:
             table[column] = float("nan")
@@ -390,10 +395,29 @@ def open_results(
     return read_table(path_of(experiment, scale, results))
 
 
+_held: dict[Path, tuple[bytes, pd.DataFrame, dict[str, Any]]] = {}  # checked: file content, table, record
+
+
+def hold(paths: Iterable[Path]) -> None:
+    """Keep these tables in memory, and no others: this process and its forks read them without checking them again."""
+    _held.clear()
+    for path in paths:
+        with suppress(StoreError):  # whoever needs this table will get the error
+            content = path.read_bytes()
+            _held[path] = content, *_checked(path, content)
+
+
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table as `write_table` wrote it, and its record. Raises the same errors as `open_results`."""
     with named(path, archives.mend(path)):
         content = path.read_bytes()
+    held, *known = _held.get(path, (None,))
+    table, info = known if held == content else _checked(path, content)
+    return table.copy(deep=False), dict(info)
+
+
+def _checked(path: Path, content: bytes) -> tuple[pd.DataFrame, dict[str, Any]]:
+    with named(path, archives.mend(path)):
         info, _ = info_of(content)
         if (info.pop("name"), info["scale"]) != (path.stem, path.parent.name):
             raise ValueError("it belongs to another one")

@@ -44,16 +44,26 @@ def named(path: Path, mend: str) -> Iterator[None]:
 
 def rows_digest(rows: pd.DataFrame) -> str:
     """SHA-256 of a table's values, in order. The width of whole numbers and decimals does not matter."""
-    total = hashlib.sha256()
-    for name in sorted(rows.columns):
-        values = rows[name]
+    return _digests(rows, [(0, len(rows))])[0]
+
+
+def _digests(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """The digest of the rows from start to end, for each span (start, end)."""
+    totals = [hashlib.sha256() for _ in spans]
+    for name in sorted(table.columns):
+        values = table[name]
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
             numbers = values.to_numpy(np.float64)
-            content = np.where(np.isnan(numbers), np.nan, numbers).tobytes()
+            numbers, text = np.where(np.isnan(numbers), np.nan, numbers), None
         else:
-            content = json.dumps([_plain(value) for value in values], default=_plain).encode()
-        total.update(f"{name} {len(values)} {len(content)}\n".encode() + content)
-    return total.hexdigest()
+            text = [_plain(value) for value in values.to_numpy(object)]
+        for total, (start, end) in zip(totals, spans, strict=True):
+            if text is None:
+                content = numbers[start:end].tobytes()
+            else:
+                content = json.dumps(text[start:end], default=_plain).encode()
+            total.update(f"{name} {end - start} {len(content)}\n".encode() + content)
+    return [total.hexdigest() for total in totals]
 
 
 def _plain(value: Any) -> Any:
@@ -63,26 +73,28 @@ def _plain(value: Any) -> Any:
     return None if value is pd.NA or (isinstance(value, float) and np.isnan(value)) else value
 
 
-def parts(table: pd.DataFrame, labels: Labels) -> list[pd.DataFrame]:
-    """Each run's rows, in the order of the table.
+def parts(table: pd.DataFrame, labels: Labels) -> list[tuple[int, int]]:
+    """Each run's rows, from start to end, in the order of the table.
 
     Raises:
         ValueError: rows belong to no run, a run has no rows, or a run's rows are not contiguous.
     """
     by = list(labels[0]) if labels else []
     known = set(by) <= set(table.columns)
-    keys = list(zip(*(table[column] for column in by), strict=True)) if known else []
+    keys = list(zip(*(table[column].to_numpy(object) for column in by), strict=True)) if known else []
     counted = [(key, sum(1 for _ in same)) for key, same in groupby(keys)]
     found, expected = [key for key, _ in counted], {tuple(one.values()) for one in labels}
     if set(found) != expected or len(found) != len(expected) or len(keys) != len(table):
         raise ValueError("its rows are not those of its runs")
     ends = list(accumulate(n for _, n in counted))
-    return [table.iloc[end - n : end] for end, (_, n) in zip(ends, counted, strict=True)]
+    return [(end - n, end) for end, (_, n) in zip(ends, counted, strict=True)]
 
 
 def seals(table: pd.DataFrame, labels: Labels) -> list[list[Any]]:
     """Number and digest of each run's rows, in the order of the table. Raises the same errors as `parts`."""
-    return [[len(rows), rows_digest(rows)] for rows in parts(table, labels)]
+    spans = parts(table, labels)
+    digests = _digests(table, spans)
+    return [[end - start, digest] for (start, end), digest in zip(spans, digests, strict=True)]
 
 
 def check(table: pd.DataFrame, labels: Labels, expected: list[list[Any]]) -> None:

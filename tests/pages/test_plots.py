@@ -137,6 +137,20 @@ def test_the_name_of_an_index_stands_in_the_first_row_of_the_head(monkeypatch):
     assert frame.index.name == "method"  # the table itself stays as it is
 
 
+def test_a_cell_of_two_parts_breaks_between_them():
+    cells = [
+        "31 (26–44); 33.4 ± 6.9, n = 5",
+        "1 of 2 arrives: 74",
+        "none of 2 arrive in 200",
+        "text; 2 texts",
+    ]
+    table = artifact.stacked(pd.DataFrame({"x": cells}).to_html())
+    assert "<td>31 (26–44);<br>33.4 ± 6.9, n = 5</td>" in table
+    assert "<td>1 of 2 arrives:<br>74</td>" in table
+    assert "<td>none of 2<br>arrive in 200</td>" in table
+    assert "<td>text; 2 texts</td>" in table
+
+
 def test_rounds_table_stands_beside_the_printed(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
     table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))
