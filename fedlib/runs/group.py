@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -161,9 +161,13 @@ def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
         "data": data,
         "numerics": NUMERICS,
         "device": device,
-        "versions": {
-            name: version(name) for name in ("fedlib", "torch", "numpy", "numba", "scipy", "scikit-learn")
-        },
+        "versions": dict(versions()),
         "python": platform.python_version(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of the libraries that decide a run's numbers."""
+    return {name: version(name) for name in ("fedlib", "torch", "numpy", "numba", "scipy", "scikit-learn")}

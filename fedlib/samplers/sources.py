@@ -8,6 +8,7 @@ import hashlib
 import linecache
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -78,20 +79,26 @@ def texts_of(file: Path) -> Iterator[tuple[str, str]]:
 
 def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Path]:
     """Files below `top` that a file with this text imports anywhere. `bases`: folders where absolute names begin."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or "", *(f"{node.module or ''}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        level = getattr(node, "level", 0)
+    for level, names in imports(text):
         for base in [file.parents[level - 1]] if level else bases:
             for name in names:
                 path = base.joinpath(*name.strip(".").split("."))
                 for candidate in (path.with_suffix(".py"), path / "__init__.py"):
                     if candidate.is_relative_to(top) and candidate.is_file():
                         yield candidate
+
+
+@lru_cache(maxsize=256)
+def imports(text: str) -> list[tuple[int, list[str]]]:
+    """(level, names) of every import in a text; the level counts the leading dots."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found.append((0, [alias.name for alias in node.names]))
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module or ''}.{alias.name}" for alias in node.names)]
+            found.append((node.level, names))
+    return found
 
 
 def cells(cls: type) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -41,6 +42,13 @@ def shape_of(run: Run) -> str:
     return json.dumps([run.model_dump(mode="json", include=shared), algorithm], sort_keys=True)
 
 
+@cache
+def freeze() -> None:
+    """Once in a process: searching the imported objects for garbage stops all threads for a tenth of a second."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)
+
+
 class Lockstep:
     """Runs of one shape (`shape_of`), and the executor that trains them all.
 
@@ -57,10 +65,7 @@ class Lockstep:
         self.executor, self.strict = executor, strict
         self.live = [Live(run, part, executor) for run, part in zip(runs, partitions, strict=True)]
         self.raise_failures()
-        # freeze the imported objects: searching them for garbage stops all threads for a tenth of a second
-        if not gc.get_freeze_count():
-            gc.freeze()
-            atexit.register(gc.unfreeze)
+        freeze()
 
     @property
     def active(self) -> list[Live]:

@@ -62,16 +62,21 @@ class Bench:
             else:
                 parameters[name].requires_grad_(False)
         self.trained = self.w[: layout.n_trainable]
+        self._training: bool | None = None
         self._counts = {name: b.clone() for name, b in self.net.named_buffers() if not b.is_floating_point()}
 
     def load(self, weights: Tensor, training: bool) -> nn.Module:
         """The module with the values of a flat vector (d,), and with its counters as they were at creation."""
         self.values()
         self.w.copy_(weights)
-        for name, buffer in self.net.named_buffers():
-            if name in self._counts:
-                buffer.copy_(self._counts[name])
-        return self.net.train(training)
+        if self._counts:
+            for name, buffer in self.net.named_buffers():
+                if name in self._counts:
+                    buffer.copy_(self._counts[name])
+        if self._training != training:  # it visits every layer
+            self._training = training
+            self.net.train(training)
+        return self.net
 
     def values(self) -> Tensor:
         """(d,) the module's present values, including buffers that its forward pass replaced."""

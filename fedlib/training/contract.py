@@ -152,7 +152,8 @@ class Batches:
         """Mean loss per sample of job j over its last epoch (or all its steps); loss: (S,) mean losses of batches."""
         last = self.steps[j]
         first = last - last // (epochs or 1)
-        return float(np.average(loss[first:last], weights=self.count[first:last, j]))
+        count = self.count[first:last, j]
+        return float(np.multiply(loss[first:last], count, dtype=float).sum() / count.sum())
 
 
 def draw_batches(

@@ -49,7 +49,8 @@ class Objective:
 
     def mean(self, out: Any, y: Tensor) -> Tensor:
         """The mean loss of a batch, as a differentiable tensor."""
-        return self.loss(out, y).mean()
+        loss = self.loss(out, y)
+        return loss.mean() if loss.dim() else loss
 
     def losses(self, out: Any, y: Tensor) -> Tensor:
         """(B,) loss of each sample."""

@@ -40,6 +40,17 @@ class Residual(nn.Module):
         return self.head((x + self.inner(x)).mean((2, 3)))
 
 
+class Viewing(nn.Module):
+    """Needs images whose channels lie first in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(100, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.conv(x).view(len(x), -1))
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind: type[nn.Module]) -> None:
         super().__init__()
@@ -90,6 +101,7 @@ IMAGES, TOKENS, ROWS = (2, 5, 5), "tokens", (6,)
 KINDS = {
     "group norm": (lambda: Residual(lambda C: nn.GroupNorm(2, C)), IMAGES, None),
     "batch norm": (lambda: Residual(nn.BatchNorm2d), IMAGES, None),
+    "view": (Viewing, IMAGES, None),
     "layer norm": (normed_mlp, ROWS, None),
     "GRU": (lambda: Recurrent(nn.GRU), TOKENS, None),
     "LSTM": (lambda: Recurrent(nn.LSTM), TOKENS, None),
@@ -245,6 +257,12 @@ def test_what_a_forward_pass_draws_belongs_to_the_job(net, threads: int):
     assert torch.equal(together.updates, again.updates)
     assert torch.equal(together.updates, torch.stack(alone))
     assert not torch.equal(together.updates, executor.train(other, start, local, local.lr).updates)
+
+
+@pytest.mark.parametrize(("kind", "last"), [("group norm", True), ("view", False), ("layer norm", False)])
+def test_channels_lie_last_in_memory_where_the_module_can_take_it(kind: str, last: bool):
+    x = executor_of(kind)[0].x["train"]
+    assert (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) == last
 
 
 def test_dropout_is_dropout():
