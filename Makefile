@@ -2,10 +2,8 @@
 SCALE  ?=
 BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Under LC_ALL=C Python 3.11 cannot start from a folder whose name has an umlaut; under LANG=C it can.
-ifneq (,$(filter C POSIX,$(LC_ALL)))
-unexport LC_ALL
-endif
+# The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
+relative = cd $(1)/lib/python3.*/site-packages && rm _editable_impl_fedlib.pth && echo ../../../.. > _editable_impl_fedlib.pth
 
 .PHONY: help repro report test flower lab bench lint clean
 
@@ -45,6 +43,7 @@ $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-setup.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(call relative,.venv)
 	touch $@
 
 .venv-flower/.ready: $(BIN)/.ready tests/flower/requirements.lock
@@ -52,4 +51,5 @@ $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r requirements-setup.lock
 	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r tests/flower/requirements.lock
 	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps --no-build-isolation -e .
+	$(call relative,.venv-flower)
 	touch $@

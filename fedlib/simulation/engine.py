@@ -96,9 +96,9 @@ class Lockstep:
                 Counter(),
                 {},
             )  # the global model is new: clients that are asked about it need it first
-        self.converse(
-            "observe", [(live, (report,)) for live, _, report in drawn if not (live.diverged or live.failed)]
-        )
+        learn = [(live, (report,)) for live, _, report in drawn if live.learns]
+        if learn:
+            self.converse("observe", learn)
         self.record([(live, row) for live, row in rows if not live.failed])
         share = (time.perf_counter() - started) / len(active)
         for live, _ in rows:

@@ -55,16 +55,16 @@ class Watch:
         return names
 
 
-def states() -> tuple[Any, Any, Any]:
+def states() -> tuple[Any, ...]:
     """Values that change with every draw from the generators of `GLOBAL`, read in a few microseconds.
 
-    NumPy's state of 2,500 bytes is read in place: copying it into an array takes longer than a small round.
+    NumPy's and Python's states of 2,500 bytes are read in place: `random.getstate` takes longer than all the rest.
     """
-    bits = np.random.get_bit_generator()
+    bits, python = np.random.get_bit_generator(), random.getstate.__self__
     usual = type(bits) is np.random.MT19937
     numpys = ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state)
-    _, words, gauss = random.getstate()
-    return numpys, (words[0], words[-1], gauss), torch.default_generator.get_state().numpy().tobytes()
+    pythons = ctypes.string_at(id(python) + object.__basicsize__, 2500), python.gauss_next
+    return numpys, pythons, torch.default_generator.get_state().numpy().tobytes()
 
 
 class Guarded:

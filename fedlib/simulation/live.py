@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedlib.data.partition import Partition
-from fedlib.samplers import Federation, Round, Selection, find
+from fedlib.samplers import Federation, Round, Sampler, Selection, find
 from fedlib.settings.schema import Run
 from fedlib.simulation.algorithms import make_algorithm
 from fedlib.simulation.guard import Guarded, SamplerError, Watch
@@ -102,6 +102,12 @@ class Live(Guarded):
     def due(self) -> bool:
         """Whether the model is measured after this round."""
         return self.t % self.run.evaluate.every == 0 or self.t == self.run.T
+
+    @property
+    def learns(self) -> bool:
+        """Whether the sampler is told what came back: it has an `observe` of its own, and the run goes on."""
+        own = getattr(self.sampler.observe, "__func__", None) is not Sampler.observe
+        return own and not (self.diverged or self.failed)
 
     def round(self, purpose: Purpose) -> Round:
         return Round(self.t, stream(self.run.seed, purpose, self.t))
