@@ -30,6 +30,10 @@ class Unfinished(StoreError):
     """Nothing of an experiment or study is finished."""
 
 
+class InUse(StoreError):
+    """Another process holds a folder."""
+
+
 def temporary() -> Path:
     """A folder of this user's among temporary files, for what libraries keep where HOME cannot be written.
 
@@ -110,7 +114,8 @@ def alone(folder: Path) -> Iterator[int]:
     """Lock a folder for work that must not run twice at a time. Yields the lock's descriptor, so a child can hold it.
 
     Raises:
-        StoreError: another process holds the lock (the message names it and its command), or it cannot be written.
+        InUse: another process holds the lock; the message names it and its command.
+        StoreError: the lock cannot be written.
     """
     path = folder / ".lock"
     try:
@@ -121,12 +126,12 @@ def alone(folder: Path) -> Iterator[int]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise StoreError(
-                f"{folder} is in use by {file.read() or 'another process'}; wait for it to end, or stop it, and "
-                "repeat the command."
+        except BlockingIOError:
+            raise InUse(
+                f"{folder} is in use by {holder(folder)}; wait for it to end, or stop it, and repeat the command."
             ) from None
+        except OSError as error:
+            raise cannot_write(path, error) from None
         try:
             file.truncate(0)
             file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})")
@@ -134,6 +139,13 @@ def alone(folder: Path) -> Iterator[int]:
         except OSError as error:
             raise cannot_write(path, error) from None
         yield file.fileno()
+
+
+def holder(folder: Path) -> str:
+    """The process that holds a folder (`alone`), or held it last, with its command."""
+    with suppress(FileNotFoundError):
+        return (folder / ".lock").read_text() or "another process"
+    return "another process"
 
 
 def write_whole(path: Path, content: bytes) -> None:

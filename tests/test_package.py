@@ -56,6 +56,20 @@ def test_simulation_needs_the_base_dependencies_alone(run):
     assert len(told) == 3
 
 
+def test_simulation_works_where_the_package_cannot_be_written(run, tmp_path: Path):
+    """No `__pycache__` can be made beside the source: machine code is kept in the user's cache."""
+    package, cache = tmp_path / "lib", tmp_path / "cache"
+    for folder in [path for path in package.rglob("*") if path.is_dir()]:
+        (folder / "__pycache__").write_text("")
+        folder.chmod(0o555)
+    before = sorted(package.rglob("*"))
+    begin = f"import os\nos.environ['XDG_CACHE_HOME'] = {str(cache)!r}\n"
+    done = run(begin + (ROOT / ".ci" / "simulation.py").read_text())
+    assert done.returncode == 0, done.stderr
+    assert sorted(package.rglob("*")) == before
+    assert list(cache.rglob("checked-*.nbi"))
+
+
 def test_settings_are_missed_in_one_sentence(run, tmp_path: Path):
     done = run("from fedlib.settings import params\nparams.load()")
     assert done.stderr.splitlines()[-1].endswith("params.yaml is missing; run from the project's folder.")

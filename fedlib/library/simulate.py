@@ -147,7 +147,8 @@ def train(
         raise SamplerError(" ".join(failures))
     for run in lacking:
         if not store.finished(supply.address(run)):
-            raise ConfigError(f"store: another process trains into {place.runs} now; wait for it to end.")
+            holder = store.holder(supply.address(run))
+            raise ConfigError(f"store: {holder} trains into {place.runs} now; wait for it to end.")
 
 
 def table(labelled: Sequence[tuple[str, Run]], store: Store, supply: Handed) -> pd.DataFrame:

@@ -14,16 +14,15 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
 import pandas as pd
 
-from fedlib.files import StoreError, cannot_write, say, sealed, unsealed, write_whole
+from fedlib.files import InUse, StoreError, alone, cannot_write, holder, say, sealed, unsealed, write_whole
 from fedlib.runs.sealed import from_checkpoint, named, to_checkpoint
 from fedlib.settings.schema import ROOT
 
@@ -201,20 +200,17 @@ class Store:
         Raises:
             StoreError: the disk is full or the folder cannot be written.
         """
-        folder = self.folder(address)
-        lock = filelock.FileLock(folder / ".lock")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            yield False
-            return
-        except OSError as error:
-            raise cannot_write(folder, error) from None
-        try:
-            yield True
-        finally:
-            lock.release()
+        with ExitStack() as held:
+            try:
+                held.enter_context(alone(self.folder(address)))
+                ours = True
+            except InUse:
+                ours = False
+            yield ours
+
+    def holder(self, address: str) -> str:
+        """The process that is training a run, with its command."""
+        return holder(self.folder(address))
 
     def forget(self, address: str) -> None:
         shutil.rmtree(self.folder(address), ignore_errors=True)

@@ -21,7 +21,7 @@ from fedlib.runs.place import Place, address, cores
 from fedlib.runs.progress import HEARTBEAT_SECONDS, Progress
 from fedlib.runs.store import Store
 from fedlib.samplers import find
-from fedlib.settings.schema import Run
+from fedlib.settings.schema import ConfigError, Run
 
 
 def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
@@ -33,12 +33,17 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
     wanted = {address(run, place): run for run in runs}
     for a in wanted:
         store.try_again(a)
-    attempts = 0
+    attempts, waiting = 0, False
     while missing := {a: r for a, r in wanted.items() if not store.finished(a) and not store.failure(a)}:
         rounds = sum(run.T for run in missing.values())
         if place.scheduler:
             from fedlib.runs.cluster import train_on_cluster
 
+            if own := {run.method.sampler for run in missing.values() if not _importable(run)}:
+                raise ConfigError(
+                    f"the sampler {min(own)} is defined in a notebook, where a cluster's workers cannot find it; write "
+                    "it to a file, or unset FEDLIB_SCHEDULER."
+                )
             train_on_cluster(missing, place, tell, train_elsewhere)
             continue
         groups = groups_of(list(missing.values()), place.processes(rounds))
@@ -51,7 +56,11 @@ def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print
                 f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
             )
         if not any(store.finished(a) or store.failure(a) for a in missing):
-            time.sleep(2.0)  # another process is training them
+            if not waiting:
+                others = sorted({store.holder(a) for a in missing})
+                tell(f"{what}: waiting for runs that are held by {' and '.join(others)}")
+            waiting = True
+            time.sleep(2.0)
 
 
 def _train_groups(

@@ -6,6 +6,7 @@ FEDLIB_KILLS sets how many kills there are: a seed and a way each, so that 12 tr
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import psutil
 import pytest
@@ -165,3 +167,43 @@ def test_killed_it_is_completed_by_a_further_run(
             end(whole or tree(process))
     project.complete(command)
     assert project.made() == made
+
+
+def test_a_second_one_names_the_first_and_goes_on_once_that_is_killed(
+    project: Killed, undisturbed, record_property
+) -> None:
+    """The first one is stopped in a stage, then killed: DVC's record of who reads and writes what still names it."""
+    record_property("kills survived", 1)
+    project.clean()
+    page, pipe = project.notebook("tiny"), project.folder / "pipe"
+    notebook, before = nbformat.read(page, 4), page.read_bytes()
+    notebook.cells.insert(1, nbformat.v4.new_code_cell(f"open({str(pipe)!r}).read()"))
+    nbformat.write(notebook, page)
+    os.mkfifo(pipe)
+    first = project.begin(COMMANDS[1])
+    whole, ends = [], []
+
+    def read() -> bool:
+        assert first.poll() is None, project.told()
+        with suppress(OSError):  # nobody reads
+            ends.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(ends)
+
+    try:
+        until(read, "the page was not made")
+        whole = tree(first)
+        first.suspend()
+        second = project.begin(COMMANDS[1])
+        whole.append(second)
+        assert second.wait(timeout=WAIT) == 1
+        named = rf"\S*data is in use by process {first.pid} \(fedlib repro\); wait for it to end, or stop it, and .*\n"
+        assert re.fullmatch(named, project.told())
+    finally:
+        end(whole or tree(first))
+        first.wait(timeout=WAIT)
+        for one in ends:
+            os.close(one)
+        page.write_bytes(before)
+    assert str(first.pid) in (project.folder / ".dvc" / "tmp" / "rwlock").read_text()
+    project.complete(COMMANDS[1])
+    assert project.made() == undisturbed[1]

@@ -12,8 +12,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -118,13 +120,13 @@ def test_what_is_finished_is_not_trained_again(runs, tmp_path):
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
-def train_until_write(count: int, *runs_and_place) -> None:
+def train_until_write(count: int, *runs_and_place, by: signal.Signals = signal.SIGKILL) -> None:
     """Train, and be killed just before a finished file is moved to its place, the `count`th of all."""
     replace, writes = os.replace, itertools.count(1)
 
     def last(*paths) -> None:
         if next(writes) == count:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), by)
         replace(*paths)
 
     os.replace = last
@@ -207,6 +209,26 @@ def test_a_run_that_another_process_holds_is_left_alone(runs, tmp_path):
     with Store(where.runs).claim(address(runs[0], where)) as mine:
         assert mine
         assert train_group(runs[:1], where, 1) == []
+
+
+def test_who_waits_for_a_run_is_told_who_holds_it(runs, straight, tmp_path):
+    """The first one stops itself in a round, and goes on when the second one has said whom it waits for."""
+    where, said = place(tmp_path, checkpoint_seconds=0.0), []
+    first = process(partial(train_until_write, by=signal.SIGSTOP), 5, runs[:1], where)
+
+    def tell(line: str) -> None:
+        said.append(line)
+        os.kill(first.pid, signal.SIGCONT)
+
+    with ThreadPoolExecutor(1) as aside:
+        try:
+            until(lambda: psutil.Process(first.pid).status() == psutil.STATUS_STOPPED)
+            aside.submit(train, runs[:1], where, tell, "tiny").result(timeout=300)
+        finally:
+            first.kill()
+            first.join()
+    assert re.match(rf"tiny: waiting for runs that are held by process {first.pid} \(fedlib", said[0])
+    assert finished(runs[:1], where).items() <= straight.items()
 
 
 @pytest.mark.bad_input

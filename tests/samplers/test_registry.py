@@ -147,6 +147,40 @@ def test_a_notebooks_sampler_is_known_by_its_cell_and_by_what_that_uses(tmp_path
     assert "'mine' is registered twice, by Mine in this notebook and by Other in this notebook" in other
 
 
+TRAINED = """
+from dataclasses import replace
+from pathlib import Path
+from IPython.core.interactiveshell import InteractiveShell
+from fedlib.runs.place import Place, address
+from fedlib.runs.store import Store
+from fedlib.runs.train import train
+from fedlib.samplers import version_of
+from fedlib.settings.schema import ConfigError, IID, Local, Method, Run
+InteractiveShell.instance().run_cell('''{cell}''').raise_error()
+shared = dict(dataset="digits", partition=IID(scheme="iid"), model="logistic", N=4, m=2, T=2)
+shared |= dict(local=Local(lr=0.1, batch=8, steps=2), method=Method(sampler="mine"))
+runs = [Run(**shared, seed=seed) for seed in range(2)]
+place = Place(runs=Path("runs"), datasets=Path("datasets"), workers=2)
+train(runs, place)
+for run in runs:
+    table, record = Store(place.runs).read(address(run, place))
+    assert [list(clients) for clients in table["clients"]] == [[], [0, 1], [0, 1]]
+    assert record["code"] == {{"sampler mine": version_of("mine")}}
+try:
+    train(runs, replace(place, runs=Path("other"), scheduler="tcp://127.0.0.1:1"))
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_a_notebooks_sampler_is_trained_with_two_workers_and_refused_by_a_cluster(tmp_path):
+    script = tmp_path / "notebook.py"
+    script.write_text(TRAINED.format(cell=own()))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the sampler mine is defined in a notebook, where a cluster's workers cannot find" in done.stdout
+
+
 @pytest.mark.bad_input
 def test_a_name_is_registered_once_and_both_places_are_named():
     with pytest.raises(
