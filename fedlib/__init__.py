@@ -34,6 +34,8 @@ __all__ = ["samplers", *_HOMES]
 def __getattr__(name: str) -> Any:
     if name == "samplers":
         return import_module("fedlib.samplers")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("fedlib")
     if name not in _HOMES:
         raise AttributeError(f"module 'fedlib' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = globals()[name] = getattr(import_module(f"fedlib.{_HOMES[name]}"), name)

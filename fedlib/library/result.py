@@ -38,6 +38,13 @@ class Result:
         """What is shown by default: accuracy if it was measured, else a program's own metric, else the loss."""
         return next(column for column in QUALITY if column in self.table and self.table[column].notna().any())
 
+    def _measured(self, column: str | None) -> str:
+        column = column or self.column
+        if column not in self.table or self.table[column].isna().all():
+            there = ", ".join(name for name in self.table if self.table[name].notna().any())
+            raise ConfigError(f"column {column!r} was not measured; the table has {there}.")
+        return column
+
     def plot(self, column: str | None = None, **options: Any) -> Figure:
         """One line per method over rounds: the mean over seeds, with a band of one standard deviation.
 
@@ -46,7 +53,7 @@ class Result:
         from fedlib.pages import plots
 
         plots.style()
-        return plots.curves(self.table, column or self.column, **{"panels": {"": ""}, **options})
+        return plots.curves(self.table, self._measured(column), **{"panels": {"": ""}, **options})
 
     def summary(self, target: float, column: str | None = None, at_most: bool | None = None) -> pd.DataFrame:
         """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
@@ -58,9 +65,7 @@ class Result:
         until then; work: their local steps; final: mean of the column over the last fifth of the rounds and all seeds;
         rank: mean over seeds of the rank by rounds, then by final.
         """
-        column = column or self.column
-        if column not in self.table or self.table[column].isna().all():
-            raise ConfigError(f"summary: {column!r} was not measured; the table has {', '.join(self.table)}.")
+        column = self._measured(column)
         low = column != "test_accuracy" if at_most is None else at_most
         reach = measure.rounds_below if low else measure.rounds_to_target
         table = measure.cumulative_cost(self.table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,10 @@ def test_summary_and_plot():
     assert result.summary(target=0.1, column="test_loss")["reached"].sum() == 0
     with pytest.raises(fedlib.ConfigError, match="'train_loss' was not measured"):
         result.summary(target=1, column="train_loss")
+    with pytest.raises(
+        fedlib.ConfigError, match="'accuracy' was not measured; the table has .*test_accuracy"
+    ):
+        result.plot("accuracy")
 
 
 def test_regression_with_a_loss_and_a_metric():
@@ -269,5 +274,6 @@ def test_what_is_in_fedlib_is_loaded_when_asked_for():
     assert done.stdout == "[]\n"
     for name in fedlib.__all__:
         assert getattr(fedlib, name).__doc__, name
+    assert fedlib.__version__ == version("fedlib")
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         _ = fedlib.simulat
