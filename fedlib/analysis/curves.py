@@ -76,9 +76,10 @@ class Panel:
         key = "rounds", self.experiment, self.setting, self.target, tuple(methods)
         if key not in runs.kept:
             found = self._arrivals(runs)[0]
-            found = found[found.index.get_level_values("method").isin(methods)]
-            seeds = self._shared(found.unstack("method").dropna().index, methods)
-            runs.kept[key] = found[found.index.get_level_values("seed").isin(seeds)]
+            names, seeds = (found.index.get_level_values(level).to_numpy() for level in ("method", "seed"))
+            of = {name: set(seeds[names == name]) for name in dict.fromkeys(names) if name in methods}
+            shared = self._shared(pd.Index(sorted(set.intersection(*of.values()) if of else ())), methods)
+            runs.kept[key] = found[np.isin(names, list(of)) & np.isin(seeds, shared)]
         return runs.kept[key]
 
     def cap(self, runs: Runs) -> int:
@@ -111,8 +112,14 @@ class Panel:
 
     def rbar(self, runs: Runs, methods: list[str]) -> pd.Series:
         """Rbar by method, if `arrived` can decide."""
-        capped = self.arrived(runs, methods).clip(upper=self.cap(runs) + 1)
-        return capped.groupby("method").mean().reindex(methods)
+        rounds, key = (
+            self.arrived(runs, methods),
+            ("rbar", self.experiment, self.setting, self.target, tuple(methods)),
+        )
+        if key not in runs.kept:
+            capped = rounds.clip(upper=self.cap(runs) + 1)
+            runs.kept[key] = capped.groupby("method").mean().reindex(methods)
+        return runs.kept[key]
 
 
 def means(values: pd.Series) -> pd.Series:

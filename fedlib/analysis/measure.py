@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import signal, stats
+import scipy  # its submodules load on first use
 
 Statistic = Callable[..., float]
 RUN = ["setting", "method", "seed"]
@@ -171,7 +171,7 @@ def savitzky_golay(curve: pd.Series, window: int = 13, order: int = 3) -> pd.Ser
     """Savitzky-Golay filter over `window` measurements (HiCS-FL's figures); short curves are unchanged."""
     if len(curve) < window:
         return curve
-    return pd.Series(signal.savgol_filter(curve.to_numpy(), window, order), curve.index)
+    return pd.Series(scipy.signal.savgol_filter(curve.to_numpy(), window, order), curve.index)
 
 
 def paired(values: pd.Series, a: str, b: str) -> np.ndarray:
@@ -231,7 +231,7 @@ def sign_rule(differences: np.ndarray) -> Literal["supported", "refuted", "incon
     n, wins, mean = len(differences), int((differences > 0).sum()), float(np.mean(differences))
     if wins >= math.ceil(0.8 * n) and mean > 0:
         return "supported"
-    significant = n > 1 and np.std(differences) > 0 and stats.ttest_1samp(differences, 0).pvalue < 0.1
+    significant = n > 1 and np.std(differences) > 0 and scipy.stats.ttest_1samp(differences, 0).pvalue < 0.1
     return "refuted" if wins <= math.floor(0.2 * n) or (mean < 0 and significant) else "inconclusive"
 
 
@@ -243,11 +243,11 @@ def gini(counts: Sequence[float] | np.ndarray) -> float:
 
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float:
-    return float(stats.kendalltau(a, b).statistic)
+    return float(scipy.stats.kendalltau(a, b).statistic)
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
-    return float(stats.spearmanr(a, b).statistic)
+    return float(scipy.stats.spearmanr(a, b).statistic)
 
 
 def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
@@ -348,10 +348,10 @@ def friedman(scores: pd.DataFrame) -> float:
     """
     if len(scores.columns) < 3:
         raise Missing("fewer than three methods have been run in the same settings")
-    return float(stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
+    return float(scipy.stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
 
 
 def critical_difference(methods: int, cases: int, level: float = 0.05) -> float:
     """Nemenyi's critical difference of mean ranks (Demsar 2006, section 3.2.2)."""
-    q = stats.studentized_range.ppf(1 - level, methods, np.inf) / math.sqrt(2)
+    q = scipy.stats.studentized_range.ppf(1 - level, methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(methods * (methods + 1) / (6 * cases)))

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedlib.analysis.paper import parts
 from fedlib.commands import forks
 from fedlib.commands.warm import PRELOADED
 from fedlib.data.sources import DataError
@@ -32,6 +33,7 @@ INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 MOST = 8  # notebooks at once
+BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 
 
@@ -281,6 +283,8 @@ def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -
         return []
     for module in PRELOADED:
         importlib.import_module(module)
+    for book in BOOKS:
+        parts(book)
     words = {tuple(command): f"fedlib {' '.join(command)} --scale {scale}" for command in commands}
     number = {command: i for i, command in enumerate(words, start=1)}
     failed = forks.each(
