@@ -120,7 +120,8 @@ def alone(folder: Path) -> Iterator[int]:
     path = folder / ".lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+")  # noqa: SIM115 (its descriptor is the lock)
+        # its descriptor is the lock; unbuffered, so that closing it on a full disk writes nothing more
+        file = open(path, "ab", buffering=0)  # noqa: SIM115
     except OSError as error:
         raise cannot_write(path, error) from None
     with file:
@@ -134,8 +135,7 @@ def alone(folder: Path) -> Iterator[int]:
             raise cannot_write(path, error) from None
         try:
             file.truncate(0)
-            file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})")
-            file.flush()
+            file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})".encode())
         except OSError as error:
             raise cannot_write(path, error) from None
         yield file.fileno()
@@ -144,7 +144,7 @@ def alone(folder: Path) -> Iterator[int]:
 def holder(folder: Path) -> str:
     """The process that holds a folder (`alone`), or held it last, with its command."""
     with suppress(FileNotFoundError):
-        return (folder / ".lock").read_text() or "another process"
+        return (folder / ".lock").read_text(errors="replace") or "another process"
     return "another process"
 
 
