@@ -78,12 +78,16 @@ def headlines() -> dict[str, Headline]:
 def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:
     """First round at the target by seed (inf: never), and the last round of all runs; empty if not run."""
     try:
-        curves = runs.curves(*reading.find(Where(row.experiment, row.setting, method)))
+        where = reading.find(Where(row.experiment, row.setting, method))
+        curves = runs.curves(*where)
     except Missing:
         return pd.Series(dtype=float), row.T
-    found = pd.Series({s: measure.rounds_to_target(c, row.target) for s, c in curves.items()}, dtype=float)
-    ends = [int(curves[s].index.max()) for s in found.index if np.isinf(found[s])]
-    return found, min(ends, default=row.T)
+    key = "rounds", *where, row.target, row.T
+    if key not in runs.kept:
+        found = pd.Series({s: measure.rounds_to_target(c, row.target) for s, c in curves.items()}, dtype=float)
+        ends = [int(curves[s].index.max()) for s in found.index if np.isinf(found[s])]
+        runs.kept[key] = found, min(ends, default=row.T)
+    return runs.kept[key]
 
 
 def cell(found: pd.Series, cap: int) -> str:

@@ -56,14 +56,22 @@ def _digests(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> list[str]
             numbers = values.to_numpy(np.float64)
             numbers, text = np.where(np.isnan(numbers), np.nan, numbers), None
         else:
-            text = [_plain(value) for value in values.to_numpy(object)]
+            text = _texts(values)
         for total, (start, end) in zip(totals, spans, strict=True):
             if text is None:
                 content = numbers[start:end].tobytes()
             else:
-                content = json.dumps(text[start:end], default=_plain).encode()
+                content = f"[{', '.join(text[start:end])}]".encode()
             total.update(f"{name} {end - start} {len(content)}\n".encode() + content)
     return [total.hexdigest() for total in totals]
+
+
+def _texts(values: pd.Series) -> Sequence[str]:
+    """Each value as JSON."""
+    if isinstance(values.dtype, pd.StringDtype):  # labels, which repeat: each is written once
+        codes, labels = pd.factorize(values, use_na_sentinel=False)
+        return np.array([json.dumps(_plain(label)) for label in labels], dtype=object)[codes]
+    return [json.dumps(_plain(value), default=_plain) for value in values.to_numpy(object)]
 
 
 def _plain(value: Any) -> Any:
