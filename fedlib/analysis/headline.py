@@ -84,7 +84,9 @@ def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Seri
         return pd.Series(dtype=float), row.T
     key = "rounds", *where, row.target, row.T
     if key not in runs.kept:
-        found = pd.Series({s: measure.rounds_to_target(c, row.target) for s, c in curves.items()}, dtype=float)
+        found = pd.Series(
+            {s: measure.rounds_to_target(c, row.target) for s, c in curves.items()}, dtype=float
+        )
         ends = [int(curves[s].index.max()) for s in found.index if np.isinf(found[s])]
         runs.kept[key] = found, min(ends, default=row.T)
     return runs.kept[key]

@@ -54,14 +54,12 @@ def _digests(table: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> list[str]
         values = table[name]
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
             numbers = values.to_numpy(np.float64)
-            numbers, text = np.where(np.isnan(numbers), np.nan, numbers), None
+            numbers = np.where(np.isnan(numbers), np.nan, numbers)
+            contents = [numbers[start:end].tobytes() for start, end in spans]
         else:
-            text = _texts(values)
-        for total, (start, end) in zip(totals, spans, strict=True):
-            if text is None:
-                content = numbers[start:end].tobytes()
-            else:
-                content = f"[{', '.join(text[start:end])}]".encode()
+            texts = _texts(values)
+            contents = [f"[{', '.join(texts[start:end])}]".encode() for start, end in spans]
+        for total, content, (start, end) in zip(totals, contents, spans, strict=True):
             total.update(f"{name} {end - start} {len(content)}\n".encode() + content)
     return [total.hexdigest() for total in totals]
 
