@@ -306,11 +306,12 @@ def unbroken(text: str) -> str:
 
 
 def stacked(table: str) -> str:
-    """An HTML table whose cells of two parts break between them, and so are half as wide.
+    """An HTML table whose cells of several parts break between them, and so are half as wide.
 
-    The parts: "31 (26–44); 33.4 ± 6.9", "2 of 3 arrive: 26, 44", "none of 3 arrive in 200".
+    The parts: "31 (26–44); 33.4 ± 6.9, n = 5", "2 of 3 arrive: 26, 44", "none of 3 arrive in 200".
     """
     table = re.sub(r"((?<=[\d)]);|arrives?:) (?=\d[^<;]*</td>)", r"\1<br>", table)
+    table = re.sub(r"(±\s[\d.]+,) (?=n = \d+</td>)", r"\1<br>", table)
     return re.sub(r"(<td>none of \d+) (?=arrive in)", r"\1<br>", table)
 
 

@@ -19,7 +19,6 @@ FEW = 4  # claims that the result lists one by one; for more it gives the counts
 
 def arranged(
     cells: list[NotebookNode],
-    tools: str,
     result: str = "",
     about: str = "",
     beside: str = "",
@@ -27,34 +26,29 @@ def arranged(
 ) -> list[NotebookNode]:
     """The cells of an executed notebook in the page's order.
 
-    tools: Markdown that goes under the title (a notice, if any). result: the result in a few lines; a page without one
-    keeps its order. about: Markdown for the folded part at the end (downloads, how to reproduce it). beside: Markdown
-    that goes under the first picture or table. curves: name of a picture (`Artifact.show`) -> name of the data with
-    which the site's script draws it anew.
+    result: the result in a few lines, under the title; a page without one keeps its order. about: Markdown for the
+    folded part at the end (downloads, how to reproduce it). beside: Markdown that goes under the first picture or
+    table: what it lacks. curves: name of a picture (`Artifact.show`) -> name of the data with which the site's script
+    draws it anew.
     """
     heading, _, text = cells[0].source.partition("\n")
     shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
     opening = [cell for cell in shown if is_opening(cell)]
     rest = [cell for cell in shown if cell not in opening]
-    intro, verdicts = [text_cell(text)], []
-    first: list[NotebookNode] = []
+    intro, lacks = text_cell(text), text_cell(beside)
+    verdicts, rest = apart(rest, judged) if result else ([], rest)
+    before, figure, rest = around_figure(rest)
     if result:
-        first, rest = figure_first(rest)
-        verdicts, rest = apart(rest, judged)
-        verdicts = [text_cell("## Verdicts"), *verdicts] if verdicts else []
+        led = [without_heading(cell) for cell in before]
+        title = [text_cell("## Verdicts")] if verdicts else []
+        top = [*figure, lacks, *led, intro, *title, *verdicts]
+    else:
+        top = [intro, *before, *figure, lacks]
     for cell in shown:
         if cell.cell_type == "code":
             cell.metadata["tags"] = ["remove-input"]
             cell.outputs = [one for one in cell.outputs if not one.get("metadata", {}).get("finding")]
-    parts = [
-        text_cell(f"{heading}\n\n{tools}\n\n{result}"),
-        *first[:1],
-        text_cell(beside),
-        *first[1:],
-        *intro,
-        *verdicts,
-        *rest,
-    ]
+    parts = [text_cell(f"{heading}\n\n{result}"), *top, *rest]
     parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
     return [*parts, text_cell(folded(cells, opening, about))]
 
@@ -80,13 +74,14 @@ def copy_with(cell: NotebookNode, outputs: list[NotebookNode]) -> NotebookNode:
     return NotebookNode(cell | {"outputs": outputs, "metadata": NotebookNode(cell.metadata)})
 
 
-def figure_first(cells: list[NotebookNode]) -> tuple[list[NotebookNode], list[NotebookNode]]:
-    """The first picture or table of a page followed by the text that introduced it, and all other cells."""
-    k = next((k for k, c in enumerate(cells) if c.cell_type == "code" and not judged(c)), None)
+def around_figure(
+    cells: list[NotebookNode],
+) -> tuple[list[NotebookNode], list[NotebookNode], list[NotebookNode]]:
+    """The cells before the first picture or table, that cell, and those after; all are after if there is none."""
+    k = next((k for k, cell in enumerate(cells) if drawn(cell)), None)
     if k is None:
-        return [], cells
-    led = [text_cell(without_heading(cell.source)) for cell in cells[:k]]
-    return [cells[k], *led], cells[k + 1 :]
+        return [], [], cells
+    return cells[:k], cells[k : k + 1], cells[k + 1 :]
 
 
 def apart(
@@ -102,6 +97,13 @@ def apart(
 
 def visible(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and bool(cell.outputs)
+
+
+def drawn(cell: NotebookNode) -> bool:
+    """Whether a cell shows a picture or a table."""
+    return cell.cell_type == "code" and any(
+        {"image/svg+xml", "image/png", "text/html"} & set(kinds(output)) for output in cell.outputs
+    )
 
 
 def blank(cell: NotebookNode) -> bool:
@@ -126,8 +128,10 @@ def kinds(output: NotebookNode) -> Mapping[str, Any]:
     return output.get("data", {})
 
 
-def without_heading(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip()
+def without_heading(cell: NotebookNode) -> NotebookNode:
+    if cell.cell_type == "code":
+        return cell
+    return text_cell("\n".join(line for line in cell.source.splitlines() if not line.startswith("#")))
 
 
 def text_cell(text: str) -> NotebookNode:
@@ -153,9 +157,9 @@ def dropdown(title: str, text: str) -> str:
 
 def result(rows: list[Mapping[str, Any]], finding: str = "") -> str:
     """A page's finding and verdicts as Markdown: one line per claim if there are few, otherwise counts."""
-    if not rows:
-        return ""
     lead = f"{escaped(finding)}\n\n" if finding else ""
+    if not rows:
+        return lead
     if len(rows) <= FEW:
         return lead + "\n".join(f"- {mark(row)} {escaped(row['claim'])}" for row in rows)
     counts = Counter(mark(row) for row in rows)

@@ -57,12 +57,14 @@ def label_axes(ax: Axes, x: str, y: str) -> None:
 
 
 def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them, in at most so many columns as the longest label leaves room for."""
     found = {
         label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     if found:
-        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(columns, len(found)))
+        fit = int(fig.get_figwidth() / (0.6 + 0.085 * max(map(len, found))))  # inches: a handle, a character
+        ncols = max(1, min(columns, len(found), fit))
+        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
 
 
 def draw_authors(

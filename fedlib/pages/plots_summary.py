@@ -12,27 +12,32 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fedlib.analysis import measure
-from fedlib.analysis.judging import HEADLINES
+from fedlib.analysis.judging import HEADLINES, OF_RUN
 from fedlib.pages.plots import legend_below
 from fedlib.pages.style import looks
 
 
 def verdict_bars(totals: pd.DataFrame) -> Figure:
-    """The number of claims of each paper that held under each reading or were not run (`judging.totals`)."""
+    """The number of claims of each paper that held under each reading or were not run (`judging.totals`).
+
+    It is narrow enough for a phone: the papers' names stand above their bars.
+    """
     shades = dict(zip(HEADLINES, ("#009E73", "#56B4E9", "#D55E00", "#BBBBBB"), strict=True))
-    papers = [name for name in totals.index if name != "all papers"][::-1]
-    fig, ax = plt.subplots(figsize=(8, 0.5 * len(papers) + 1.2))
-    left = np.zeros(len(papers))
-    for status, shade in shades.items():
-        counts = totals.loc[papers, status].to_numpy()
-        ax.barh(papers, counts, left=left, color=shade, label=status)
-        for y, (start, count) in enumerate(zip(left, counts, strict=True)):
+    papers = [name for name in totals.index if name != "all papers"]
+    fig, ax = plt.subplots(figsize=(4.6, 0.75 * len(papers) + 1.1))
+    for y, paper in enumerate(papers):
+        left = 0
+        for status, shade in shades.items():
+            count = totals.loc[paper, status]
+            ax.barh(y, count, 0.5, left=left, color=shade, label=status if y == 0 else None)
             if count:
-                ax.text(start + count / 2, y, str(count), ha="center", va="center", fontsize="small")
-        left += counts
-    ax.set(xlabel="claims (count)")
+                ax.text(left + count / 2, y, str(count), ha="center", va="center", fontsize="small")
+            left += count
+        ran = f"{paper}: held as written {totals.loc[paper, OF_RUN]} that were run"
+        ax.text(0, y - 0.3, ran, va="bottom", fontsize="small")
+    ax.set(xlabel="claims (count)", yticks=[], ylim=(len(papers) - 0.6, -0.7))
     ax.grid(visible=False, axis="y")
-    legend_below(fig, [ax])
+    legend_below(fig, [ax], columns=2)
     return fig
 
 

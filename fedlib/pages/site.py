@@ -333,7 +333,6 @@ class Site:
             return
         for name in [*page.downloads, *([page.thumbnail] if page.thumbnail else [])]:
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
-        tools, about = self._filled("tools.md", page=page), self._filled("about.md", page=page)
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
@@ -341,9 +340,8 @@ class Site:
             page.notebook.metadata.update(own)
         cells = layout.arranged(
             page.notebook.cells,
-            tools,
             layout.result(page.claims, page.finding),
-            about,
+            self._filled("about.md", page=page),
             self._filled("beside.md", page=page),
             self._curves(page),
         )
@@ -370,8 +368,8 @@ class Site:
             self._text(f"logs/{name}.md", self._filled("log_missing.md", log=about, scale=self.scale))
             return
         notebook = nbformat.read(path, as_version=4)
-        notebook.cells[0].source = f"# {layout.escaped(about['title'])}: `{name}`\n"
-        self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells, tools), about["title"])
+        notebook.cells[0].source = f"# {layout.escaped(about['title'])}: `{name}`\n{tools}"
+        self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells), about["title"])
 
     def _notebook(self, place: str, notebook: NotebookNode, cells: list[NotebookNode], title: str) -> None:
         for k, cell in enumerate(cells):

@@ -37,6 +37,6 @@ document.addEventListener("DOMContentLoaded", () => {
     count.textContent = `${shown} of ${rows.length} claims`;
   };
   bar.append(search, count);
-  (document.querySelector(".bd-article h1") || tables[0]).after(bar);
+  (tables[0].closest(".cell") || tables[0]).before(bar);
   apply();
 });

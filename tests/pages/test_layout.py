@@ -33,7 +33,7 @@ CLAIMS = [
 
 def arranged(**options):
     cells = [type(cell)(cell | {"metadata": type(cell)(cell.metadata)}) for cell in CELLS]
-    return layout.arranged(cells, "", **options)
+    return layout.arranged(cells, **options)
 
 
 def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_rest():
@@ -58,8 +58,21 @@ def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_res
 
 
 def test_a_page_without_claims_keeps_its_order():
-    sources = [cell.source for cell in arranged()]
-    assert sources[1:4] == ["What it shows.", "## The figure\n\nHow it is drawn.", "shown()"]
+    sources = [cell.source for cell in arranged(beside="What it lacks.")]
+    assert sources[1:5] == [
+        "What it shows.",
+        "## The figure\n\nHow it is drawn.",
+        "shown()",
+        "What it lacks.",
+    ]
+
+
+def test_a_finding_without_claims_brings_the_figure_first():
+    sources = [
+        cell.source for cell in arranged(result=layout.result([], "It *holds*."), beside="What it lacks.")
+    ]
+    assert sources[0] == "# Table 1\n\nIt \\*holds\\*."
+    assert sources[1:5] == ["shown()", "What it lacks.", "How it is drawn.", "What it shows."]
 
 
 def test_behind_a_picture_of_curves_stands_what_draws_them():

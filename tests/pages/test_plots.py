@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
 from fedlib.analysis import measure, tables
 from fedlib.analysis.asking import ask
+from fedlib.analysis.judging import HEADLINES, OF_RUN
 from fedlib.pages import artifact, plots, plots_studies, plots_summary
 from fedlib.pages.style import FAMILIES, family, looks
 from fedlib.samplers.hcsfed import HCSFed
@@ -145,7 +149,7 @@ def test_a_cell_of_two_parts_breaks_between_them():
         "text; 2 texts",
     ]
     table = artifact.stacked(pd.DataFrame({"x": cells}).to_html())
-    assert "<td>31 (26–44);<br>33.4 ± 6.9, n = 5</td>" in table
+    assert "<td>31 (26–44);<br>33.4 ± 6.9,<br>n = 5</td>" in table
     assert "<td>1 of 2 arrives:<br>74</td>" in table
     assert "<td>none of 2<br>arrive in 200</td>" in table
     assert "<td>text; 2 texts</td>" in table
@@ -250,3 +254,23 @@ def test_the_authors_runs_are_thin_lines_in_their_methods_colour() -> None:
     assert thin.get_linewidth() < thick.get_linewidth()
     assert list(thin.get_ydata()) == [40, 40, 40], "in percent; the other method is not shown"
     assert entry.get_label() == "authors' program, run by us, commit 6707484"
+
+
+def test_the_bars_of_verdicts_fit_a_phone():
+    counts = pd.DataFrame(0, index=["HCSFed", "HiCS-FL"], columns=[*HEADLINES, OF_RUN, "claims"])
+    counts[HEADLINES[0]], counts[OF_RUN] = 31, "31 of 31"
+    with mpl.rc_context():
+        plots.style()
+        picture = artifact.svg(plots_summary.verdict_bars(counts), "bars").decode()
+    width = float(re.search(r'width="([\d.]+)pt"', picture)[1])
+    assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
+
+
+def test_a_legend_of_long_labels_is_no_wider_than_its_figure():
+    figure, axes = plots.grid(2, columns=2)
+    for k in range(8):
+        axes[0].plot([0, 1], label=f"{k}: a label of thirty characters")
+    plots.legend_below(figure, axes, columns=6)
+    figure.canvas.draw()
+    assert figure.legends[0].get_window_extent().width <= figure.bbox.width
+    plt.close(figure)

@@ -415,8 +415,44 @@ def test_nothing_is_cut_without_a_way_to_see_the_rest(browser: Browser, width: i
         page.context.close()
 
 
+# What an article says before its first figure or table.
+LEAD = """() => {
+  const article = document.querySelector('.bd-article');
+  const first = article && [...article.querySelectorAll('img, table')].find(e => !e.closest('details'));
+  if (!first) return '';
+  const range = document.createRange();
+  range.setStart(article, 0);
+  range.setEndBefore(first);
+  return range.toString();
+}"""
+
+
+@pytest.mark.browser
+def test_a_figure_stands_before_the_sentences_about_it(browser: Browser) -> None:
+    page, wrong = browser.open("index.html"), []
+    for path in sorted(browser.root.glob("**/*.html")):
+        page.goto(path.as_uri(), wait_until="load")
+        if found := re.search(r".*(\bAbove\b|planned runs \().*", page.evaluate(LEAD)):
+            wrong.append(f"{path.name}: {found[0]}")
+    page.context.close()
+    assert wrong == []
+
+
+SCROLLED = """() => [document.querySelector('.bd-article table')?.closest('.output, .cell_output')]
+  .filter(e => e && e.scrollWidth > e.clientWidth + 1).map(e => e.scrollWidth - e.clientWidth)"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_headline_tables_are_seen_whole(browser: Browser, width: int) -> None:
+    for path in browser.root.glob("*/table_1.html"):
+        page = browser.open(path.relative_to(browser.root).as_posix(), width=width)
+        assert page.evaluate(SCROLLED) == [], path
+        page.context.close()
+
+
 # The smallest text of each figure at the size shown: the file's sizes are in units of its view box.
-FIGURES = """() => [...document.querySelectorAll('.cell_output img[src$=".svg"]')]
+FIGURES = """() => [...document.querySelectorAll(':is(.cell_output, .other-scale) img[src$=".svg"]')]
   .map(e => [decodeURIComponent(new URL(e.src).pathname), e.getBoundingClientRect().width]).filter(e => e[1])"""
 SIZE = re.compile(r"font(?:-size)?:[^;\"']*?([\d.]+)px")
 

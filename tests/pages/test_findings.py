@@ -1,0 +1,39 @@
+"""The sentences of the pages over all papers, with numbers that can be counted by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedlib.analysis.judging import HEADLINES, IN_PART
+from fedlib.pages import findings
+
+
+def test_the_board_counts_every_claim_once():
+    counts = dict(zip(HEADLINES, (3, 1, 2, 4), strict=True)) | {IN_PART: 1, "claims": 10}
+    said = findings.of_board(pd.DataFrame({"all papers": counts}).T, claims=12, experiments=5)
+    assert said.startswith(
+        "Of 10 claims, 3 held as written, 1 only as the authors' programs run, 2 under neither (1 of"
+    )
+    assert "4 are not run; 2 more are informative" in said
+
+
+def test_the_arena_names_the_best_of_each_group_and_by_rank():
+    accuracy = pd.Series({"Random": 90.0, "A": 70.0, "B": 80.0, "C": 60.0})
+    scores = pd.DataFrame({"A": [0.9, 0.9, 0.1], "B": [0.5, 0.5, 0.9], "Random": [0.1, 0.2, 0.5]})
+    said = findings.of_arena(
+        accuracy, {"first": ["Random", "A", "B"], "second": ["Random", "C", "gone"]}, scores
+    )
+    assert (
+        "B ends highest of the first (80 %), and C ends highest of the second (60 %); Random ends at 90 %"
+        in said
+    )
+    # ranks: A 1, 1, 3; B 2, 2, 1
+    assert "Over 3 settings, A (1.7) and B (1.7) have the best mean ranks of 3 samplers" in said
+
+
+def test_the_distance_to_print_is_listed_paper_by_paper():
+    row = {"as written": "× 1.25", "closest": "× 1.10", "by luck": "× 1.20"}
+    said = findings.of_discrepancies(pd.DataFrame.from_dict({"One": row, "Two": row}, orient="index"))
+    assert "by a factor of 1.25 (One) and 1.25 (Two)" in said
+    assert "the factor is 1.10 and 1.10" in said
+    assert findings.of_discrepancies(pd.DataFrame()) == ""
