@@ -16,9 +16,12 @@ from fedlib.settings.schema import ROOT
 
 
 def copy_project(root: Path) -> dict[str, str]:
-    """Copy code, notebooks and settings to `root`; returns the environment in which `fedlib` is that copy's."""
+    """Copy code, notebooks and settings to `root`; returns the environment in which `fedlib` is that copy's.
+
+    Bytecode and machine code come along: they are those of unchanged files, and to compile them takes long.
+    """
     for name in ("fedlib", "notebooks", "site"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb*"))
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, root / name)
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}

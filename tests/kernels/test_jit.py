@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -38,9 +39,17 @@ def ran(folder: Path, **environment: str) -> list[str]:
     return done.stdout.split()
 
 
+def ran_here() -> list[str]:
+    """The same of the loop imported anew in this process, which has compiled before and is quicker."""
+    sys.modules.pop("loop", None)
+    loop = importlib.import_module("loop").total
+    return [str(loop(np.arange(4.0))), str(sum(loop.stats.cache_hits.values()))]
+
+
 @pytest.mark.bad_input
-def test_machine_code_that_is_damaged_is_compiled_again(folder: Path, record_property) -> None:
+def test_machine_code_that_is_damaged_is_compiled_again(folder: Path, monkeypatch, record_property) -> None:
     """Empty, cut, or a bit flipped: the same sum each time, and then it is kept again."""
+    monkeypatch.syspath_prepend(folder)
     assert ran(folder) == ["6.0", "0"]
     files = sorted((folder / "__pycache__").glob("checked-*.nb[ic]"))
     assert len(files) == 2
@@ -52,7 +61,7 @@ def test_machine_code_that_is_damaged_is_compiled_again(folder: Path, record_pro
     for file in files:
         for damage in damages:
             file.write_bytes(damage(file.read_bytes()))
-            assert ran(folder) == ["6.0", "0"]
+            assert ran_here() == ["6.0", "0"]
     assert ran(folder) == ["6.0", "1"]
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import multiprocessing
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_faults import finished, place, quiet, until
+from test_faults import finished, place, process, quiet, until
 from test_faults import runs as runs  # the fixture
 
 from fedlib.files import StoreError
@@ -27,43 +26,60 @@ from fedlib.runs.train import train
 from fedlib.settings.schema import ConfigError, Until
 
 
+def dask(log: Path, command: list[str], settings: dict[str, str]) -> None:
+    """What `dask scheduler` and `dask worker` do, in this process."""
+    import torch
+    from distributed.cli import dask_scheduler, dask_worker
+
+    os.environ.update(settings)
+    torch.set_num_threads(1)
+    with open(log, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    {"scheduler": dask_scheduler, "worker": dask_worker}[command[0]].main(command[1:])
+
+
 @dataclass
 class Cluster:
     """Dask processes on this machine; `folder` holds what they write."""
 
     folder: Path
     address: str
-    processes: list[subprocess.Popen] = field(default_factory=list)
-    workers: dict[str, subprocess.Popen] = field(default_factory=dict)
+    processes: list[multiprocessing.Process] = field(default_factory=list)
+    workers: dict[str, multiprocessing.Process] = field(default_factory=dict)
 
-    def scheduler(self) -> subprocess.Popen:
+    def scheduler(self) -> None:
+        """Start a scheduler, and wait until it can be connected to: on a busy machine that takes long."""
         port = self.address.rpartition(":")[2]
-        return self.start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        self.start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        until(lambda: listens(int(port)))
 
     def worker(self, name: str) -> None:
         """A worker with a store and datasets of its own, as on another machine."""
         own = self.folder / name
-        settings = {"FEDLIB_RUNS": own / "runs", "FEDLIB_DATASETS": own / "datasets", "OMP_NUM_THREADS": 1}
+        settings = {"FEDLIB_RUNS": own / "runs", "FEDLIB_DATASETS": own / "datasets"}
         settings |= {"FEDLIB_CHECKPOINT_SECONDS": 0}
         where = ["--local-directory", str(own), "--no-dashboard"]
         self.workers[name] = self.start(
             "worker", self.address, "--nthreads", "1", "--no-nanny", "--name", name, *where, **settings
         )
 
-    def start(self, *command: str, **settings: object) -> subprocess.Popen:
-        environment = os.environ | {name: str(value) for name, value in settings.items()}
-        with open(self.folder / "log", "ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *command], env=environment, stdout=log, stderr=log
-            )
-        self.processes.append(process)
-        return process
+    def start(self, *command: str, **settings: object) -> multiprocessing.Process:
+        environment = {name: str(value) for name, value in settings.items()}
+        self.processes.append(process(dask, self.folder / "log", list(command), environment))
+        return self.processes[-1]
 
     def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
+        for one in self.processes:
+            one.kill()
+            one.join()
         self.processes.clear()
+
+
+def listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def free_address() -> str:

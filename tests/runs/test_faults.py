@@ -31,6 +31,8 @@ from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.settings import params, schema
 
+LOADED = ["fedlib.runs.train", "fedlib.simulation.engine", "fedlib.data.partition"]
+LOADED += ["distributed.cli.dask_scheduler", "distributed.cli.dask_worker"]
 SPEC = {
     "experiments": {
         "tiny": {
@@ -63,12 +65,16 @@ def quiet(_: str) -> None:
 
 
 def process(work: Callable[..., None], *arguments) -> multiprocessing.Process:
-    """A process of its own that trains, forked from a server that has loaded the library but started no thread."""
+    """A process of its own, forked from a server that has loaded the library and Dask but started no thread."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedlib.runs.train", "fedlib.simulation.engine", "fedlib.data.partition"])
-    child = context.Process(target=work, args=(*arguments, quiet))
+    context.set_forkserver_preload(LOADED)
+    child = context.Process(target=work, args=arguments)
     child.start()
     return child
+
+
+def trainer(*arguments) -> multiprocessing.Process:
+    return process(*arguments, quiet)
 
 
 def place(folder: Path, **changes) -> Place:
@@ -141,10 +147,10 @@ def test_killed_at_twenty_random_moments(runs, straight, tmp_path, record_proper
     while kills < 20:
         where = place(tmp_path / str(trainings), checkpoint_seconds=0.0)
         if kills % 2:
-            child = process(train_until_write, int(rng.integers(1, 100)), runs, where)
+            child = trainer(train_until_write, int(rng.integers(1, 100)), runs, where)
             child.join()
         else:
-            child = process(train, runs, where)
+            child = trainer(train, runs, where)
             child.join(timeout=rng.uniform(0.02, 0.5))
             child.kill()
             child.join()
@@ -164,7 +170,7 @@ def test_workers_end_with_the_process_that_started_them(runs, tmp_path, record_p
     record_property("kills survived", 1)
     longer = [run.model_copy(update={"T": 150}) for run in runs[:4]]
     where = place(tmp_path, workers=2, checkpoint_seconds=0.0)
-    parent = process(train, longer, where)
+    parent = trainer(train, longer, where)
     until(lambda: len(list(where.runs.rglob("checkpoint.pt"))) == len(longer))
     workers = psutil.Process(parent.pid).children(recursive=True)
     assert len(workers) >= 2
@@ -197,7 +203,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_two_at_once_share_the_work(runs, straight, tmp_path, record_property):
     record_property("results identical", len(runs))
     where = place(tmp_path, checkpoint_seconds=0.0)
-    children = [process(train, part, where) for part in (runs[:4], runs[2:])]
+    children = [trainer(train, part, where) for part in (runs[:4], runs[2:])]
     for child in children:
         child.join(timeout=300)
     assert [child.exitcode for child in children] == [0, 0]
@@ -214,7 +220,7 @@ def test_a_run_that_another_process_holds_is_left_alone(runs, tmp_path):
 def test_who_waits_for_a_run_is_told_who_holds_it(runs, straight, tmp_path):
     """The first one stops itself in a round, and goes on when the second one has said whom it waits for."""
     where, said = place(tmp_path, checkpoint_seconds=0.0), []
-    first = process(partial(train_until_write, by=signal.SIGSTOP), 5, runs[:1], where)
+    first = trainer(partial(train_until_write, by=signal.SIGSTOP), 5, runs[:1], where)
 
     def tell(line: str) -> None:
         said.append(line)
@@ -293,7 +299,7 @@ def test_a_disk_that_takes_nothing_more(runs, straight, tmp_path, prepare, begun
         where = replace(place(tmp_path, checkpoint_seconds=0.0), runs=disk / "runs")
         train(runs[:2], where, quiet)
         if begun:
-            child = process(train_until_write, 40, runs, where)
+            child = trainer(train_until_write, 40, runs, where)
             child.join()
             assert list(disk.rglob("checkpoint.pt"))
         before = contents(disk)
@@ -341,7 +347,7 @@ def test_runs_with_a_target_share_a_training_and_a_restart(runs, straight, tmp_p
     ends = schema.Until(test_accuracy=float(reached["test_accuracy"].max()), least=20)
     mixed = [runs[0].model_copy(update={"until": ends}), *runs[1:]]
     where = place(tmp_path, checkpoint_seconds=0.0)
-    child = process(train_until_write, 60, mixed, where)
+    child = trainer(train_until_write, 60, mixed, where)
     child.join()
     train(mixed, where, quiet)
     files = finished(mixed, where)
