@@ -7,10 +7,12 @@ partition, the initial model and each client's mini-batches.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 Purpose = Literal["partition", "init", "setup", "select", "observe", "local", "question", "probe"]
 
@@ -34,4 +36,6 @@ def stream(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
 
 def torch_generator(rng: np.random.Generator) -> torch.Generator:
     """A torch generator seeded from `rng`, for torch functions that do not accept a numpy generator."""
+    import torch  # here, so that drawing a partition does not load it
+
     return torch.Generator().manual_seed(int(rng.integers(2**63)))

@@ -4,6 +4,8 @@
     lab                                   # in a notebook: shows the panel
     lab.enter("Mine", sampler="mine")     # trains it in the same setting, into the same plot and table
 
+A run with the same settings that is finished already, in the store or the archive, is shown at once and not trained.
+
 A task on the notebook's event loop trains rounds in a thread, for a moment at a time, and draws in between. So the
 widgets stay responsive, and no run is read while it changes. Jupyter may call the widgets' callbacks in another thread;
 everything that they do is passed on to that loop. What is trained here is not kept.
@@ -13,30 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import html
-import io
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
-import numpy as np
-import pandas as pd
 from IPython.display import display
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
-from fedlib.analysis import measure, tables
-from fedlib.data import datasets, partition
-from fedlib.lab import picture
-from fedlib.pages import plots
-from fedlib.runs.place import Place, cores
+from fedlib.data import datasets
+from fedlib.files import StoreError
 from fedlib.settings import params, schema
-from fedlib.settings.schema import ConfigError
-from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.guard import SamplerError
-from fedlib.training.executors import make_executor
+from fedlib.settings.schema import ROOT, ConfigError
+
+if TYPE_CHECKING:  # what trains and draws is loaded when it is used, so that the panel is there at once
+    from fedlib.lab.training import Read, Training
 
 MOMENT = 0.3  # seconds of training between two updates of the panel
 PATIENCE = 1.0  # seconds without a round, after which the time is shown
@@ -48,20 +42,12 @@ SCHEMES = {
     "Dirichlet, a class is dealt out": "dirichlet_classes",
     "independent, identical": "iid",
 }
-SHARED = {
-    "dataset",
-    "scaling",
-    "partition",
-    "holdout",
-    "model",
-    "N",
-}  # settings that a method may not change during a training
 
 
-def split(scheme: str, N: int, n: int, alpha: float, shards: int) -> dict[str, Any]:
-    """The settings of a partition scheme, from the values of the widgets. n: samples per client."""
+def split(scheme: str, N: int, n: int, n_test: int, alpha: float, shards: int) -> dict[str, Any]:
+    """The settings of a partition scheme, from the values of the widgets. n, n_test: samples per client."""
     settings: dict[str, dict[str, Any]] = {
-        "one_class": {"n": n, "n_test": max(1, n // 5)},
+        "one_class": {"n": n, "n_test": n_test},
         "shards": {"shards": shards},
         "dirichlet_clients": {"alpha": alpha, "sizes": [[N, n]]},
         "dirichlet_prior": {"alpha": alpha},
@@ -71,105 +57,21 @@ def split(scheme: str, N: int, n: int, alpha: float, shards: int) -> dict[str, A
     return {"scheme": scheme, **settings[scheme]}
 
 
-class Training:
-    """Methods that train side by side in one setting. Each may be added at any time, and added again.
-
-    setting: the keys of a run without method and seed. partitions: seed -> each client's samples.
-
-    Raises:
-        ConfigError: the setting is impossible. DataError: its dataset is not prepared.
-    """
-
-    def __init__(self, setting: Mapping[str, Any], seeds: Iterable[int], place: Place | None = None) -> None:
-        place = place or Place.from_environment()
-        self.setting, self.seeds = dict(setting), list(seeds)
-        self.plain = [self._run({"sampler": "uniform"}, seed, "setting") for seed in self.seeds]
-        run = self.plain[0]
-        dataset = datasets.load(run.dataset, place.datasets)
-        self.partitions = {
-            one.seed: partition.make(one.partition, dataset, one.N, one.seed, one.holdout)
-            for one in self.plain
-        }
-        tensors = datasets.tensors(dataset, run.scaling)
-        self.executor = make_executor(run.model, tensors, place.device, place.threads or cores())
-        self.methods: dict[str, Lockstep] = {}
-
-    def _run(self, method: Mapping[str, Any], seed: int, label: str) -> schema.Run:
-        raw = params.merge(self.setting, params.split_method(dict(method)))
-        return params.build(raw, seed, label)
-
-    def enter(self, label: str, method: Mapping[str, Any]) -> None:
-        """Add a method, written as in `params.yaml`, from its own round 0. It replaces an older one with this label.
-
-        Raises:
-            ConfigError, SamplerError: it is unknown, has unusable parameters, or changes a setting that all share.
-        """
-        runs = [self._run(method, seed, label) for seed in self.seeds]
-        for key in SHARED:
-            if getattr(runs[0], key) != getattr(self.plain[0], key):
-                raise ConfigError(f"{label}: {key} is shared by all methods here; change it in the setting.")
-        self.methods[label] = Lockstep(runs, list(self.partitions.values()), self.executor)
-
-    @property
-    def done(self) -> bool:
-        """Whether all runs have ended."""
-        return not any(method.active for method in self.methods.values())
-
-    @property
-    def rounds(self) -> tuple[int, int]:
-        """Rounds done and rounds planned, summed over all runs. A run that ended early counts only what it did."""
-        lives = [live for method in self.methods.values() for live in method.live]
-        return sum(live.t for live in lives), sum(live.t if live.done else live.run.T for live in lives)
-
-    def advance(self) -> None:
-        """Train one round of every unfinished run. A method that fails is removed, and its error is raised."""
-        for label, method in list(self.methods.items()):
-            if method.active:
-                try:
-                    method.advance()
-                except Exception:
-                    del self.methods[label]
-                    raise
-
-    def advance_for(self, seconds: float, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Train rounds until the time is over (at least one round), all runs are done, or training is stopped."""
-        end = time.monotonic() + seconds
-        while not self.done:
-            self.advance()
-            if stopped() or time.monotonic() >= end:
-                return
-
-    def results(self) -> pd.DataFrame:
-        """The rounds so far as a tidy table (see Results in `ARCHITECTURE.md`); empty before the first round."""
-        runs = [
-            pd.DataFrame(live.rows).assign(experiment="lab", setting="", method=label, seed=live.run.seed)
-            for label, method in self.methods.items()
-            for live in method.live
-            if live.t
-        ]
-        return pd.concat(runs, ignore_index=True) if runs else pd.DataFrame()
-
-
-def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
-    """A small arena, one row per method: mean rank over seeds by present accuracy; rounds and bytes to the target."""
-    final = measure.per_run(results, "test_accuracy", measure.end_mean, share=0.05)
-    table = tables.cost_table(results, target).iloc[:, :3]
-    table.insert(0, "mean rank", measure.mean_ranks(final.unstack("method")))
-    return table.sort_values("mean rank").round(2).replace(np.inf, "never")
-
-
 class Lab:
     """The panel. Its widgets are attributes, so that a program can do what a person does (`lab.train.click()`).
 
-    experiment: an experiment of params.yaml. The widgets start with its methods, and its setting at scale demo.
+    experiment: an experiment of params.yaml. The widgets start with its methods, and its setting at scale demo. Another
+    scale may be chosen if its dataset is prepared.
     first: methods that are selected at the beginning.
     training: the present training, or None. task: the task that trains; await it to wait until all is done.
     """
 
     def __init__(self, experiment: str, first: Iterable[str] = ()) -> None:
         self.loop = running_loop()
-        start = params.load().describe(experiment, "demo")
+        self.experiment, self.settings = experiment, params.load()
+        start = self.settings.describe(experiment, "demo")
         self.methods: dict[str, dict[str, Any]] = dict(start["methods"])
+        self.own: dict[str, dict[str, Any]] = {}
         self.training: Training | None = None
         self.task: asyncio.Task[None] | None = None
         self.going = False
@@ -189,8 +91,12 @@ class Lab:
         self.go_on.on_click(lambda _: self._do(self._go))
         for widget in (self.dataset, self.scheme, self.N, self.n, self.alpha, self.shards):
             widget.observe(lambda _: self._do(self.show_partition), "value")
+        self.scale.observe(lambda _: self._do(self._fill), "value")
         self.target.observe(lambda _: self._do(self.draw), "value")
-        self.show_partition()
+        if self.loop is None:
+            self.show_partition()
+        else:
+            self.loop.call_soon(self.show_partition)  # the panel first
 
     def _setting_widgets(self, start: Mapping[str, Any], chosen: list[str]) -> None:
         """The widgets of a setting, with initial values from `start` (a raw experiment), and of its methods."""
@@ -213,6 +119,9 @@ class Lab:
             if name == "digits" or datasets.status(name)["state"] == "prepared"
         ]
         local = start["local"]
+        at = {scale: self.settings.describe(self.experiment, scale) for scale in schema.SCALES}
+        scales = [scale for scale, setting in at.items() if setting["dataset"] in here]
+        self.scale = choice("setting at scale", scales, "demo")
         self.dataset = choice("dataset", here, "digits")
         self.scheme = choice("partition", SCHEMES, start["partition"]["scheme"])
         self.N = whole("clients N", start["N"], 2, 200)
@@ -233,7 +142,16 @@ class Lab:
 
     @property
     def panel(self) -> widgets.VBox:
-        data_column = [self.dataset, self.scheme, self.N, self.n, self.alpha, self.shards, self.model]
+        data_column = [
+            self.scale,
+            self.dataset,
+            self.scheme,
+            self.N,
+            self.n,
+            self.alpha,
+            self.shards,
+            self.model,
+        ]
         work_column = [self.m, self.T, self.steps, self.batch, self.lr, self.seeds, self.target]
         columns = [widgets.VBox(data_column), widgets.VBox(work_column), self.choose]
         wrap = widgets.Layout(flex_flow="row wrap")
@@ -252,13 +170,34 @@ class Lab:
 
     def setting(self) -> dict[str, Any]:
         """The values of the widgets, as the keys of a run."""
-        owned = split(self.scheme.value, self.N.value, self.n.value, self.alpha.value, self.shards.value)
+        start = self.settings.describe(self.experiment, self.scale.value)["partition"]
+        n_test = max(1, self.n.value * start["n_test"] // start["n"])
+        owned = split(
+            self.scheme.value, self.N.value, self.n.value, n_test, self.alpha.value, self.shards.value
+        )
         local = {"lr": self.lr.value, "batch": self.batch.value, "steps": self.steps.value}
         names = ("dataset", "model", "N", "m", "T")
         return {name: getattr(self, name).value for name in names} | {"partition": owned, "local": local}
 
+    def _fill(self) -> None:
+        """Set the widgets to the setting of the experiment at the chosen scale, and take its methods."""
+        start = self.settings.describe(self.experiment, self.scale.value)
+        chosen = self.choose.value
+        self.methods = {**start["methods"], **self.own}
+        self.choose.options = list(self.methods)
+        self.choose.value = [name for name in chosen if name in self.methods]
+        local, owned = start["local"], start["partition"]
+        values = {name: start[name] for name in ("dataset", "model", "N", "m", "T")}
+        values |= {"scheme": owned["scheme"], "n": owned["n"]}
+        for name, value in (values | {name: local[name] for name in ("steps", "batch", "lr")}).items():
+            getattr(self, name).value = value
+
     def show_partition(self) -> None:
         """Draw each client's labels in the selected setting, for the first seed."""
+        from fedlib.data import partition
+        from fedlib.lab import picture
+
+        picture.style()
         scheme = self.scheme.value
         self.alpha.disabled = not scheme.startswith("dirichlet")
         self.shards.disabled = scheme != "shards"
@@ -267,14 +206,14 @@ class Lab:
             self.say("")
             run = params.build({**self.setting(), "m": 1, "method": {"sampler": "uniform"}}, 0, "setting")
             part = partition.make(run.partition, datasets.load(run.dataset), run.N, 0)
-            show(self.clients, plots.partition_bars({run.dataset: part.labels}))
+            picture.show(self.clients, picture.partition_bars({run.dataset: part.labels}))
 
     def enter(self, label: str, **method: Any) -> None:
         """Add a method, written as in `params.yaml` (`sampler="mine", d=5`), and train it beside the others.
 
         If nothing was trained yet, the selected methods are trained too. A method with the same label is replaced.
         """
-        self.methods[label] = method
+        self.methods[label] = self.own[label] = method
         chosen = [name for name in self.choose.value if name != label]
         self.choose.options = list(self.methods)
         self.choose.value = [*chosen, label]
@@ -290,11 +229,23 @@ class Lab:
         with self._told():
             if not self.choose.value:
                 raise ConfigError("choose at least one method.")
-            training = Training(self.setting(), range(self.seeds.value))
+            self.say("loading what trains, once")
+            from fedlib.lab.training import Training
+
+            training = Training(self.setting(), range(self.seeds.value), self._finished())
             for label in self.choose.value:
                 training.enter(label, self.methods[label])
             self.training = training
             self._go()
+
+    def _finished(self) -> Read:
+        """What finds finished runs, as it does for notebooks and reports."""
+        from fedlib.runs.place import Place
+        from fedlib.runs.results import Finished
+
+        place, data = Place.from_environment(), ROOT / "data"
+        folders = data / "results", data / "archive"
+        return Finished(self.experiment, self.scale.value, (), place, *folders).read
 
     def _do(self, act: Callable[[], None]) -> None:
         """Call `act` in the thread of the notebook's loop; from another thread, as soon as that loop is free."""
@@ -317,6 +268,7 @@ class Lab:
     async def _follow(self) -> None:
         """Train for a moment and draw, until stopped or done. An error ends the training and is shown."""
         with self._told():
+            self.draw()  # what was finished before
             while self.going and not self.training.done:
                 moment = asyncio.to_thread(self.training.advance_for, MOMENT, lambda: not self.going)
                 await self._timed(asyncio.ensure_future(moment))
@@ -339,13 +291,17 @@ class Lab:
         """Update picture, table and status."""
         if self.training is None or not len(results := self.training.results()):
             return
+        from fedlib.lab import picture
+        from fedlib.lab.training import standings
+
         training, target = self.training, self.target.value / 100
         labels = next(iter(training.partitions.values())).labels
-        show(self.picture, picture.progress(results, labels, target, training.setting["T"]))
+        picture.show(self.picture, picture.progress(results, labels, target, training.setting["T"]))
         table = standings(results, target).reset_index()
         self.table.value = table.to_html(index=False, border=0, justify="left", col_space=130)
         if self.going:
-            self.say("{:,} of {:,} rounds".format(*training.rounds))
+            trained = ["{:,} of {:,} rounds".format(*training.rounds)] if training.methods else []
+            self.say("\n".join(filter(None, [*trained, training.told])))
 
     def _buttons(self) -> None:
         self.stop.disabled = not self.going
@@ -360,14 +316,17 @@ class Lab:
         """Show errors raised inside this context in the panel, where a person looks, and do not raise them further."""
         try:
             yield
-        except SamplerError as error:  # of a sampler under development: show where it failed, too
+        except (ConfigError, datasets.DataError, StoreError) as error:
+            self.say(str(error))
+        except Exception as error:  # of a sampler under development: show where it failed, too
+            from fedlib.simulation.guard import SamplerError
+
+            if not isinstance(error, SamplerError):
+                self.say(traceback.format_exc(limit=-1))
+                return
             own = isinstance(error.__cause__, SamplerError)
             where = "" if own else "".join(traceback.format_exception(error.__cause__, limit=-1))
             self.say(f"{error}\n{where}".rstrip())
-        except (ConfigError, datasets.DataError) as error:
-            self.say(str(error))
-        except Exception:  # of a sampler under development: show where it failed, too
-            self.say(traceback.format_exc(limit=-1))
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -376,12 +335,3 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def show(image: widgets.Image, figure: Figure) -> None:
-    """Draw a figure into a widget, and close the figure."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    plt.close(figure)
-    image.value = picture.getvalue()
-    image.layout.display = ""

@@ -1,9 +1,11 @@
-"""The picture of the lab: accuracy of every method, and which clients were chosen when."""
+"""The pictures of the lab: accuracy of every method, and which clients were chosen when; drawn into a widget."""
 
 from __future__ import annotations
 
+import io
 import math
 
+import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -13,6 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.pages.plots import draw_curves, label_axes
+from fedlib.pages.plots import partition_bars as partition_bars
+from fedlib.pages.plots import style as style
 
 COLUMNS = 4
 
@@ -45,15 +49,29 @@ def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -
 
 
 def draw_chosen(ax: Axes, run: pd.DataFrame, counts: np.ndarray) -> None:
-    """A dot for each (round, chosen client) of one run. Clients are ordered and coloured by their dominant label."""
+    """A dot for each (round, chosen client) of one run. Clients are ordered and coloured by their dominant label.
+
+    An archived run may not keep its clients, which is said in the panel.
+    """
     N, K = counts.shape
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     place = np.argsort(np.lexsort((-shares.max(axis=1), shares.argmax(axis=1))))
     colours = np.asarray(sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K))
-    drawn = run[["round", "clients"]].explode("clients").dropna()
+    drawn = run.reindex(columns=["round", "clients"]).explode("clients").dropna()
+    if drawn.empty:
+        ax.text(0.5, 0.5, "clients: not archived", ha="center", va="center", transform=ax.transAxes)
     clients = drawn["clients"].to_numpy(dtype=int)
     ax.scatter(drawn["round"], place[clients], c=colours[shares.argmax(axis=1)[clients]], s=6, lw=0)
     ax.set_ylim(-1, N)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     ax.grid(visible=False)
+
+
+def show(image: widgets.Image, figure: Figure) -> None:
+    """Draw a figure into a widget, and close the figure."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    plt.close(figure)
+    image.value = picture.getvalue()
+    image.layout.display = ""

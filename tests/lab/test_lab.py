@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 from fedlib.commands import notebooks
 from fedlib.data import datasets
-from fedlib.lab.panel import SCHEMES, Lab, Training, split, standings
+from fedlib.lab import picture
+from fedlib.lab.panel import SCHEMES, Lab, split
+from fedlib.lab.training import Training, standings
+from fedlib.runs.place import Place
+from fedlib.runs.results import Finished
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
-from fedlib.settings.schema import ConfigError
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT, ConfigError
 
 SMALL = {
     "dataset": "digits",
@@ -70,6 +79,67 @@ def test_a_method_gives_the_same_numbers_alone_and_in_company() -> None:
     np.testing.assert_array_equal(ours, theirs)
 
 
+def test_finished_runs_are_shown_and_only_the_others_are_trained() -> None:
+    before = Training(SMALL, [0, 1])
+    before.enter("Random", RANDOM)
+    before.advance_for(1e9)
+    rows = before.results()
+    archived = rows[rows["seed"] == 0].drop(columns=["experiment", "setting", "method", "seed", "clients"])
+    training = Training(SMALL, [0, 1], lambda run: (archived, {}) if run.seed == 0 else None)
+    training.enter("Random", RANDOM)
+    assert training.results()["test_accuracy"].tolist() == archived["test_accuracy"].tolist()
+    assert training.told == "from the archive or the store, not trained again: Random (1 of 2 seeds)"
+    assert training.rounds == (0, 5)
+    training.advance_for(1e9)
+    assert training.results()["test_accuracy"].tolist() == rows["test_accuracy"].tolist()
+    counts = training.partitions[0].labels
+    figure = picture.progress(training.results(), counts, 0.8, 5)  # of seed 0 no clients are kept
+    assert "clients: not archived" in {text.get_text() for axes in figure.axes for text in axes.texts}
+    plt.close(figure)
+
+
+def test_the_lab_shows_what_the_archive_has_of_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "status", lambda name, *place: {"state": "prepared"})
+    lab, settings = Lab("arena_common"), params.load()
+    for scale in ("demo", "paper"):
+        lab.scale.value = scale  # without its data the partition cannot be drawn, which is told
+        planned = settings.runs("arena_common", scale)
+        for one in planned:
+            method = params.split_method(dict(lab.methods[one.method]))
+            run = params.build(params.merge(lab.setting(), method), one.run.seed, "lab")
+            assert run == one.run, (scale, one.method)
+    folders = ROOT / "data" / "results", ROOT / "data" / "archive"
+    finished = Finished("arena_common", "paper", (), Place.from_environment(), *folders, any_data=True)
+    assert all(finished.has(one.run) for one in planned)
+
+    rows = pd.DataFrame(finished.read(planned[0].run)[0])
+    monkeypatch.setattr(Finished, "read", lambda self, run: (rows, {}))
+
+    async def watch() -> Lab:
+        lab = small_lab(T=50)
+        lab.train.click()
+        await lab.task
+        return lab
+
+    lab = asyncio.run(watch())
+    assert lab.training.rounds == (0, 0)
+    assert bytes(lab.picture.value).startswith(PNG)
+    assert "from the archive or the store, not trained again: Random (1 of 1 seeds)" in lab.status.value
+
+
+def test_the_panel_is_there_before_anything_that_trains_or_draws_is_loaded() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from fedlib.lab.panel import Lab\n"
+        "async def show():\n"
+        "    Lab('arena_common').panel\n"
+        "    print(*sorted({'torch', 'numba', 'pandas', 'scipy', 'matplotlib', 'seaborn'} & set(sys.modules)))\n"
+        "asyncio.run(show())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "\n"
+
+
 def test_a_method_may_not_change_what_all_share() -> None:
     training = Training(SMALL, [0])
     with pytest.raises(ConfigError, match="Mine: N is shared by all methods here"):
@@ -91,7 +161,7 @@ def test_a_method_that_fails_leaves_and_the_others_go_on(sampler) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES.values())
 def test_every_scheme_of_the_panel_makes_a_partition(scheme: str) -> None:
-    partition = split(scheme, N=10, n=40, alpha=0.5, shards=2)
+    partition = split(scheme, N=10, n=40, n_test=8, alpha=0.5, shards=2)
     training = Training({**SMALL, "partition": partition}, [0])
     assert training.partitions[0].labels.shape == (10, 10)
 

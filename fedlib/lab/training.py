@@ -1,0 +1,151 @@
+"""Methods that train side by side in one setting, and how they stand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis import measure, tables
+from fedlib.data import datasets, partition
+from fedlib.runs.place import Place, cores
+from fedlib.settings import params, schema
+from fedlib.settings.schema import ConfigError, Run
+from fedlib.simulation.engine import Lockstep
+from fedlib.training.contract import Executor
+from fedlib.training.executors import make_executor
+
+Read = Callable[[Run], tuple[pd.DataFrame, Any] | None]
+SHARED = {
+    "dataset",
+    "scaling",
+    "partition",
+    "holdout",
+    "model",
+    "N",
+}  # what a method may not change during a training
+
+
+class Training:
+    """Methods that train side by side in one setting. Each may be added at any time, and added again.
+
+    A run that is finished already is not trained again: its rounds are there at once.
+
+    setting: the keys of a run without method and seed. read: finds the rounds of a finished run (`Finished.read`).
+    partitions: seed -> each client's samples. methods: label -> the runs that train. kept: label -> the rounds of those
+    that were finished before.
+
+    Raises:
+        ConfigError: the setting is impossible. DataError: its dataset is not prepared.
+    """
+
+    def __init__(
+        self, setting: Mapping[str, Any], seeds: Iterable[int], read: Read = lambda run: None
+    ) -> None:
+        self.place, self.read = Place.from_environment(), read
+        self.setting, self.seeds = dict(setting), list(seeds)
+        self.plain = [self._run({"sampler": "uniform"}, seed, "setting") for seed in self.seeds]
+        self.dataset = datasets.load(self.plain[0].dataset, self.place.datasets)
+        self.partitions = {
+            one.seed: partition.make(one.partition, self.dataset, one.N, one.seed, one.holdout)
+            for one in self.plain
+        }
+        self.methods: dict[str, Lockstep] = {}
+        self.kept: dict[str, list[pd.DataFrame]] = {}
+
+    @cached_property
+    def executor(self) -> Executor:
+        run = self.plain[0]
+        tensors = datasets.tensors(self.dataset, run.scaling)
+        return make_executor(run.model, tensors, self.place.device, self.place.threads or cores())
+
+    def _run(self, method: Mapping[str, Any], seed: int, label: str) -> schema.Run:
+        raw = params.merge(self.setting, params.split_method(dict(method)))
+        return params.build(raw, seed, label)
+
+    def enter(self, label: str, method: Mapping[str, Any]) -> None:
+        """Add a method, written as in `params.yaml`, from its own round 0. It replaces an older one with this label.
+
+        Raises:
+            ConfigError, SamplerError: it is unknown, has unusable parameters, or changes a setting that all share.
+        """
+        runs = [self._run(method, seed, label) for seed in self.seeds]
+        for key in SHARED:
+            if getattr(runs[0], key) != getattr(self.plain[0], key):
+                raise ConfigError(f"{label}: {key} is shared by all methods here; change it in the setting.")
+        found = {run.seed: self.read(run) for run in runs}
+        lacking = [run for run in runs if found[run.seed] is None]
+        self.forget(label)
+        if lacking:
+            parts = [self.partitions[run.seed] for run in lacking]
+            self.methods[label] = Lockstep(lacking, parts, self.executor)
+        self.kept[label] = [one[0].assign(method=label, seed=seed) for seed, one in found.items() if one]
+
+    def forget(self, label: str) -> None:
+        """Remove a method, if it is here."""
+        self.methods.pop(label, None)
+        self.kept.pop(label, None)
+
+    @property
+    def told(self) -> str:
+        """What was finished before, in words; empty if nothing was."""
+        names = [
+            f"{label} ({len(runs)} of {len(self.seeds)} seeds)" for label, runs in self.kept.items() if runs
+        ]
+        return f"from the archive or the store, not trained again: {', '.join(names)}" if names else ""
+
+    @property
+    def done(self) -> bool:
+        """Whether all runs have ended."""
+        return not any(method.active for method in self.methods.values())
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """Rounds done and rounds planned, summed over all runs. A run that ended early counts only what it did."""
+        lives = [live for method in self.methods.values() for live in method.live]
+        return sum(live.t for live in lives), sum(live.t if live.done else live.run.T for live in lives)
+
+    def advance(self) -> None:
+        """Train one round of every unfinished run. A method that fails is removed, and its error is raised."""
+        for label, method in list(self.methods.items()):
+            if method.active:
+                try:
+                    method.advance()
+                except Exception:
+                    self.forget(label)
+                    raise
+
+    def advance_for(self, seconds: float, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Train rounds until the time is over (at least one round), all runs are done, or training is stopped."""
+        end = time.monotonic() + seconds
+        while not self.done:
+            self.advance()
+            if stopped() or time.monotonic() >= end:
+                return
+
+    def results(self) -> pd.DataFrame:
+        """The rounds so far as a tidy table (see Results in `ARCHITECTURE.md`); empty before the first round."""
+        runs = []
+        for label, kept in self.kept.items():
+            live = self.methods[label].live if label in self.methods else []
+            runs += [
+                *kept,
+                *(pd.DataFrame(one.rows).assign(method=label, seed=one.run.seed) for one in live if one.t),
+            ]
+        return (
+            pd.concat(runs, ignore_index=True).assign(experiment="lab", setting="")
+            if runs
+            else pd.DataFrame()
+        )
+
+
+def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
+    """A small arena, one row per method: mean rank over seeds by present accuracy; rounds and bytes to the target."""
+    final = measure.per_run(results, "test_accuracy", measure.end_mean, share=0.05)
+    table = tables.cost_table(results, target).iloc[:, :3]
+    table.insert(0, "mean rank", measure.mean_ranks(final.unstack("method")))
+    return table.sort_values("mean rank").round(2).replace(np.inf, "never")
