@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import importlib
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,7 +97,12 @@ class Lab:
         if self.loop is None:
             self.show_partition()
         else:
-            self.loop.call_soon(self.show_partition)  # the panel first
+            self.ready = self.loop.create_task(self._prepare())
+
+    async def _prepare(self) -> None:
+        """Once the panel is there: draw the partition, and load what trains while a person chooses."""
+        self.show_partition()
+        await asyncio.to_thread(importlib.import_module, "fedlib.lab.training")
 
     def _setting_widgets(self, start: Mapping[str, Any], chosen: list[str]) -> None:
         """The widgets of a setting, with initial values from `start` (a raw experiment), and of its methods."""
@@ -159,9 +165,9 @@ class Lab:
             [
                 widgets.HBox([self.train, self.stop, self.go_on, self.status], layout=wrap),
                 widgets.HBox(columns, layout=wrap),
-                self.clients,
                 self.picture,
                 self.table,
+                self.clients,
             ]
         )
 
@@ -278,12 +284,10 @@ class Lab:
 
     async def _timed(self, moment: asyncio.Future[None]) -> None:
         """Wait for a moment of training; one that takes long, as the first does where loops are compiled, is told."""
-        began = time.monotonic()
+        began, first = time.monotonic(), not self.training.rounds[0]
+        what = "compiling, once, and training the first round" if first else "training"
         while not (await asyncio.wait({moment}, timeout=PATIENCE))[0]:
             if self.going:
-                what = (
-                    "training" if self.training.rounds[0] else "compiling, once, and training the first round"
-                )
                 self.say(f"{what}: {time.monotonic() - began:.0f} s")
         moment.result()
 
