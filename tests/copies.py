@@ -18,12 +18,15 @@ from fedlib.settings.schema import ROOT
 def copy_project(root: Path) -> dict[str, str]:
     """Copy code, notebooks and settings to `root`; returns the environment in which `fedlib` is that copy's.
 
-    Bytecode and machine code come along: they are those of unchanged files, and to compile them takes long.
+    Bytecode and machine code come along: they are those of unchanged files, and to compile them takes long. The
+    scoreboard's page tries rules on three draws of each law; their fairness has tests of its own.
     """
     for name in ("fedlib", "notebooks", "site"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, root / name)
+    fairness = root / "fedlib" / "analysis" / "fairness.py"
+    fairness.write_text(fairness.read_text().replace("spawn(self.draws)", "spawn(3)"))
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     return {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}

@@ -18,7 +18,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +30,7 @@ import pytest
 from copies import copy_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from fedlib.commands.warm import warm
 from fedlib.settings.schema import ROOT
 
 DOCS = ROOT / "docs"
@@ -57,12 +59,21 @@ class Copy:
         elif path:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
+        elif language == "python":
+            self.run([sys.executable, "-"], text)
         else:
-            self.run([sys.executable, "-"] if language == "python" else ["bash", "-e", "-s"], text)
+            with warm(self.environment) if text.count("\n") > 1 else nullcontext(self.environment) as quick:
+                self.run(["bash", "-e", "-s"], text, quick)
 
-    def run(self, command: list[str], text: str) -> None:
+    def run(self, command: list[str], text: str, environment: Mapping[str, str] | None = None) -> None:
         done = subprocess.run(
-            command, input=text, cwd=self.root, env=self.environment, capture_output=True, text=True
+            command,
+            input=text,
+            cwd=self.root,
+            env=environment or self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
 

@@ -152,7 +152,10 @@ class Runs(Mapping[str, pd.DataFrame]):
 
     def last(self, experiment: str, setting: str) -> int:
         """T, the number of rounds of a setting."""
-        return int(self._rows(experiment, setting)["round"].max())
+        key = "last", experiment, setting
+        if key not in self.kept:
+            self.kept[key] = int(self._rows(experiment, setting)["round"].max())
+        return self.kept[key]
 
     def curves(self, experiment: str, setting: str, method: str, column: str) -> dict[int, pd.Series]:
         """seed -> curve (`measure.curve`) of a method in one setting.

@@ -63,10 +63,20 @@ def share(claim: Claim, drawn: list[Runs]) -> float:
     return sum(claim.rule(runs).status == "held" for runs in drawn) / len(drawn)
 
 
+def is_fair(claim: Claim, drawn: list[Runs]) -> bool:
+    """Whether `share` is at least `LEAST`; later draws are not judged once that is decided."""
+    enough, held = LEAST * len(drawn), 0
+    for left, runs in zip(range(len(drawn) - 1, -1, -1), drawn, strict=True):
+        held += claim.rule(runs).status == "held"
+        if held >= enough or held + left < enough:
+            break
+    return held >= enough
+
+
 def least(claim: Claim, drawn: list[Runs]) -> float | None:
     """The first step of a claim's tolerance that makes its rule fair; None if none does."""
     steps = claim.tolerance.steps if claim.tolerance else ()
-    return next((step for step in steps if share(claim.within(step), drawn) >= LEAST), None)
+    return next((step for step in steps if is_fair(claim.within(step), drawn)), None)
 
 
 def fairness(paper: str, seed: int = 0) -> pd.DataFrame:

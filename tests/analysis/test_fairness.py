@@ -10,7 +10,7 @@ import pytest
 
 from fedlib.analysis import fairness
 from fedlib.analysis.claims import Claim, Runs, Tolerance, claims, misses
-from fedlib.analysis.fairness import LAW, LEAST, SPREAD, Law, arriving, least, share
+from fedlib.analysis.fairness import LAW, LEAST, SPREAD, Law, arriving, is_fair, least, share
 from fedlib.analysis.measure import arrivals
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.verdict import decide
@@ -28,7 +28,7 @@ def test_printed_numbers_pass_the_rules_that_judge_ours_with_no_more_tolerance_t
             if claim.tolerance:
                 assert least(claim, drawn) == claim.tolerance.value, id
             else:
-                assert share(claim, drawn) >= LEAST, id
+                assert is_fair(claim, drawn), id
 
 
 def test_the_spread_is_what_is_printed():
@@ -53,6 +53,8 @@ def test_the_least_tolerance_is_the_first_step_that_is_fair():
     found = least(claim, drawn)
     assert found in (8, 9)
     assert share(claim.within(found), drawn) >= LEAST > share(claim.within(found - 1), drawn)
+    for step in claim.tolerance.steps:
+        assert is_fair(claim.within(step), drawn) == (share(claim.within(step), drawn) >= LEAST)
     impossible = Claim("x", "", "", "", "", ("e",), rule, tolerance=misses(0))
     assert least(impossible, drawn) is None
 

@@ -78,7 +78,10 @@ def rounds(runs: Runs, place: Place, method: str, target: float, column: str = "
 
 
 def r(runs: Runs, place: Place, method: str, target: float = 0.8) -> float:
-    return float(np.median(rounds(runs, place, method, target)))
+    seeds, key = rounds(runs, place, method, target), ("median", *place, target, method)
+    if key not in runs.kept:
+        runs.kept[key] = float(np.median(seeds))
+    return runs.kept[key]
 
 
 def told(runs: Runs, place: Place, needed: float) -> str:
