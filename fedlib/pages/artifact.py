@@ -265,7 +265,7 @@ def show_frame(frame: pd.DataFrame, index: bool = False) -> None:
         frame = frame.rename_axis(index=None)
         frame.columns = frame.columns.set_names([named, *[None] * (frame.columns.nlevels - 1)])
     with pd.option_context("display.max_colwidth", None):
-        display(HTML(stacked(unbroken(frame.to_html(index=index, border=0, na_rep="–")))))
+        display(HTML(stacked(unbroken(one_head(frame.to_html(index=index, border=0, na_rep="–"))))))
 
 
 def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
@@ -303,6 +303,13 @@ def verdict_table(decided: pd.DataFrame, links: bool = False) -> str:
 def unbroken(text: str) -> str:
     """Text whose numbers stay in one line with what belongs to them: "259.2 ± 147.4", "80 %"."""
     return re.sub(r"(?<=\d) (?=[±%])|(?<=±) (?=\d)", "\u00a0", text)
+
+
+def one_head(table: str) -> str:
+    """An HTML table whose row of index names, empty but for them, is joined with the row of column names above it."""
+    names, blank = r"((?:<th>[^<]+</th>\s*)+)", r"(?:<th></th>\s*)+"
+    rows = rf"(<thead>\s*<tr[^>]*>\s*){blank}(.*?</tr>)\s*<tr>\s*{names}{blank}</tr>"
+    return re.sub(rows, r"\1\3\2", table, count=1, flags=re.DOTALL)
 
 
 def stacked(table: str) -> str:

@@ -17,24 +17,33 @@
     return `rgba(${r},${g},${b},${opacity})`;
   };
 
+  // On a dark page dark colours are mixed with white.
+  const shade = (hex) => {
+    const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const light = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2];
+    if (document.documentElement.dataset.theme !== "dark" || light >= 120) return hex;
+    const mix = (part) => Math.round(part + (255 - part) * (150 - light) / (255 - light));
+    return "#" + parts.map((part) => mix(part).toString(16).padStart(2, "0")).join("");
+  };
+
   function traces(data) {
     const out = [], named = new Set();
     data.panels.forEach((panel, k) => {
       const axes = { xaxis: `x${k + 1}`, yaxis: `y${k + 1}` };
       for (const band of panel.bands) {
-        out.push({ ...axes, x: band.x, y: band.y, mode: "none", fill: "toself", fillcolor: fade(band.color, 0.15),
+        out.push({ ...axes, x: band.x, y: band.y, mode: "none", fill: "toself", fillcolor: fade(shade(band.color), 0.15),
           legendgroup: band.name, showlegend: false, hoverinfo: "skip", kind: "band" });
       }
       for (const line of panel.lines) {
         const [low, high] = panel.x.range;
         const x = line.across ? line.x.map((share) => low + share * (high - low)) : line.x;
-        const look = { color: line.color, dash: line.dash, width: line.width };
+        const color = shade(line.color), look = { color, dash: line.dash, width: line.width };
         const common = { ...axes, x, mode: x.length > 1 ? "lines" : "markers", name: line.name, legendgroup: line.name };
         for (const y of line.seeds) {
           out.push({ ...common, y, line: { ...look, width: 0.8 }, showlegend: false, hoverinfo: "skip",
             visible: false, kind: "seed" });
         }
-        out.push({ ...common, ...(x.length ? {} : { x: [null], mode: "lines" }), y: x.length ? line.y : [null], line: look, marker: { color: line.color, symbol: "x" }, kind: "line",
+        out.push({ ...common, ...(x.length ? {} : { x: [null], mode: "lines" }), y: x.length ? line.y : [null], line: look, marker: { color, symbol: "x" }, kind: "line",
           showlegend: line.listed && !named.has(line.name), hovertemplate: "%{y:.4~g}" });
         if (line.listed) named.add(line.name);
       }
@@ -66,11 +75,11 @@
 
   function draw(box, data) {
     const plot = document.createElement("div"), tools = document.createElement("div");
-    const ink = getComputedStyle(document.body).color, points = traces(data);
-    const seeds = points.some((one) => one.kind === "seed");
+    const seeds = traces(data).some((one) => one.kind === "seed");
     const state = { seeds: false, log: false };
     tools.className = "interactive-tools";
     const show = () => {
+      const ink = getComputedStyle(document.body).color, points = traces(data);
       for (const one of points) {
         if (one.kind === "seed") one.visible = state.seeds;
         if (one.kind === "band") one.visible = !state.seeds;
@@ -96,6 +105,7 @@
     (picture || box.previousElementSibling)?.classList.add("interactive-replaced");
     box.append(tools, plot);
     show();
+    new MutationObserver(show).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     let width = box.clientWidth;
     new ResizeObserver(() => { if (Math.abs(box.clientWidth - width) > 8) { width = box.clientWidth; show(); } }).observe(box);
   }

@@ -155,6 +155,16 @@ def test_a_cell_of_two_parts_breaks_between_them():
     assert "<td>text; 2 texts</td>" in table
 
 
+def test_the_names_of_two_row_labels_stand_in_the_heads_first_row():
+    rows = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")], names=["setting", "reading"])
+    table = artifact.one_head(pd.DataFrame({"one": [1, 2], "two": [3, 4]}, index=rows).to_html())
+    head, _, body = table.partition("</thead>")
+    assert re.findall("<th>(.*?)</th>", head) == ["setting", "reading", "one", "two"]
+    assert body.count("<tr>") == 2
+    two = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["s"], ["ours", "paper"]])).to_html()
+    assert artifact.one_head(two) == two
+
+
 def test_rounds_table_stands_beside_the_printed(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
     table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))

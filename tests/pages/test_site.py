@@ -489,6 +489,25 @@ def test_curves_answer_and_their_picture_stands_back(browser: Browser) -> None:
     assert browser.problems == []
 
 
+LINES = "[...document.querySelectorAll('.js-plotly-plot')].flatMap(p => p.data.map(d => d.line?.color)).filter(c => c)"
+
+
+@pytest.mark.browser
+def test_curves_can_be_seen_on_a_dark_page_and_follow_its_theme(browser: Browser) -> None:
+    name = next(p for p in sorted(browser.root.glob("*/*.html")) if 'class="interactive"' in p.read_text())
+    page = browser.open(name.relative_to(browser.root).as_posix(), scheme="dark")
+    page.locator(".interactive .js-plotly-plot").first.wait_for()
+
+    def darkest() -> float:
+        parts = [[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in page.evaluate(LINES)]
+        return min(0.299 * r + 0.587 * g + 0.114 * b for r, g, b in parts)
+
+    assert darkest() > 115
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+    page.wait_for_timeout(500)
+    assert darkest() < 115
+
+
 @pytest.mark.browser
 def test_three_clicks_lead_from_the_front_page_to_a_table_and_its_numbers(browser: Browser) -> None:
     page = browser.open("index.html", width=390)
