@@ -49,28 +49,30 @@ def draw_curves(
     """
     methods = list(dict.fromkeys(results["method"])) if methods is None else methods
     styles = styles or looks(methods)
-    results = results[
-        list(dict.fromkeys(["method", "seed", "round", "diverged", x, y]))
-    ]  # no more is copied below
+    results = results[results["round"] >= first]
     unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
+    gone = results["diverged"].groupby([results["method"], results["seed"]]).any()
+    healthy = results.loc[~results["diverged"], list(dict.fromkeys(["method", "seed", "round", x, y]))]
+    measured = healthy.set_index(["method", "seed", "round"])[y].dropna()
+    there = set(measured.index.unique("method"))
     for method in methods:
-        rows = results[(results["method"] == method) & (results["round"] >= first)]
-        healthy, diverged = rows[~rows["diverged"]], rows.groupby("seed")["diverged"].any()
-        runs = {seed: run.set_index("round")[y].dropna() for seed, run in healthy.groupby("seed")}
-        runs = {seed: smooth(run) if smooth else run for seed, run in runs.items() if len(run)}
-        if not runs:
+        if method not in there:
             continue
-        table = pd.concat(runs, axis=1).dropna(subset=[seed for seed in runs if not diverged[seed]])
+        table, diverged = measured[method].unstack("seed"), gone[method]
+        if smooth:
+            table = pd.concat({seed: smooth(table[seed].dropna()) for seed in table}, axis=1)
+        table = table.dropna(subset=[seed for seed in table if not diverged[seed]])
         mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
-        at = mean.index if x == "round" else healthy.groupby("round")[x].mean().reindex(mean.index) * across
+        rows = healthy[healthy["method"] == method] if x != "round" or diverged.any() else None
+        at = mean.index if x == "round" else rows.groupby("round")[x].mean().reindex(mean.index) * across
         look = {k: v for k, v in styles[method].items() if k != "marker"}
         (line,) = ax.plot(at, mean, label=method, lw=1.6, **look)
-        line.seeds = [table[seed] * unit for seed in table] if len(runs) > 1 else []  # for `interactive.py`
-        if band and len(runs) > 1:
+        line.seeds = [table[seed] * unit for seed in table] if table.shape[1] > 1 else []  # `interactive.py`
+        if band and table.shape[1] > 1:
             ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
-        for run, gone in diverged.items():
-            last = healthy[healthy["seed"] == run].dropna(subset=[y]).tail(1)
-            if gone and len(last):
+        for run in diverged.index[diverged]:
+            last = rows[rows["seed"] == run].dropna(subset=[y]).tail(1)
+            if len(last):
                 ax.plot(
                     last[x] * across,
                     last[y] * unit,

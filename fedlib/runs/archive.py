@@ -70,9 +70,8 @@ class Packed:
 
     def rows(self, address: str) -> pd.DataFrame:
         """The rows of one run, without its labels."""
-        labels = labels_of(self.records[address])
-        rows = self._groups[tuple(labels.values())]
-        return rows.drop(columns=[*labels, "experiment"], errors="ignore").reset_index(drop=True)
+        start, end = self._spans[tuple(labels_of(self.records[address]).values())]
+        return self._unlabelled.iloc[start:end].reset_index(drop=True)
 
     @cached_property
     def _digests(self) -> dict[str, set[str]]:
@@ -82,9 +81,17 @@ class Packed:
         return found
 
     @cached_property
-    def _groups(self) -> dict[tuple, pd.DataFrame]:
-        by = list(labels_of(self.runs[0]))
-        return dict(list(self.table.groupby(by, sort=False)))
+    def _spans(self) -> dict[tuple, tuple[int, int]]:
+        """Labels of a run -> its rows, from start to end."""
+        labels = [labels_of(record) for record in self.runs]
+        spans = parts(self.table, labels)
+        names = list(labels[0])
+        starts = self.table[names].iloc[[start for start, _ in spans]].itertuples(index=False, name=None)
+        return dict(zip(starts, spans, strict=True))
+
+    @cached_property
+    def _unlabelled(self) -> pd.DataFrame:
+        return self.table.drop(columns=[*labels_of(self.runs[0]), "experiment"], errors="ignore")
 
 
 def sources(name: str, scale: Scale, kept: Collection[str], results: Path, archive: Path) -> list[Packed]:
