@@ -329,6 +329,7 @@ def svg(figure: Figure, salt: str) -> bytes:
     picture = io.BytesIO()
     with plt.rc_context({"svg.hashsalt": salt}):
         figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.set_layout_engine("none")  # it is laid out; a picture of it in another format looks the same
     plt.close(figure)
     return picture.getvalue()
 
