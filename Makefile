@@ -20,7 +20,7 @@ report: $(BIN)/.ready           ## make every page and the site from finished or
 	fedlib report
 
 test: $(BIN)/.ready             ## run the tests
-	pytest -n auto --dist loadfile
+	pytest -n auto --dist loadfile --no-loadscope-reorder  # in the order of tests/conftest.py
 
 flower: .venv-flower/.ready     ## run the tests of fedlib.flower in a separate environment
 	.venv-flower/bin/python -m pytest tests/flower

@@ -61,7 +61,13 @@ COUNTED = (
 )  # names that tests give to `record_property`
 
 
+LONG = ("docs", "pipeline", "readme", "kills", "by_hand", "faults", "places", "fairness")  # longest first
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long begin first, so that no worker ends long after the others; see `make test`."""
+    first = {f"test_{name}": k for k, name in enumerate(LONG)}
+    items.sort(key=lambda item: first.get(item.path.stem, len(LONG)))
     for item in items:
         if item.get_closest_marker("bad_input"):
             item.user_properties.append((COUNTED[1], 1))

@@ -20,6 +20,13 @@ from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
 
+# As `%reset -f`, which takes 0.4 s longer each time.
+CLEAR = """\
+import builtins
+for name in {*globals()} - {*dir(builtins), "In", "Out", "get_ipython", "exit", "quit", "open"}:
+    if not name.startswith("_"):
+        del globals()[name]"""
+
 
 def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> None:
     """In a kernel as JupyterLab starts it, from the notebook's own folder; one kernel for all, to be quick."""
@@ -41,7 +48,7 @@ def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> N
     with client.setup_kernel(env=environment, cwd=str(tmp_path)):
         for name, entry in settings.artifacts.items():
             path = tmp_path / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb"
-            runs(new_code_cell(f"%reset -f\n%cd -q {path.parent}"))
+            assert runs(new_code_cell(f"{CLEAR}\n%cd -q {path.parent}"))
             cells = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
             done = list(takewhile(runs, cells))
             shown = "".join(o.data.get("text/markdown", "") for c in done for o in c.outputs if "data" in o)
