@@ -62,8 +62,10 @@ def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
         label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     if found:
-        fit = int(fig.get_figwidth() / (0.6 + 0.085 * max(map(len, found))))  # inches: a handle, a character
+        fit = int(fig.get_figwidth() / (0.65 + 0.075 * max(map(len, found))))  # inches: a handle, a character
         ncols = max(1, min(columns, len(found), fit))
+        rows = math.ceil(len(found) / ncols) - math.ceil(len(found) / columns)
+        fig.set_figheight(fig.get_figheight() + 0.25 * rows)  # so the panels keep theirs
         fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
 
 

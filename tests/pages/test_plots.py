@@ -277,10 +277,15 @@ def test_the_bars_of_verdicts_fit_a_phone():
 
 
 def test_a_legend_of_long_labels_is_no_wider_than_its_figure():
-    figure, axes = plots.grid(2, columns=2)
-    for k in range(8):
+    with mpl.rc_context():
+        plots.style()
+        figure, axes = plots.grid(2, columns=2)
+    for k in range(16):
         axes[0].plot([0, 1], label=f"{k}: a label of thirty characters")
+    figure.canvas.draw()
+    before = axes[0].bbox.height
     plots.legend_below(figure, axes, columns=6)
     figure.canvas.draw()
     assert figure.legends[0].get_window_extent().width <= figure.bbox.width
+    assert axes[0].bbox.height > 0.7 * before
     plt.close(figure)
