@@ -93,23 +93,27 @@ def fairness(paper: str, seed: int = 0) -> pd.DataFrame:
 def all_fair(folder: Path = FOLDER) -> pd.DataFrame:
     """`fairness` of all papers for the page: one row per claim, with its paper.
 
-    The table depends on the code alone: it is computed once for each version of the code, and kept in `folder`.
+    A paper's table depends on code alone: it is computed once for each version of that code, and kept in `folder`.
     """
-    path = folder / f"{_code()}.csv"
+    tables = {papers()[name].title: _kept(name, folder) for name in parts("fair")}
+    return pd.concat(tables, names=["paper", ""]).reset_index("paper").reset_index(drop=True)
+
+
+def _kept(paper: str, folder: Path) -> pd.DataFrame:
+    path = folder / f"{paper}-{_code(paper)}.csv"
     if not path.exists():
-        tables = {papers()[name].title: fairness(name) for name in parts("fair")}
-        found = pd.concat(tables, names=["paper", ""]).reset_index("paper")
-        for old in folder.glob("*.csv"):
+        found = fairness(paper)
+        for old in folder.glob(f"{paper}-*.csv"):
             old.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, found.to_csv(index=False).encode())
     return pd.read_csv(path)
 
 
-def _code() -> str:
-    """Digest of the code of all laws and rules."""
+def _code(paper: str) -> str:
+    """Digest of the code of a paper's laws and rules."""
     here = Path(__file__).parents[1]
-    sources = sorted(path for room in ("analysis", "papers") for path in (here / room).rglob("*.py"))
+    sources = sorted(path for room in ("analysis", f"papers/{paper}") for path in (here / room).rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 

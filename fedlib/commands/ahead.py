@@ -1,4 +1,4 @@
-"""Small experiments, trained while DVC goes through its stages one by one."""
+"""Small experiments and the rules' fairness, made while DVC goes through its stages one by one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from fedlib.settings.schema import ROOT, ConfigError
 
 
 @contextmanager
-def training_ahead(log: IO[str]) -> Iterator[None]:
+def working_ahead(log: IO[str]) -> Iterator[None]:
     """A process that trains small experiments, the last one first, while DVC runs its stages one by one.
 
+    After that it computes the fairness of the rules, which the scoreboard, one of the last stages, shows.
     Pages and small models keep one core busy; this process uses another. If both come to the same run, the second finds
     it finished or waits for it. An experiment that cannot be trained is reported by its own stage.
     """
@@ -40,12 +41,11 @@ def training_ahead(log: IO[str]) -> Iterator[None]:
 
 
 def train_ahead() -> None:
-    """Train every experiment that a stage would train without workers (in the process of `training_ahead`)."""
+    """Train every experiment that a stage would train without workers."""
     from fedlib.runs import archive, results
     from fedlib.runs.place import FEW_ROUNDS, Place, cores
-    from fedlib.runs.train import end_with_parent, train
+    from fedlib.runs.train import train
 
-    end_with_parent(os.getppid())
     place = replace(Place.from_environment(), workers=1)
     if place.scheduler or place.device != "cpu" or cores() == 1:
         return
@@ -63,5 +63,18 @@ def train_ahead() -> None:
                 train(lacking, place, tell=lambda line: None)
 
 
+def main() -> None:
+    """What the process of `working_ahead` does."""
+    from fedlib.analysis.fairness import all_fair
+    from fedlib.runs.place import cores
+    from fedlib.runs.train import end_with_parent
+
+    end_with_parent(os.getppid())
+    if cores() > 1:
+        train_ahead()
+        if "scoreboard" in params.load().artifacts:
+            all_fair()
+
+
 if __name__ == "__main__":
-    train_ahead()
+    main()

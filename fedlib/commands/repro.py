@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from fedlib.commands import pipeline
-from fedlib.commands.ahead import training_ahead
+from fedlib.commands.ahead import working_ahead
 from fedlib.commands.dvc import reproduce
 from fedlib.commands.progress import Progress
 from fedlib.commands.warm import VARIABLE, ask, warm
@@ -74,7 +74,7 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
         def helped() -> dict[str, str]:
             """The environment of commands; the warm process starts with the first one, and not if none has to run."""
             ours = stack.enter_context(warm({**os.environ, "PATH": path}))
-            stack.enter_context(nullcontext() if arguments else training_ahead(log))
+            stack.enter_context(nullcontext() if arguments else working_ahead(log))
             return ours
 
         def run(stage: str, command: str, environment: Mapping[str, str]) -> int:
