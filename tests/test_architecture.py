@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -103,3 +104,9 @@ def test_the_library_knows_no_experiment_and_no_paper(room: str):
     for file in (HOUSE / room).rglob("*.py"):
         texts = {n.value for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Constant)}
         assert not texts & {*written["experiments"], *written["studies"], *papers}, file
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports them by name, and collects none of two that share one."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, times in names.items() if times > 1]

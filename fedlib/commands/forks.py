@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -50,6 +51,7 @@ def _forked(work: Callable[[T], object], item: T) -> int:
     status = 1
     try:
         end_with_parent(parent)
+        gc.freeze()  # collecting would walk through, and so copy, everything inherited
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         work(item)
         status = 0

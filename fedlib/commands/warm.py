@@ -9,6 +9,7 @@ time.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -61,6 +62,7 @@ class Handler(BaseRequestHandler):
     """One command, in a process forked for it."""
 
     def handle(self) -> None:
+        gc.freeze()  # collecting would walk through, and so copy, everything inherited
         length, files, *_ = socket.recv_fds(self.request, HEADER, 2)
         request = json.loads(self.request.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
         for ours, theirs in zip((1, 2), files, strict=True):
