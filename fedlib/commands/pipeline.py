@@ -9,7 +9,6 @@ writes out the artifacts' stages.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import re
 import sys
@@ -19,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedlib.analysis.paper import parts
 from fedlib.commands import forks
-from fedlib.commands.warm import PRELOADED
+from fedlib.commands.warm import preload
 from fedlib.data.sources import DataError
 from fedlib.files import StoreError, alone, say, sealed, unsealed, write_whole
 from fedlib.settings import params
@@ -33,7 +31,6 @@ INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 MOST = 8  # notebooks at once
-BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 
 
@@ -281,10 +278,7 @@ def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -
 
     if not commands:
         return []
-    for module in PRELOADED:
-        importlib.import_module(module)
-    for book in BOOKS:
-        parts(book)
+    preload()
     words = {tuple(command): f"fedlib {' '.join(command)} --scale {scale}" for command in commands}
     number = {command: i for i, command in enumerate(words, start=1)}
     failed = forks.each(

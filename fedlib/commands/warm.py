@@ -35,6 +35,7 @@ PRELOADED = (
     "fedlib.runs.results",
     "jinja2",
 )
+BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
 HEADER = 8  # bytes, which hold the length of the request that follows
 
 
@@ -111,14 +112,23 @@ class Server(ForkingMixIn, UnixStreamServer):
             sys.exit()
 
 
+def preload() -> None:
+    """Import what notebooks and simulations need, so that forks of this process have it."""
+    from fedlib.analysis.paper import parts
+
+    for module in PRELOADED:
+        importlib.import_module(module)
+    for book in BOOKS:
+        parts(book)
+
+
 def serve(address: str, app: Callable[[], int]) -> None:
     """The warm process: listen, and run `app` (`fedlib ...`) for every request, each in a fork."""
     from fedlib.settings import params  # not at the top: `ask` needs none of it
     from fedlib.settings.errors import ConfigError
 
     with Server(address, app) as server:
-        for module in PRELOADED:
-            importlib.import_module(module)
+        preload()
         importlib.import_module("fedlib.training.compiled").load()
         with suppress(ConfigError):  # the command that needs it reports it
             params.load()
