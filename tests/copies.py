@@ -26,7 +26,9 @@ def copy_project(root: Path) -> dict[str, str]:
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, root / name)
     fairness = root / "fedlib" / "analysis" / "fairness.py"
-    fairness.write_text(fairness.read_text().replace("spawn(self.draws)", "spawn(3)"))
+    code = fairness.read_text()
+    assert "spawn(self.draws)" in code
+    fairness.write_text(code.replace("spawn(self.draws)", "spawn(3)"))
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     return {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}

@@ -43,11 +43,11 @@ def working_ahead(log: IO[str]) -> Iterator[None]:
 def train_ahead() -> None:
     """Train every experiment that a stage would train without workers."""
     from fedlib.runs import archive, results
-    from fedlib.runs.place import FEW_ROUNDS, Place, cores
+    from fedlib.runs.place import FEW_ROUNDS, Place
     from fedlib.runs.train import train
 
     place = replace(Place.from_environment(), workers=1)
-    if place.scheduler or place.device != "cpu" or cores() == 1:
+    if place.scheduler or place.device != "cpu":
         return
     settings = params.load()
     scale = settings.scale

@@ -12,7 +12,7 @@ from fedlib.runs.progress import duration
 from fedlib.settings.schema import Scale
 
 # Seconds of a stage at scale demo on two quiet cores, until the last time that it ran is known.
-USUAL = {"data": 5.0, "notebooks": 4.0, "simulate": 4.0, "study": 5.0, "report": 60.0, "page": 3.5}
+USUAL = {"data": 10.0, "notebooks": 1.0, "simulate": 7.5, "study": 3.0, "report": 19.0, "page": 2.7}
 WHOLE = {"data", "notebooks"}  # a change of what these made says nothing of most stages that need it
 TRUST = 30.0  # seconds after which this machine's own pace counts as much as what is usual
 

@@ -37,13 +37,17 @@ def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: p
         among = accuracy[[name for name in methods if name in accuracy and name != UNIFORM]]
         if len(among):
             ends.append(f"{among.idxmax()} ends highest of the {words} ({among.max():.0f} %)")
+    if UNIFORM in accuracy:
+        ends.append(f"{UNIFORM} ends at {accuracy[UNIFORM]:.0f} % test accuracy")
+    said = [f"With one digit per client, {'; '.join(ends)}."] if ends else []
     ranks = mean_ranks(scores)
-    first, second = (f"{name} ({ranks[name]:.1f})" for name in ranks.index[:2])
-    return (
-        f"With one digit per client, {', and '.join(ends)}; {UNIFORM} ends at {accuracy[UNIFORM]:.0f} % test accuracy. "
-        f"Over {len(scores)} settings, {first} and {second} have the best mean ranks of {len(ranks)} samplers by final "
-        "accuracy."
-    )
+    if len(ranks) > 1:
+        first, second = (f"{name} ({ranks[name]:.1f})" for name in ranks.index[:2])
+        said.append(
+            f"Over {len(scores)} settings, {first} and {second} have the best mean ranks of {len(ranks)} samplers by "
+            "final accuracy."
+        )
+    return " ".join(said)
 
 
 def of_discrepancies(near: pd.DataFrame) -> str:

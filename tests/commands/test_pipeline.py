@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from fedlib.analysis import claims
 from fedlib.analysis.paper import papers
 from fedlib.commands import ahead, notebooks, pipeline, uses, warm
-from fedlib.runs import archive, place, results, train
+from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
@@ -246,8 +246,6 @@ def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
     del misspelt["experiments"]["elsewhere"], misspelt["artifacts"]["theory-elsewhere"]
     monkeypatch.setattr(ahead, "INPUTS", tmp_path)
     monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
-    monkeypatch.setattr(place, "cores", lambda: 2)
-    monkeypatch.setattr(train, "end_with_parent", lambda parent: None)
     ahead.train_ahead()
 
 

@@ -24,11 +24,15 @@ def test_the_arena_names_the_best_of_each_group_and_by_rank():
         accuracy, {"first": ["Random", "A", "B"], "second": ["Random", "C", "gone"]}, scores
     )
     assert (
-        "B ends highest of the first (80 %), and C ends highest of the second (60 %); Random ends at 90 %"
-        in said
+        "B ends highest of the first (80 %); C ends highest of the second (60 %); Random ends at 90 %" in said
     )
     # ranks: A 1, 1, 3; B 2, 2, 1
     assert "Over 3 settings, A (1.7) and B (1.7) have the best mean ranks of 3 samplers" in said
+
+
+def test_the_arena_says_no_more_than_was_run():
+    said = findings.of_arena(pd.Series({"A": 70.0}), {"first": ["Random", "A"]}, pd.DataFrame({"A": [0.7]}))
+    assert said == "With one digit per client, A ends highest of the first (70 %)."
 
 
 def test_the_distance_to_print_is_listed_paper_by_paper():
