@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import forked
 import hypothesis
 import pytest
 import torch
@@ -49,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "golden(pattern): run once for every case of the golden files that match"
     )
     config.addinivalue_line("markers", "bad_input: hands over something bad, which must be refused in words")
+
+
+def pytest_unconfigure() -> None:
+    forked.stop()
 
 
 COUNTED = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -31,7 +31,7 @@ def copy_project(root: Path) -> dict[str, str]:
     fairness.write_text(code.replace("spawn(self.draws)", "spawn(3)"))
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
-    return {**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"}
+    return forked.forking({**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"})
 
 
 PARAMS = """\
@@ -94,21 +94,22 @@ class Project:
         pipeline.write_stages(folder / "dvc.yaml")
         self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}
         self.environment.pop("FEDLIB_MIRROR", None)
-        self.dvc("init", "--no-scm", "--quiet")
+        (folder / ".dvc").mkdir()
+        (folder / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
 
     def notebook(self, name: str) -> Path:
         return self.folder / "notebooks" / "theory" / f"{name}.ipynb"
 
     def dvc(self, *arguments: str) -> str:
-        command = ["dvc", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        return self.call("dvc", *arguments)
 
     def fedlib(self, *arguments: str) -> str:
-        command = [sys.executable, "-P", "-m", "fedlib", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        return self.call("fedlib", *arguments)
+
+    def call(self, *command: str, status: int = 0) -> str:
+        """What a command says, which ends with a status."""
+        done = forked.run(command, self.folder, self.environment)
+        assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def made(self) -> dict[str, bytes]:

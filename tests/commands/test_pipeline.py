@@ -6,9 +6,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -19,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from fedlib.analysis import claims
 from fedlib.analysis.paper import papers
-from fedlib.commands import ahead, notebooks, pipeline, uses, warm
+from fedlib.commands import ahead, notebooks, pipeline, uses
 from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
@@ -118,11 +115,8 @@ def ran_by(project: Project, *arguments: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    project = Project(tmp_path_factory.mktemp("project"))
-    with warm.warm(project.environment) as environment:
-        project.environment = environment
-        yield project
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("project"))
 
 
 def test_dvc_repro_makes_what_is_stale_and_nothing_else(project: Project) -> None:
@@ -173,12 +167,9 @@ def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
 def test_a_repro_leaves_what_dvc_leaves_and_goes_on_after_a_stage_that_failed(project: Project) -> None:
     good = project.notebook("tiny").read_text()
     project.notebook("tiny").write_text(good.replace("artifact.judge()", "1 / 0"))
-    command = [sys.executable, "-P", "-m", "fedlib", "repro", "theory-tiny"]
-    how = {"cwd": project.folder, "env": project.environment, "capture_output": True, "text": True}
-    failed = subprocess.run(command, **how, check=False)
-    assert failed.returncode != 0
-    assert "ZeroDivisionError" in failed.stderr
-    assert "failed to reproduce 'theory-tiny'" in failed.stderr
+    failed = project.call("fedlib", "repro", "theory-tiny", status=255)
+    assert "ZeroDivisionError" in failed
+    assert "failed to reproduce 'theory-tiny'" in failed
     # Nothing like it has run, so DVC has nothing to restore.
     project.notebook("tiny").write_text(good.replace("# Tiny", "# Tiny, mended"))
     told = project.fedlib("repro", "theory-tiny")
@@ -228,8 +219,7 @@ def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> 
     project.dvc("repro", "data")
     for name in ("runs", "results"):
         shutil.rmtree(data / name, ignore_errors=True)
-    command = [sys.executable, "-P", "-m", "fedlib.commands.ahead"]
-    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+    project.call("python", "-c", "from fedlib.commands import ahead; ahead.main()")
     trained = {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")}
     assert trained
     project.dvc("repro", "--force", "simulate@tiny")
