@@ -36,7 +36,7 @@ lint: $(BIN)/.ready             ## check style
 	ruff format --check .
 
 clean:                          ## remove all generated files except prepared datasets and the archive
-	rm -rf reports data/artifacts data/fairness data/inputs data/notebooks data/results data/runs data/site data/repro.*
+	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site data/repro.*
 	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml

@@ -9,11 +9,13 @@ used.
 The same law gives the tolerance of a rule whose paper names no bound (`claims.Tolerance`), without any result of ours:
 the least tenth of a factor, or the fewest parts that may fail, with which the rule is fair (`least`). If no tolerance
 makes a rule fair, its claim is informative.
+
+`data/fairness.csv` has the shares of all claims, because computing them takes a minute. After a change of a law or a
+rule, `fedlib fairness` writes it anew; `tests/analysis/test_fairness.py` demands that it is up to date.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,8 @@ from fedlib.settings.schema import ROOT
 
 LEAST = 0.8
 DRAWS = 200
-FOLDER = ROOT / "data" / "fairness"
+TABLE = ROOT / "data" / "fairness.csv"  # in git
+COLUMNS = ["claim", "law", "bound from", "draws", "held"]
 # Standard deviation over seeds of the rounds to a target, relative to their mean: the median of the twenty that
 # FedCor's Table 1 prints. HCSFed and HiCS-FL print none.
 SPREAD = 0.22
@@ -63,58 +66,41 @@ def share(claim: Claim, drawn: list[Runs]) -> float:
     return sum(claim.rule(runs).status == "held" for runs in drawn) / len(drawn)
 
 
-def is_fair(claim: Claim, drawn: list[Runs]) -> bool:
-    """Whether `share` is at least `LEAST`; later draws are not judged once that is decided."""
-    enough, held = LEAST * len(drawn), 0
-    for left, runs in zip(range(len(drawn) - 1, -1, -1), drawn, strict=True):
-        held += claim.rule(runs).status == "held"
-        if held >= enough or held + left < enough:
-            break
-    return held >= enough
-
-
 def least(claim: Claim, drawn: list[Runs]) -> float | None:
     """The first step of a claim's tolerance that makes its rule fair; None if none does."""
     steps = claim.tolerance.steps if claim.tolerance else ()
-    return next((step for step in steps if is_fair(claim.within(step), drawn)), None)
+    return next((step for step in steps if share(claim.within(step), drawn) >= LEAST), None)
 
 
-def fairness(paper: str, seed: int = 0) -> pd.DataFrame:
-    """How often claims hold under their laws: one row per claim, with law, source of the bound, draws and share."""
-    by_id, rows = {claim.id: claim for claim in claims(paper)}, []
-    for law in parts("fair")[paper].LAWS:
-        drawn = law.drawn(seed)
-        rows += [
-            (id, law.words, bound, law.draws, share(by_id[id], drawn)) for id, bound in law.claims.items()
-        ]
-    return pd.DataFrame(rows, columns=["claim", "law", "bound from", "draws", "held"])
+def fairness(paper: str, known: Mapping[tuple, float] | None = None) -> pd.DataFrame:
+    """How often claims hold under their laws: one row per claim, with law, source of the bound, draws and share.
 
-
-def all_fair(folder: Path = FOLDER) -> pd.DataFrame:
-    """`fairness` of all papers for the page: one row per claim, with its paper.
-
-    A paper's table depends on code alone: it is computed once for each version of that code, and kept in `folder`.
+    known: shares by all that precedes them in a row; the others are computed.
     """
-    tables = {papers()[name].title: _kept(name, folder) for name in parts("fair")}
+    by_id, known, rows = {claim.id: claim for claim in claims(paper)}, known or {}, []
+    for law in parts("fair")[paper].LAWS:
+        named = [(id, law.words, bound, law.draws) for id, bound in law.claims.items()]
+        drawn = [] if known.keys() >= set(named) else law.drawn()
+        rows += [(*name, known[name] if name in known else share(by_id[name[0]], drawn)) for name in named]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def all_fair(path: Path = TABLE) -> pd.DataFrame:
+    """`fairness` of all papers for the page: one row per claim, with its paper. What the table lacks is computed."""
+    kept = pd.read_csv(path, float_precision="round_trip") if path.exists() else pd.DataFrame(columns=COLUMNS)
+    known = dict(zip(kept[COLUMNS[:-1]].itertuples(index=False, name=None), kept["held"], strict=True))
+    tables = {papers()[name].title: fairness(name, known) for name in parts("fair")}
     return pd.concat(tables, names=["paper", ""]).reset_index("paper").reset_index(drop=True)
 
 
-def _kept(paper: str, folder: Path) -> pd.DataFrame:
-    path = folder / f"{paper}-{_code(paper)}.csv"
-    if not path.exists():
-        found = fairness(paper)
-        for old in folder.glob(f"{paper}-*.csv"):
-            old.unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, found.to_csv(index=False).encode())
-    return pd.read_csv(path)
-
-
-def _code(paper: str) -> str:
-    """Digest of the code of a paper's laws and rules."""
-    here = Path(__file__).parents[1]
-    sources = sorted(path for room in ("analysis", f"papers/{paper}") for path in (here / room).rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+def write(path: Path = TABLE) -> bool:
+    """Compute the table of all papers; True if it changed."""
+    table = pd.concat(fairness(paper) for paper in parts("fair"))
+    new = table.to_csv(index=False, lineterminator="\n").encode()
+    if path.exists() and path.read_bytes() == new:
+        return False
+    write_whole(path, new)
+    return True
 
 
 # -- building blocks of laws -------------------------------------------------------------------------------------------

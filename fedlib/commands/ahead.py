@@ -1,4 +1,4 @@
-"""Small experiments and the rules' fairness, made while DVC goes through its stages one by one."""
+"""Small experiments, trained while DVC goes through its stages one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from fedlib.settings.schema import ROOT, ConfigError
 def working_ahead(log: IO[str]) -> Iterator[None]:
     """A process that trains small experiments, the last one first, while DVC runs its stages one by one.
 
-    After that it computes the fairness of the rules, which the scoreboard, one of the last stages, shows.
     Pages and small models keep one core busy; this process uses another. If both come to the same run, the second finds
     it finished or waits for it. An experiment that cannot be trained is reported by its own stage.
     """
@@ -65,15 +64,12 @@ def train_ahead() -> None:
 
 def main() -> None:
     """What the process of `working_ahead` does."""
-    from fedlib.analysis.fairness import all_fair
     from fedlib.runs.place import cores
     from fedlib.runs.train import end_with_parent
 
     end_with_parent(os.getppid())
     if cores() > 1:
         train_ahead()
-        if "scoreboard" in params.load().artifacts:
-            all_fair()
 
 
 if __name__ == "__main__":

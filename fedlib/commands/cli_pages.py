@@ -65,6 +65,14 @@ def readme() -> None:
     typer.echo("README.md: " + ("rewritten." if readme.write() else "up to date."))
 
 
+@commands.command()
+def fairness() -> None:
+    """Update data/fairness.csv: how often the papers' own printed numbers pass the rules of their claims."""
+    from fedlib.analysis import fairness
+
+    typer.echo("data/fairness.csv: " + ("rewritten." if fairness.write() else "up to date."))
+
+
 @notebook_commands.command("run")
 def notebook_run(
     name: Annotated[str, typer.Argument(help="An artifact, such as fedcor-table_1, or `simulate`.")],

@@ -32,6 +32,7 @@ PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 MOST = 8  # notebooks at once
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
+BESIDE = {"scoreboard": ["data/fairness.csv"]}  # artifact -> files in git that it reads beside results
 
 
 def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
@@ -151,6 +152,7 @@ def _stage(name: str, experiments: list[str]) -> str:
     ]
     if name in WHOLE_SCALE:
         results = ["data/results/${scale}"]
+    results += BESIDE.get(name, [])
     lines = [
         f"  {name}:",
         f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
@@ -257,7 +259,8 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
         tables = [results.path_of(one, scale) for one in experiments]
         if name in WHOLE_SCALE:
             tables = list((results.RESULTS / scale).glob("*.parquet"))
-        if _older(page, [*tables, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
+        beside = [ROOT / path for path in BESIDE.get(name, [])]
+        if _older(page, [*tables, *beside, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
             commands.append(["notebook", "run", name])
             read.update(tables)
     results.hold(table for table, pages in read.items() if pages > 1 and table.exists())
