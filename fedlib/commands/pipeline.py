@@ -190,7 +190,8 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """Make the logs and pages that are missing, older than their results or code, or made from other settings.
 
     Nothing is trained: results come from the store and the archive (`results.collect`). If a page lacks a method that
-    another scale has (`site.INSTEAD`), the page at that scale is made too.
+    another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
+    logs of its own scale.
 
     Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
 
@@ -215,15 +216,17 @@ def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]
     if instead := site.INSTEAD.get(scale):
         gaps = {name for name in names if results.record(name, scale).get("missing", True)}
         used = {name for of in shown.values() if gaps & set(of) for name in of}
-        failed += _run(_stale_logs(sorted(used), settings, instead), instead, tell)
+        failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell)
         here, there = ({n: results.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
         more = {name: of for name, of in shown.items() if there[name] - here[name]}
         failed += _run(_stale_pages(more, instead), instead, tell)
     return failed
 
 
-def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> list[list[str]]:
-    """The commands that make the stale tables and logs of experiments and studies."""
+def _stale_logs(
+    names: Iterable[str], settings: Experiments, scale: Scale, logs: bool = True
+) -> list[list[str]]:
+    """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
     from fedlib.analysis import studies
     from fedlib.commands import notebooks
     from fedlib.runs import archive, results
@@ -232,17 +235,19 @@ def _stale_logs(names: Iterable[str], settings: Experiments, scale: Scale) -> li
     commands, folder, here = [], results.RESULTS, Place.from_environment()
     for name in names:
         packed, table = archive.path_of(name, scale), results.path_of(name, scale)
-        made = (here, folder, archive.ARCHIVE, True)
+        where = (here, folder, archive.ARCHIVE, True)
         if name in settings.studies:
-            log, known = "study", studies.Measured(name, scale, *made)
+            log, known = "study", studies.Measured(name, scale, *where)
             addresses = [known.address(unit) for unit in studies.units_of(name, settings, scale)]
         else:
-            log, known = "simulate", results.Finished(name, scale, settings.archived(name), *made)
+            log, known = "simulate", results.Finished(name, scale, settings.archived(name), *where)
             addresses = [known.address(one.run) for one in settings.runs(name, scale)]
         source = notebooks.NORMALISED / f"{log}.ipynb"
         shown = results.shows(name, scale, addresses)
-        if any(addresses) and (not shown or _older(table.with_suffix(".ipynb"), [packed, table, source])):
-            commands.append(["notebook", "run", log, "--experiment", name, "--only-finished"])
+        made = table.with_suffix(".ipynb") if logs else table
+        if any(addresses) and (not shown or _older(made, [packed, table, source])):
+            whole = ["notebook", "run", log, "--experiment", name, "--only-finished"]
+            commands.append(whole if logs else ["results", name])
     return commands
 
 
@@ -286,22 +291,26 @@ def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -
     number = {command: i for i, command in enumerate(words, start=1)}
     failed = forks.each(
         list(words),
-        lambda command: _notebook(command, scale),
+        lambda command: _made(command, scale),
         lambda command: tell(f"{number[command]} of {len(words)}: {words[command]}"),
         min(cores(), MOST),
     )
     return [words[command] for command in failed]
 
 
-def _notebook(command: Sequence[str], scale: Scale) -> None:
-    """`fedlib notebook run ...` here. An error that the user can fix is one sentence."""
+def _made(command: Sequence[str], scale: Scale) -> None:
+    """`fedlib results` or `fedlib notebook run ...` here. An error that the user can fix is one sentence."""
     from papermill.exceptions import PapermillExecutionError
 
+    from fedlib.analysis.collect import collect
     from fedlib.commands import notebooks
 
-    _, _, name, *options = command
     try:
-        notebooks.run(name, scale, options[1] if options else None, "--only-finished" in options)
+        if command[0] == "results":
+            collect(command[1], scale)
+        else:
+            _, _, name, *options = command
+            notebooks.run(name, scale, options[1] if options else None, "--only-finished" in options)
     except (StoreError, ConfigError, DataError, PapermillExecutionError) as error:
         say(error)
         sys.exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib.analysis import claims
+from fedlib.analysis import claims, fairness
 from fedlib.analysis.paper import papers
 from fedlib.commands import ahead, notebooks, pipeline, uses
 from fedlib.runs import archive, results
@@ -315,16 +316,46 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     monkeypatch.setattr(
         results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
     )
-    monkeypatch.setattr(pipeline, "_stale_logs", lambda names, settings, scale: [[*names]])
+    monkeypatch.setattr(pipeline, "_stale_logs", lambda names, *how, logs=True: [[*names, f"{logs=}"]])
     monkeypatch.setattr(pipeline, "_older", lambda *asked: True)
     monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
     pipeline.make_pages("paper")
     assert commands == [
-        ("paper", [["hcsfed_ablation", "cs_work", "cs_fedprox"]]),
+        ("paper", [["hcsfed_ablation", "cs_work", "cs_fedprox", "logs=True"]]),
         ("paper", [["notebook", "run", name] for name in pages]),
-        ("cpu", [["cs_fedprox", "cs_work", "hcsfed_ablation"]]),
+        ("cpu", [["cs_fedprox", "cs_work", "hcsfed_ablation", "logs=False"]]),
         ("cpu", [["notebook", "run", "half"]]),
     ]
     commands.clear()
     pipeline.make_pages("cpu")
     assert {scale for scale, _ in commands} == {"cpu"}
+
+
+def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_logs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = ["notebook", "run", "simulate", "--experiment", "hcsfed_ablation", "--only-finished"]
+    table = tmp_path / "paper" / "hcsfed_ablation.parquet"
+    table.parent.mkdir()
+    monkeypatch.setattr(results, "path_of", lambda *asked: table)
+    monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "runs"))
+
+    def stale(logs: bool) -> list[list[str]]:
+        return pipeline._stale_logs(["hcsfed_ablation"], SETTINGS, "paper", logs)
+
+    assert stale(False) == [["results", "hcsfed_ablation"]]
+    monkeypatch.setattr(results, "simulate", lambda *asked, **how: table.touch())
+    pipeline._made(["results", "hcsfed_ablation"], "paper")
+    assert stale(False) == [["results", "hcsfed_ablation"]], "its runs are not those of now"
+    monkeypatch.setattr(results, "shows", lambda *asked: True)
+    assert (stale(False), stale(True)) == ([], [whole])
+    os.utime(table, (1, 1))  # older than the archive
+    assert stale(False) == [["results", "hcsfed_ablation"]]
+
+
+def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(pipeline, "_older", lambda page, others: asked.extend(others))
+    pipeline._stale_pages({"scoreboard": []}, "demo")
+    assert fairness.TABLE in asked
+    assert f"- {fairness.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
