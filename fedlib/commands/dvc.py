@@ -1,16 +1,20 @@
-"""`dvc repro` in this process: stages' commands are run by a function of ours, and `dvc.lock` is written seldom.
+"""`dvc repro` in this process: several stages at once, by commands of ours, and `dvc.lock` is written seldom.
 
-DVC reads and writes its whole lock file after every stage. Here this happens every half minute and at the end. A kill
-in between loses nothing: DVC's run cache holds the outputs of every finished stage and restores them.
+DVC runs stages one by one, and reads and writes its whole lock file after every one. Here stages that do not need each
+other run at the same time, and the lock file is written every half minute and at the end. A kill in between loses
+nothing: DVC's run cache holds the outputs of every finished stage and restores them.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +23,16 @@ import psutil
 from fedlib.files import write_whole
 
 LOCK_SECONDS = 30.0  # between two writes of dvc.lock
+
+
+class Command(Protocol):
+    """A stage's command that was started."""
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+
+    def stop(self) -> None:
+        """Make it end."""
 
 
 class Watch(Protocol):
@@ -58,55 +72,151 @@ class Lock:
         self.written = time.monotonic()
 
 
-def reproduce(
-    arguments: list[str], run: Callable[[str, str, Mapping[str, str]], int], watch: Watch, root: Path
-) -> int:
-    """`dvc repro <arguments>` in a project's folder; returns its exit status.
+@dataclass(frozen=True)
+class Loop:
+    """DVC's loop over stages, with several commands at once.
 
-    run: stage, command, environment -> the command's exit status.
+    DVC's code is not made for threads. So one thread at a time has its turn to run it, with DVC's lock of the project.
+    While a stage's command runs, its thread gives up both, as DVC gives up its lock.
+
+    start: stage, command, environment -> the command. at_once: most commands at once. alone: whether a stage's command
+    has no other beside it.
     """
+
+    start: Callable[[str, str, Mapping[str, str]], Command]
+    watch: Watch
+    at_once: int
+    alone: Callable[[str], bool]
+    lock: Lock = field(default_factory=Lock)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    commands: set[Command] = field(default_factory=set)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def stages(
+        self,
+        steps: list[Any],
+        graph: Any = None,
+        force_downstream: bool = False,
+        on_error: str = "fail",
+        force: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Bring stages up to date, each after those that it needs; returns those that ran.
+
+        In place of `dvc.repo.reproduce._reproduce`, whose errors and options these are.
+        """
+        dvc = importlib.import_module("dvc.repo.reproduce")
+        above = {one: list(graph.successors(one)) if graph else steps[:k] for k, one in enumerate(steps)}
+        self.watch.planned(
+            {one.addressing: {other.addressing for other in of} for one, of in above.items()},
+            {one.addressing for one in steps if one.outs and all(out.hash_info for out in one.outs)},
+        )
+        waiting, ran, failed, forced = list(steps), [], {}, set(steps if force else ())
+        running: dict[Future, Any] = {}
+        with self._given_up(steps), ThreadPoolExecutor(self.at_once) as pool:
+            try:
+                while waiting or running:
+                    left = {*waiting, *running.values()}
+                    for one in [one for one in waiting if left.isdisjoint(above[one])]:
+                        if not self._room(one, running.values()):
+                            break
+                        waiting.remove(one)
+                        upstream = above[one] if graph else []
+                        todo = pool.submit(
+                            self._stage, one, upstream=upstream, force=one in forced, **options
+                        )
+                        running[todo] = one
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        one = running.pop(done)
+                        if error := done.exception():
+                            failed[one] = error
+                            skipped = dvc.handle_error(graph, on_error, error, one)
+                            waiting = (
+                                [] if on_error == "fail" else [one for one in waiting if one not in skipped]
+                            )
+                            continue
+                        if force_downstream and graph and (done.result() or one in forced):
+                            forced |= set(graph.predecessors(one))
+                        ran += filter(None, [done.result()])
+            except BaseException:
+                self._stop()
+                raise
+        if failed and on_error != "ignore":
+            dvc._raise_error(next(iter(failed.values())) if on_error == "fail" else None, *failed)
+        return ran
+
+    def run(self, _: Any, text: str, *, env: Mapping[str, str], **others: Any) -> None:
+        """Run a stage's command; in place of `dvc.stage.run._run`."""
+        from dvc.stage.exceptions import StageCmdFailedError
+
+        if self.stopped.is_set():
+            raise StageCmdFailedError(text)
+        command = self.start(env["DVC_STAGE"], text, env)
+        self.commands.add(command)
+        self.turn.release()
+        try:
+            status = command.wait()
+        finally:
+            self.turn.acquire()
+            self.commands.remove(command)
+        if status:
+            raise StageCmdFailedError(text, status)
+
+    def _stage(self, one: Any, **options: Any) -> Any:
+        with self.turn, one.repo.lock:
+            try:
+                ran = one.reproduce(**options)
+            finally:
+                self.watch.ended(one.addressing)
+            if ran and hasattr(one.dvcfile, "_lockfile"):
+                self.lock.add(one)
+            elif ran:  # a file of `dvc add`
+                one.dump(update_pipeline=False)
+        return ran
+
+    def _room(self, one: Any, others: Iterable[Any]) -> bool:
+        """Whether a stage may run beside the others that do."""
+        some = [one, *others]
+        return len(some) == 1 or (
+            len(some) <= self.at_once and not any(self.alone(s.addressing) for s in some)
+        )
+
+    def _stop(self) -> None:
+        with self.turn:
+            self.stopped.set()
+            for command in self.commands:
+                command.stop()
+
+    @staticmethod
+    @contextmanager
+    def _given_up(steps: list[Any]) -> Iterator[None]:
+        """DVC's lock of the project, which this thread holds, is free for those of the stages."""
+        locks = [one.repo.lock for one in steps[:1]]
+        for lock in locks:
+            lock.unlock()
+        try:
+            yield
+        finally:
+            for lock in locks:
+                lock.lock()
+
+
+def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
+    """`dvc repro <arguments>` in a project's folder; returns its exit status."""
     release_killed(root / ".dvc" / "tmp" / "rwlock")
     kept = root / "dvc.lock"
     if (
         kept.exists() and not kept.stat().st_size
     ):  # a `dvc repro` killed as it wrote; the run cache has the stages
         kept.unlink()
-    cli, reproducing, running, errors = (
-        importlib.import_module(f"dvc.{name}")
-        for name in ("cli", "repo.reproduce", "stage.run", "stage.exceptions")
+    cli, reproducing, running = (
+        importlib.import_module(f"dvc.{name}") for name in ("cli", "repo.reproduce", "stage.run")
     )
-    lock, every = Lock(), reproducing._reproduce
-
-    def stages(steps: list[Any], graph: Any = None, **options: Any) -> list[Any]:
-        needs = {one.addressing: set() for one in steps}
-        if graph is not None:
-            needs = {one.addressing: {other.addressing for other in graph.successors(one)} for one in steps}
-        watch.planned(
-            needs, {one.addressing for one in steps if one.outs and all(out.hash_info for out in one.outs)}
-        )
-        return every(steps, graph=graph, repro_fn=stage, **options)
-
-    def stage(one: Any, **options: Any) -> Any:
-        try:
-            ran = one.reproduce(**options)
-        finally:
-            watch.ended(one.addressing)
-        if ran and not options.get("dry"):
-            if hasattr(one.dvcfile, "_lockfile"):
-                lock.add(one)
-            else:  # a file of `dvc add`
-                one.dump(update_pipeline=False)
-        return ran
-
-    def command(_: Any, text: str, *, env: Mapping[str, str], **others: Any) -> None:
-        if status := run(env["DVC_STAGE"], text, env):
-            raise errors.StageCmdFailedError(text, status)
-
-    with _replaced(reproducing, "_reproduce", stages), _replaced(running, "_run", command):
+    with _replaced(reproducing, "_reproduce", loop.stages), _replaced(running, "_run", loop.run):
         try:
             return cli.main(["--cd", str(root), "repro", *arguments])
         finally:
-            lock.write()
+            loop.lock.write()
 
 
 @contextmanager

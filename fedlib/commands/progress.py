@@ -18,21 +18,27 @@ TRUST = 30.0  # seconds after which this machine's own pace counts as much as wh
 
 
 class Progress:
-    """What has been done of a plan of stages, told as it goes on, and how long it took, kept for the next time."""
+    """What has been done of a plan of stages, told as it goes on, and how long it took, kept for the next time.
+
+    at_once, alone: as in `dvc.Loop`.
+    """
 
     def __init__(
         self,
         path: Path,
         scale: Scale,
+        at_once: int,
+        alone: Callable[[str], bool],
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path, self.scale, self.tell, self.clock = path, scale, tell, clock
+        self.at_once, self.alone = at_once, alone
         self.needs: Mapping[str, set[str]] = {}
         self.known: set[str] = set()
         self.ran: dict[str, float] = {}  # seconds
-        self.looked: list[str] = []
-        self.running: tuple[str, float] | None = None
+        self.looked: set[str] = set()
+        self.running: dict[str, float] = {}  # when each began
         self.before: dict[str, float] = self._read().get(scale, {})
 
     def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
@@ -41,38 +47,40 @@ class Progress:
 
     def begins(self, name: str) -> None:
         """A stage's command starts."""
-        self.running = name, self.clock()
+        self.running[name] = self.clock()
         left = self.left()
         about = "" if left is None else f" (about {duration(left)} left)"
-        self.tell(f"{len(self.looked) + 1} of {len(self.needs)}: {name}{about}")
+        self.tell(f"{len(self.looked) + len(self.running)} of {len(self.needs)}: {name}{about}")
 
     def ended(self, name: str) -> None:
         """A stage has been looked at; if its command ran, it is done."""
-        self.looked.append(name)
-        if self.running:
-            started, self.running = self.running[1], None
-            self.ran[name] = self.clock() - started
+        self.looked.add(name)
+        if name in self.running:
+            self.ran[name] = self.clock() - self.running.pop(name)
 
     def left(self) -> float | None:
-        """Seconds of the stages ahead, with the one that begins; None if that of one that surely runs is not known."""
-        usual, seconds = {name: self.usual(name) for name in self.needs}, 0.0
+        """Seconds until all stages are done; None if how long one takes that surely runs is not known."""
+        usual = {name: self.usual(name) for name in self.needs}
         share = (len(self.ran) + 1) / (len(self.looked) + 1)  # of stages that had to run, as they went so far
-        stale = set(self.ran) - WHOLE
-        for name in list(self.needs)[len(self.looked) :]:
-            surely = name not in self.known or bool(self.needs[name] & stale) or self.running_is(name)
+        stale, seconds = set(self.ran) - WHOLE, {}
+        for name in self.needs:
+            if name in self.looked:
+                continue
+            surely = name not in self.known or bool(self.needs[name] & stale) or name in self.running
             if surely:
                 stale.add(name)
             if usual[name] is None:
                 if surely:
                     return None
                 continue
-            seconds += usual[name] * (1.0 if surely else share)
+            seconds[name] = usual[name] * (1.0 if surely else share)
         known = [name for name in self.ran if usual[name] is not None]
         pace = (sum(self.ran[name] for name in known) + TRUST) / (sum(usual[name] for name in known) + TRUST)
-        return seconds * pace
-
-    def running_is(self, name: str) -> bool:
-        return self.running is not None and self.running[0] == name
+        gone = {name: (self.clock() - began) / pace for name, began in self.running.items()}
+        seconds = {name: max(0.0, of - gone.get(name, 0.0)) for name, of in seconds.items()}
+        last = list(self.needs)[-1]  # it waits for all others
+        one_by_one = sum(of for name, of in seconds.items() if self.alone(name) or name == last)
+        return pace * (one_by_one + (sum(seconds.values()) - one_by_one) / self.at_once)
 
     def usual(self, name: str) -> float | None:
         """Seconds of a stage: the last time, else those of its kind at scale demo."""

@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import IO
 
 from fedlib.commands import pipeline
-from fedlib.commands.ahead import working_ahead
-from fedlib.commands.dvc import reproduce
+from fedlib.commands.dvc import Loop, reproduce
 from fedlib.commands.progress import Progress
-from fedlib.commands.warm import VARIABLE, ask, warm
+from fedlib.commands.warm import VARIABLE, answer, asked, warm
 from fedlib.files import alone, say
+from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
@@ -29,6 +30,7 @@ from fedlib.settings.schema import ROOT, Scale
 LOG = ROOT / "data" / "repro.log"
 SITE = ROOT / "reports" / "index.html"
 ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
+CORES = "LOKY_MAX_CPU_COUNT"  # joblib's variable for the number of cores that a process may use
 TAIL = 30  # lines of the log that are shown of a stage that failed
 Tell = Callable[[str], None]
 
@@ -60,7 +62,8 @@ def repro(arguments: list[str]) -> int:
 
 def _reproduced(arguments: list[str], scale: Scale) -> int:
     began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
-    progress = Progress(LOG.with_suffix(".json"), scale, tell)
+    at_once, alone = min(cores(), pipeline.MOST), partial(_takes_all_cores, scale)
+    progress = Progress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
     # DVC and its commands: those of this environment.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     with ExitStack() as stack:
@@ -73,17 +76,16 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
         @cache
         def helped() -> dict[str, str]:
             """The environment of commands; the warm process starts with the first one, and not if none has to run."""
-            ours = stack.enter_context(warm({**os.environ, "PATH": path}))
-            stack.enter_context(nullcontext() if arguments else working_ahead(log))
-            return ours
+            return stack.enter_context(warm({**os.environ, "PATH": path}))
 
-        def run(stage: str, command: str, environment: Mapping[str, str]) -> int:
+        def start(stage: str, command: str, environment: Mapping[str, str]) -> Command:
             progress.begins(stage)
             ours = helped()
             where = {key: ours[key] for key in ("PATH", VARIABLE) if key in ours}
-            return run_command(command, {**environment, **where}, log, tell)
+            share = {} if alone(stage) else {CORES: str(max(1, cores() // at_once))}
+            return Command(command, {**environment, **where, **share}, log, tell)
 
-        status = reproduce(arguments, run, progress, ROOT)
+        status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT)
     where = LOG.relative_to(ROOT)
     if status == 252:  # DVC's for an interruption
         tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
@@ -97,6 +99,12 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
         site = f": open {SITE.relative_to(ROOT)} in a browser" if made else ""
         tell(f"Done in {duration(time.monotonic() - began)} ({count}){site}; the log is {where}.")
     return status
+
+
+def _takes_all_cores(scale: Scale, stage: str) -> bool:
+    """Whether a stage trains with several processes or on a GPU; at scale demo, one core each is faster."""
+    ours = scale == "demo" and Place.from_environment() == Place()
+    return not ours and stage.partition("@")[0] in ("simulate", "study")
 
 
 class Errors:
@@ -115,25 +123,49 @@ class Errors:
         return getattr(self.log, name)
 
 
-def run_command(command: str, environment: Mapping[str, str], log: IO[str], tell: Tell) -> int:
-    """Run a stage's command, by the warm process if there is one; returns its exit status.
+class Command:
+    """A stage's command, run by the warm process if there is one.
 
     Its output goes into the log; lines on training's progress go to `tell` too.
     """
-    read, write = os.pipe()
-    follow = threading.Thread(target=_follow, args=(read, log, tell), daemon=True)
-    follow.start()
-    try:
-        program, *words = shlex.split(command)
+
+    def __init__(self, command: str, environment: Mapping[str, str], log: IO[str], tell: Tell) -> None:
+        read, self.output = os.pipe()
+        self.follow = threading.Thread(target=_follow, args=(read, log, tell), daemon=True)
+        self.follow.start()
+        output, program, *words = (self.output, self.output), *shlex.split(command)
+        self.connection: socket.socket | None = None
         if program == "fedlib" and VARIABLE in environment:
             with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
-                return ask(words, environment[VARIABLE], (write, write), environment)
-        return subprocess.run(
-            command, shell=True, cwd=ROOT, env=environment, stdout=write, stderr=write, check=False
-        ).returncode
-    finally:
-        os.close(write)
-        follow.join(timeout=5)  # what the command left running may hold the other end
+                self.connection = asked(words, environment[VARIABLE], output, environment)
+        if self.connection is None:
+            self.process = subprocess.Popen(
+                command,
+                shell=True,
+                cwd=ROOT,
+                env=environment,
+                stdout=self.output,
+                stderr=self.output,
+                process_group=0,
+            )
+
+    def wait(self) -> int:
+        """The exit status, once it has ended."""
+        try:
+            return self.process.wait() if self.connection is None else answer(self.connection)
+        finally:
+            if self.connection is not None:
+                self.connection.close()
+            os.close(self.output)
+            self.follow.join(timeout=5)  # what the command left running may hold the other end
+
+    def stop(self) -> None:
+        """End it; `wait` returns."""
+        with suppress(OSError):  # it has ended
+            if self.connection is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.connection.shutdown(socket.SHUT_RDWR)
 
 
 def _follow(read: int, log: IO[str], tell: Tell) -> None:

@@ -24,6 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
 
+from fedlib.files import StoreError
+
 VARIABLE = "FEDLIB_WARM"
 SERVE = "serve-warm"  # the argument for which `__main__` calls `serve`
 PRELOADED = (
@@ -39,24 +41,43 @@ BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which p
 HEADER = 8  # bytes, which hold the length of the request that follows
 
 
+def asked(
+    arguments: Sequence[str],
+    address: str,
+    output: tuple[int, int] = (1, 2),
+    environment: Mapping[str, str] = os.environ,
+) -> socket.socket:
+    """Have the warm process run `fedlib <arguments>` in this folder; returns where it will send the exit status.
+
+    output: descriptors of its standard output and standard error. If the connection is closed, the command ends.
+    """
+    content = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(environment)}
+    request = json.dumps(content).encode()
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], list(output))
+        connection.sendall(request)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def ask(
     arguments: Sequence[str],
     address: str,
     output: tuple[int, int] = (1, 2),
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """Have the warm process run `fedlib <arguments>` in this folder; returns the exit status.
+    """As `asked`; returns the exit status once the command has ended."""
+    with asked(arguments, address, output, environment) as connection:
+        return answer(connection)
 
-    output: descriptors of its standard output and standard error.
-    """
-    asked = {"arguments": list(arguments), "folder": os.getcwd(), "environment": dict(environment)}
-    request = json.dumps(asked).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        socket.send_fds(connection, [len(request).to_bytes(HEADER, "big")], list(output))
-        connection.sendall(request)
-        answer = connection.recv(16)
-    return int(answer or b"1")
+
+def answer(connection: socket.socket) -> int:
+    """The exit status that the warm process sends once a command has ended; 1 if it was killed."""
+    return int(connection.recv(16) or b"1")
 
 
 class Handler(BaseRequestHandler):
@@ -113,13 +134,21 @@ class Server(ForkingMixIn, UnixStreamServer):
 
 
 def preload() -> None:
-    """Import what notebooks and simulations need, so that forks of this process have it."""
+    """Import and read what notebooks and simulations need, so that forks of this process have it."""
     from fedlib.analysis.paper import parts
 
     for module in PRELOADED:
         importlib.import_module(module)
     for book in BOOKS:
         parts(book)
+    nbformat, archive, registry = map(
+        importlib.import_module, ("nbformat", "fedlib.runs.archive", "fedlib.samplers.registry")
+    )
+    nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
+    registry.load_all()
+    for path in archive.ARCHIVE.glob("*/*.parquet"):
+        with suppress(StoreError):  # the command that needs it reports it
+            archive.read(path.stem, path.parent.name)
 
 
 def serve(address: str, app: Callable[[], int]) -> None:

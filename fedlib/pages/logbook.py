@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from IPython.display import SVG, Markdown, display
+from IPython.display import Markdown, display
 
 from fedlib.analysis.tables import reach
 from fedlib.files import Unfinished
-from fedlib.pages.artifact import ResultsMissing, show_frame, svg
+from fedlib.pages.artifact import ResultsMissing, show_frame, show_picture, svg
 from fedlib.pages.layout import escaped
 from fedlib.runs import results
 from fedlib.settings import params
@@ -139,7 +139,7 @@ class Logbook:
         plots.style()
         for column in ("test_accuracy", "train_loss"):
             if self.table[column].notna().any():
-                display(SVG(svg(plots.curves(self.table, column), f"{self.experiment} {column}")))
+                show_picture(svg(plots.curves(self.table, column), f"{self.experiment} {column}"))
 
     def provenance(self) -> pd.DataFrame:
         """Data, device, versions and dates of the runs, with every value that occurs."""

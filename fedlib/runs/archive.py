@@ -188,7 +188,7 @@ def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
         ValueError: its address matches its settings neither now nor at the time of writing.
     """
     address = _address(name, record)
-    if record["address"] not in (address, _address_of_before(name, record)):
+    if record["address"] != address and record["address"] != _address_of_before(name, record):
         raise ValueError("a run's settings do not match its address")
     return {**record, "address": address}
 

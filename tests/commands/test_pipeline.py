@@ -17,7 +17,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from fedlib.analysis import claims, fairness
 from fedlib.analysis.paper import papers
-from fedlib.commands import ahead, notebooks, pipeline, uses
+from fedlib.commands import notebooks, pipeline, uses
 from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
@@ -213,31 +213,6 @@ def test_plots_are_dvcs(project: Project) -> None:
     page = (project.folder / "plots" / "index.html").read_text()
     assert "test accuracy (%)" in page
     assert all(f'"method": "{method}"' in page for method in drawn.index)
-
-
-def test_small_experiments_are_trained_ahead_and_not_again(project: Project) -> None:
-    data = project.folder / "data"
-    project.dvc("repro", "data")
-    for name in ("runs", "results"):
-        shutil.rmtree(data / name, ignore_errors=True)
-    project.call("python", "-c", "from fedlib.commands import ahead; ahead.main()")
-    trained = {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")}
-    assert trained
-    project.dvc("repro", "--force", "simulate@tiny")
-    assert {path: path.stat().st_mtime_ns for path in (data / "runs").rglob("*.parquet")} == trained
-    assert (data / "results" / "demo" / "tiny.parquet").exists()
-
-
-def test_what_cannot_be_trained_ahead_is_told_by_its_stage_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "demo").mkdir()
-    (tmp_path / "demo" / "tiny.json").touch()
-    misspelt = parse(PARAMS.replace("model: logistic", "modle: logistic").encode(), "params.yaml")
-    del misspelt["experiments"]["elsewhere"], misspelt["artifacts"]["theory-elsewhere"]
-    monkeypatch.setattr(ahead, "INPUTS", tmp_path)
-    monkeypatch.setattr(params, "load", lambda: params.Experiments(misspelt))
-    ahead.train_ahead()
 
 
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fedlib.commands import dvc
 from fedlib.commands.progress import TRUST, Progress
-from fedlib.commands.repro import run_command
+from fedlib.commands.repro import Command
 from fedlib.commands.warm import VARIABLE
 
 NEEDS = {
@@ -30,6 +30,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def never(name: str) -> bool:
+    """Whether a stage takes all cores."""
+    return False
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ def goes(progress: Progress, clock: Clock, name: str, seconds: float | None) -> 
 
 def test_the_time_left_follows_this_machine(times: Path) -> None:
     said, clock = [], Clock()
-    progress = Progress(times, "paper", said.append, clock)
+    progress = Progress(times, "paper", 1, never, said.append, clock)
     progress.planned(NEEDS, known=set())
     for name in NEEDS:
         goes(progress, clock, name, 120.0)
@@ -62,27 +67,39 @@ def test_the_time_left_follows_this_machine(times: Path) -> None:
 
 def test_what_is_not_stale_takes_no_time(times: Path) -> None:
     clock = Clock()
-    progress = Progress(times, "paper", lambda line: None, clock)
+    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
     progress.planned(NEEDS, known=set(NEEDS))
     for name in ("data", "simulate@a", "page-a"):
         goes(progress, clock, name, None)
     few = progress.left()
     assert few == pytest.approx(2 * 60 / 4)
-    progress = Progress(times, "paper", lambda line: None, clock)
+    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
     progress.planned(NEEDS, known=set(NEEDS))
     goes(progress, clock, "data", None)
     goes(progress, clock, "simulate@a", 60.0)
     assert progress.left() == pytest.approx(60 + 60 * 2 / 3 + 60), "what needs the stale is stale"
 
 
+def test_two_at_once_take_half_as_long_but_for_those_that_take_all_cores_and_the_last(times: Path) -> None:
+    said, clock = [], Clock()
+    progress = Progress(times, "paper", 2, lambda name: name == "simulate@a", said.append, clock)
+    progress.planned(NEEDS, known=set())
+    progress.begins("data")
+    assert progress.left() == pytest.approx(60 / 2 + 60 + 2 * 60 / 2 + 60)
+    clock.now += 20.0
+    progress.begins("page-b")
+    assert progress.left() == pytest.approx(40 / 2 + 60 + 2 * 60 / 2 + 60)
+    assert said == ["1 of 5: data (about 4 min left)", "2 of 5: page-b (about 3 min left)"]
+
+
 def test_no_time_is_told_that_nobody_knows(tmp_path: Path) -> None:
     said = []
-    progress = Progress(tmp_path / "repro.json", "paper", said.append)
+    progress = Progress(tmp_path / "repro.json", "paper", 1, never, said.append)
     progress.planned(NEEDS, known=set())
     progress.begins("data")
     assert said == ["1 of 5: data"]
     (tmp_path / "repro.json").write_text("[1")
-    Progress(tmp_path / "repro.json", "demo", said.append)
+    Progress(tmp_path / "repro.json", "demo", 1, never, said.append)
 
 
 @pytest.mark.parametrize("record", ['{"write": {"x": {"pid"', "[]", '{"read": {"x": [7]}}'])
@@ -107,6 +124,14 @@ def test_what_a_command_says_is_in_the_log_and_how_far_it_is_on_the_terminal(tmp
     code = "import sys; print('a warning', file=sys.stderr); print('a: 3 of 9 rounds (33%)'); sys.exit(3)"
     log, said = io.StringIO(), []
     environment = {**os.environ, VARIABLE: str(tmp_path / "gone")}
-    assert run_command(f'{sys.executable} -c "{code}"', environment, log, said.append) == 3
+    assert Command(f'{sys.executable} -c "{code}"', environment, log, said.append).wait() == 3
     assert "a warning\n" in log.getvalue()
     assert said == ["  a: 3 of 9 rounds (33%)"]
+
+
+def test_a_command_that_is_stopped_ends(tmp_path: Path) -> None:
+    """With what it started: only then is nobody left who could write to its output."""
+    command = Command("sleep 600; true", dict(os.environ), io.StringIO(), lambda line: None)
+    command.stop()
+    assert command.wait() != 0
+    assert not command.follow.is_alive()
