@@ -1,8 +1,11 @@
 """Sphinx settings of the site. Everything is local: the site works offline from the file system, without requests."""
 
+from functools import cache
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 from fedlib.pages import docstrings
 
@@ -13,6 +16,7 @@ exclude_patterns = []
 nb_execution_mode = "off"  # the notebooks are already executed
 myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
+myst_ref_domains = ["std"]
 nb_merge_streams = True
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
@@ -48,6 +52,14 @@ html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
 
 
+class Words(SearchEnglish):
+    """English for the search index, with each word stemmed once for all pages."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.stem = cache(self.stem)
+
+
 def _formula(translator, node: nodes.Element, display: str) -> None:
     translator.body.append(convert(node.astext(), display=display))
     raise nodes.SkipNode
@@ -62,6 +74,7 @@ def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: n
 
 def setup(app: Sphinx) -> None:
     """Formulas as MathML, written into the page: no script, no font, no request."""
+    app.add_search_language(Words)
     app.connect("html-page-context", _own_scale)
     app.connect("autodoc-process-docstring", docstrings.shown)
     app.connect("autodoc-process-signature", docstrings.signature)

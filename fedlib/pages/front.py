@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def finding(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"“{row['claim'].rstrip('.')}.” This claim is {row['headline']}.{printed}"
 
 
+@cache
 def asks(sampler: type) -> str:
     """What a sampler asks of clients beside the training of those it chose (one of `ASKED`), by what it yields."""
     code = "".join(inspect.getsource(cls) for cls in sampler.__mro__ if "select" in vars(cls))

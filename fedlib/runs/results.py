@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -367,6 +367,8 @@ def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], result
 def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:
     """The record of what made an experiment's or study's table; empty if it has not been run at this scale.
 
+    Whoever reads the same record again gets the same object, not to be changed.
+
     Raises:
         StoreError: the record is damaged.
     """
@@ -374,7 +376,12 @@ def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, 
     if not path.exists():
         return {}
     with named(path, archives.mend(path)):
-        return unsealed(json.loads(path.read_bytes()))
+        return _record(path.read_bytes())
+
+
+@lru_cache(256)
+def _record(content: bytes) -> dict[str, Any]:
+    return unsealed(json.loads(content))
 
 
 def covered(experiments: Iterable[str], scale: Scale, results: Path = RESULTS) -> set[tuple[str, str, str]]:
