@@ -58,7 +58,8 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
             loss = train_loss[id(live)].min(axis=0)
             rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
         if live.run.evaluate.clients and live.partition.test and accuracy:
-            own = np.array([test_hit[chosen[k]][part].mean() for k, part in enumerate(live.partition.test)])
+            hits = [test_hit[model][part] for model, part in zip(chosen, live.partition.test, strict=True)]
+            own = segment_means(np.concatenate(hits), [len(part) for part in hits])
             rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(own, live.fed.p)
     return rows
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,9 @@ class Live(Guarded):
         """A job that trains a client from row `row` of the stacked models, with its own stream."""
         samples = self.partition.train[client]
         drawn_by = (self.run.seed, purpose, self.t, int(client), draw)
-        return Job(run=row, samples=samples, rng=stream(*drawn_by), draws=(*drawn_by, id(samples)))
+        return Job(
+            run=row, samples=samples, source=partial(stream, *drawn_by), draws=(*drawn_by, id(samples))
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {

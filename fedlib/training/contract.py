@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal, Protocol
 
@@ -39,15 +40,19 @@ class Job:
     """One client's local training in one round.
 
     run: row of `start` that it trains from. samples: (n,) indices into the training set, perhaps with repeats.
-    rng: its own generator.
+    source: its own generator, or a function that makes it, called once it is needed.
     draws: jobs with equal `draws` have the same samples, and generators in the same state, so they train on the same
         batches (a client that several samplers chose). None: no other job shares its batches.
     """
 
     run: int
     samples: np.ndarray
-    rng: np.random.Generator
+    source: np.random.Generator | Callable[[], np.random.Generator]
     draws: Hashable = None
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        return self.source() if callable(self.source) else self.source
 
 
 @dataclass

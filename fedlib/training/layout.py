@@ -41,7 +41,7 @@ class Layout:
         ends = np.cumsum([shape.numel() for shape in self.shapes]).tolist()
         return {name: slice(a, b) for name, a, b in zip(self.names, [0, *ends], ends, strict=False)}
 
-    @property
+    @cached_property
     def d(self) -> int:
         """Length of the flat vector."""
         return sum(shape.numel() for shape in self.shapes)

@@ -95,7 +95,7 @@ def a_job(message: Message, context: Context) -> tuple[Job, torch.Tensor]:
     config, k = message.content["config"], context.node_config["partition-id"]
     where = (config["seed"], config["purpose"], config["server-round"], k, config["draw"])
     samples = partition().train[k]
-    return Job(run=0, samples=samples, rng=stream(*where), draws=(*where, id(samples))), to_flat(
+    return Job(run=0, samples=samples, source=stream(*where), draws=(*where, id(samples))), to_flat(
         message.content["arrays"]
     )[None]
 

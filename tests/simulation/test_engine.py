@@ -96,7 +96,7 @@ def test_equals_a_plain_fedavg_loop(partition, executor, tensors):
         chosen = live.rows[t]["clients"]
         total = [torch.zeros_like(p) for p in w]
         for k in chosen:
-            job = Job(run=0, samples=partition.train[k], rng=stream(0, "local", t, k, 0))
+            job = Job(run=0, samples=partition.train[k], source=stream(0, "local", t, k, 0))
             batches = draw_batches([job], 16, steps=5)
             p = [q.clone().requires_grad_() for q in w]
             for index, count in zip(batches.index[:, 0], batches.count[:, 0], strict=True):
