@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from itertools import takewhile
 from pathlib import Path
 
+import forked
 from copies import copy_project
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -66,10 +66,7 @@ def test_a_page_and_a_table_come_from_the_archive(tmp_path: Path) -> None:
         shutil.copy(packed, copy)
 
     def fedlib(*command: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-P", "-m", "fedlib", *command, "--scale", "paper"]
-        return subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
+        return forked.run(["fedlib", *command, "--scale", "paper"], tmp_path, environment)
 
     made = fedlib("notebook", "run", "fedcor-centralised")
     assert made.returncode == 0, made.stderr

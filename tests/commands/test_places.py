@@ -86,5 +86,5 @@ def test_a_disk_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None
             mounted("-o", "remount,ro", str(folder))
         mounted("-o", "remount,rw", str(folder))
         filler.unlink()
-        call(project, "fedlib", "repro", "theory-tiny")
+        project.fedlib("repro", "theory-tiny")
         assert "artifacts/demo/theory-tiny/table.csv" in project.made()

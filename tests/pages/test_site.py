@@ -10,7 +10,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -328,6 +329,21 @@ class Browser:
         page.goto(f"{self.root.as_uri()}/{name}", wait_until="load")
         return page
 
+    def each(
+        self, names: Iterable[str], width: int = 1280, scheme: str = "light"
+    ) -> Iterator[tuple[str, object]]:
+        """(name, the page loaded), one after the other."""
+        first, *others = names
+        page = self.open(first, width, scheme)
+        yield first, page
+        for name in others:
+            page.goto(f"{self.root.as_uri()}/{name}", wait_until="load")
+            yield name, page
+        page.context.close()
+
+    def names(self, pattern: str) -> list[str]:
+        return sorted(path.relative_to(self.root).as_posix() for path in self.root.glob(pattern))
+
 
 @pytest.fixture(scope="module")
 def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
@@ -344,21 +360,54 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
         chromium.close()
 
 
+WIDTHS = (390, 1280, 1440)
 LINKS = "[...document.querySelectorAll('a[href], img[src]')].map(e => e.href || e.src)"
 BROKEN = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+# What an article says before its first figure or table.
+LEAD = """() => {
+  const article = document.querySelector('.bd-article');
+  const first = article && [...article.querySelectorAll('img, table')].find(e => !e.closest('details'));
+  if (!first) return '';
+  const range = document.createRange();
+  range.setStart(article, 0);
+  range.setEndBefore(first);
+  return range.toString();
+}"""
+FIGURES = """() => [...document.querySelectorAll(':is(.cell_output, .other-scale) img[src$=".svg"]')]
+  .map(e => [decodeURIComponent(new URL(e.src).pathname), e.getBoundingClientRect().width]).filter(e => e[1])"""
+
+
+@dataclass
+class Seen:
+    """What a page shows."""
+
+    links: list[str]
+    broken: list[str]
+    lead: str
+    figures: dict[int, list[tuple[str, float]]]  # at each width: the file and the width at which it is shown
+
+
+@pytest.fixture(scope="module")
+def seen(browser: Browser) -> dict[str, Seen]:
+    """All pages by their names, each loaded once and then made narrower and wider."""
+    found, widths = {}, WIDTHS
+    for name, page in browser.each(browser.names("**/*.html"), widths[0]):
+        links, broken, lead = (page.evaluate(asked) for asked in (LINKS, BROKEN, LEAD))
+        found[name] = Seen(links, broken, lead, {})
+        if any(link.endswith(".svg") for link in links):
+            for width in widths:
+                page.set_viewport_size({"width": width, "height": 900})
+                found[name].figures[width] = page.evaluate(FIGURES)
+            widths = widths[::-1]  # the next page begins at the width of this one: to change it takes long
+    return found
 
 
 @pytest.mark.browser
-def test_every_page_opens_and_leads_to_what_is_there(browser: Browser) -> None:
-    pages = sorted(path.relative_to(browser.root).as_posix() for path in browser.root.rglob("*.html"))
-    assert pages
-    context = browser.open(pages[0]).context
-    page = context.pages[0]
+def test_every_page_opens_and_leads_to_what_is_there(browser: Browser, seen: dict[str, Seen]) -> None:
     lost = []
-    for name in pages:
-        page.goto(f"{browser.root.as_uri()}/{name}", wait_until="load")
-        lost += [f"{name}: image {source}" for source in page.evaluate(BROKEN)]
-        for link in page.evaluate(LINKS):
+    for name, page in seen.items():
+        lost += [f"{name}: image {source}" for source in page.broken]
+        for link in page.links:
             target = urlsplit(link)
             if target.scheme == "file" and not Path(unquote(target.path)).exists():
                 lost.append(f"{name}: {link}")
@@ -383,12 +432,9 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
-    names = [path.relative_to(browser.root).as_posix() for path in browser.root.glob("fedcor/*.html")]
-    for name in ["index.html", *sorted(names)]:
-        page = browser.open(name, width=390, scheme=scheme)
+    for name, page in browser.each(["index.html", *browser.names("fedcor/*.html")], 390, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
-        page.context.close()
 
 
 CUT = """() => [...document.querySelectorAll('.bd-article table, .bd-article img, .interactive')].filter(e => {
@@ -401,41 +447,19 @@ CUT = """() => [...document.querySelectorAll('.bd-article table, .bd-article img
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1280, 1440])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_without_a_way_to_see_the_rest(browser: Browser, width: int) -> None:
-    names = [
-        "index.html",
-        "scoreboard.html",
-        *sorted(f"{p.parent.name}/{p.name}" for p in browser.root.glob("*/table_1.html")),
-    ]
-    for name in names:
-        page = browser.open(name, width=width)
+    for name, page in browser.each(
+        ["index.html", "scoreboard.html", *browser.names("*/table_1.html")], width
+    ):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.evaluate(CUT) == [], name
-        page.context.close()
-
-
-# What an article says before its first figure or table.
-LEAD = """() => {
-  const article = document.querySelector('.bd-article');
-  const first = article && [...article.querySelectorAll('img, table')].find(e => !e.closest('details'));
-  if (!first) return '';
-  const range = document.createRange();
-  range.setStart(article, 0);
-  range.setEndBefore(first);
-  return range.toString();
-}"""
 
 
 @pytest.mark.browser
-def test_a_figure_stands_before_the_sentences_about_it(browser: Browser) -> None:
-    page, wrong = browser.open("index.html"), []
-    for path in sorted(browser.root.glob("**/*.html")):
-        page.goto(path.as_uri(), wait_until="load")
-        if found := re.search(r".*(\bAbove\b|planned runs \().*", page.evaluate(LEAD)):
-            wrong.append(f"{path.name}: {found[0]}")
-    page.context.close()
-    assert wrong == []
+def test_a_figure_stands_before_the_sentences_about_it(seen: dict[str, Seen]) -> None:
+    said = {name: re.search(r".*(\bAbove\b|planned runs \().*", page.lead) for name, page in seen.items()}
+    assert [f"{name}: {found[0]}" for name, found in said.items() if found] == []
 
 
 SCROLLED = """() => [document.querySelector('.bd-article table')?.closest('.output, .cell_output')]
@@ -445,43 +469,39 @@ SCROLLED = """() => [document.querySelector('.bd-article table')?.closest('.outp
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 1440])
 def test_the_headline_tables_are_seen_whole(browser: Browser, width: int) -> None:
-    for path in browser.root.glob("*/table_1.html"):
-        page = browser.open(path.relative_to(browser.root).as_posix(), width=width)
-        assert page.evaluate(SCROLLED) == [], path
-        page.context.close()
+    for name, page in browser.each(browser.names("*/table_1.html"), width):
+        assert page.evaluate(SCROLLED) == [], name
 
 
-# The smallest text of each figure at the size shown: the file's sizes are in units of its view box.
-FIGURES = """() => [...document.querySelectorAll(':is(.cell_output, .other-scale) img[src$=".svg"]')]
-  .map(e => [decodeURIComponent(new URL(e.src).pathname), e.getBoundingClientRect().width]).filter(e => e[1])"""
 SIZE = re.compile(r"font(?:-size)?:[^;\"']*?([\d.]+)px")
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1280, 1440])
-def test_text_in_figures_can_be_read(browser: Browser, width: int) -> None:
-    small, seen = [], 0
-    pages = [path for path in sorted(browser.root.glob("**/*.html")) if ".svg" in path.read_text()]
-    page = browser.open("index.html", width=width)
-    for path in pages:
-        page.goto(path.as_uri(), wait_until="load")
-        for source, shown in page.evaluate(FIGURES):
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_in_figures_can_be_read(seen: dict[str, Seen], width: int) -> None:
+    """The smallest text of each figure at the size shown: the file's sizes are in units of its view box."""
+    small, some = [], 0
+    for name, page in seen.items():
+        for source, shown in page.figures.get(width, []):
             drawn = Path(source).read_text()
             scale = shown / float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
             sizes = [float(size) * scale for size in SIZE.findall(drawn)]
-            seen += bool(sizes)
+            some += bool(sizes)
             if sizes and min(sizes) < 8.95:
-                small.append(f"{path.name}: {Path(source).name}: {min(sizes):.1f} px")
-    page.context.close()
-    assert seen
+                small.append(f"{name}: {Path(source).name}: {min(sizes):.1f} px")
+    assert some
     assert small == []
+
+
+def with_curves(browser: Browser) -> str:
+    return next(
+        n for n in browser.names("*/*.html") if 'class="interactive"' in (browser.root / n).read_text()
+    )
 
 
 @pytest.mark.browser
 def test_curves_answer_and_their_picture_stands_back(browser: Browser) -> None:
-    root = browser.root
-    name = next(p for p in sorted(root.glob("*/*.html")) if 'class="interactive"' in p.read_text())
-    page = browser.open(name.relative_to(root).as_posix())
+    page = browser.open(with_curves(browser))
     page.locator(".interactive .js-plotly-plot").first.wait_for()
     assert page.locator(".interactive-replaced").first.is_hidden()
     page.get_by_role("button", name="Logarithmic axis").first.click()
@@ -494,8 +514,7 @@ LINES = "[...document.querySelectorAll('.js-plotly-plot')].flatMap(p => p.data.m
 
 @pytest.mark.browser
 def test_curves_can_be_seen_on_a_dark_page_and_follow_its_theme(browser: Browser) -> None:
-    name = next(p for p in sorted(browser.root.glob("*/*.html")) if 'class="interactive"' in p.read_text())
-    page = browser.open(name.relative_to(browser.root).as_posix(), scheme="dark")
+    page = browser.open(with_curves(browser), scheme="dark")
     page.locator(".interactive .js-plotly-plot").first.wait_for()
 
     def darkest() -> float:

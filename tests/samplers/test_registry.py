@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import forked
 import pytest
 from copies import copy_project
 
@@ -137,9 +138,8 @@ print(json.dumps(found))
 
 def test_a_notebooks_sampler_is_known_by_its_cell_and_by_what_that_uses(tmp_path):
     """A cell that is run again is no second sampler of that name; another class is."""
-    script = tmp_path / "notebook.py"
-    script.write_text(NOTEBOOK.format(cell=own(select="ids(self.fed) + int(w[0])")))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    script = NOTEBOOK.format(cell=own(select="ids(self.fed) + int(w[0])"))
+    done = forked.run(["python", "-c", script], tmp_path, os.environ)
     assert done.returncode == 0, done.stderr
     one, again, k, function, array, unused, edited, other = json.loads(done.stdout.splitlines()[-1])
     assert (one != again, unused) == (True, array), "the cell alone is another text than with its helpers"
@@ -174,9 +174,7 @@ except ConfigError as error:
 
 
 def test_a_notebooks_sampler_is_trained_with_two_workers_and_refused_by_a_cluster(tmp_path):
-    script = tmp_path / "notebook.py"
-    script.write_text(TRAINED.format(cell=own()))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = forked.run(["python", "-c", TRAINED.format(cell=own())], tmp_path, os.environ)
     assert done.returncode == 0, done.stderr
     assert "the sampler mine is defined in a notebook, where a cluster's workers cannot find" in done.stdout
 
@@ -217,14 +215,7 @@ def project(tmp_path_factory):
 
     def method(name: str) -> str:
         program = f"from fedlib.settings.schema import Method\nprint(Method(sampler={name!r}).sampler)"
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env=environment,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = forked.run(["python", "-c", program], root, environment)
         return done.stdout + done.stderr
 
     return method
