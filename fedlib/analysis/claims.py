@@ -168,7 +168,8 @@ class Runs(Mapping[str, pd.DataFrame]):
             table, last = self.pick(experiment, setting, [method]), self.last(experiment, setting)
             if column not in table:
                 raise Missing(f"{column} has not been measured in {experiment}")
-            found = {int(seed): measure.curve(run, column, last) for seed, run in table.groupby("seed")}
+            of_runs = measure.curves(table, column, {setting: last})
+            found = {int(seed): of_runs[setting, method, seed] for seed in sorted(table["seed"].unique())}
             if any(curve.empty for curve in found.values()):
                 raise Missing(f"{column} has not been measured in {experiment}")
             self.kept[key] = found

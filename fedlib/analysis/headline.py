@@ -171,7 +171,7 @@ def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
     for row in headline.rows:
         for method in row.printed:
             series, cap = rounds(runs, reading, row, method)
-            found.append(middle(series.clip(upper=cap + 1)) if len(series) else np.nan)
+            found.append(middle(np.minimum(series.to_numpy(), cap + 1)) if len(series) else np.nan)
     return np.array(found)
 
 

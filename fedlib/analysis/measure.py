@@ -35,8 +35,26 @@ def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
 
     From divergence on, up to round `last`, it is the worst possible value.
     """
-    rounds, values = run["round"].to_numpy(), run[column].to_numpy(dtype=float)
-    gone = run["diverged"].to_numpy(dtype=bool)
+    return _curve(*_columns(run, column), column, last)
+
+
+def curves(results: pd.DataFrame, column: str, last: Mapping[str, int]) -> dict[tuple, pd.Series]:
+    """(setting, method, seed) -> `curve`, in order of appearance; last: by setting."""
+    columns = _columns(results, column)
+    runs = results.groupby(RUN, sort=False).indices
+    return {
+        key: _curve(*(values[rows] for values in columns), column, last[key[0]])
+        for key, rows in sorted(runs.items(), key=lambda run: run[1][0])
+    }
+
+
+def _columns(results: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rounds, values, and whether the run has diverged, by row."""
+    values, gone = results[column].to_numpy(dtype=float), results["diverged"].to_numpy(dtype=bool)
+    return results["round"].to_numpy(), values, gone
+
+
+def _curve(rounds: np.ndarray, values: np.ndarray, gone: np.ndarray, column: str, last: int) -> pd.Series:
     if gone.any():
         end = rounds[gone].min()
         after = np.arange(end, max(last, end) + 1)
@@ -51,10 +69,7 @@ def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
 def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options: Any) -> pd.Series:
     """`statistic(curve, **options)` of every run -> Series indexed by (setting, method, seed)."""
     last = results.groupby("setting")["round"].max()
-    values = {
-        key: statistic(curve(run, column, last[key[0]]), **options)
-        for key, run in results.groupby(RUN, sort=False)
-    }
+    values = {key: statistic(of, **options) for key, of in curves(results, column, last).items()}
     runs = pd.MultiIndex.from_arrays(list(zip(*values, strict=True)) or [[], [], []], names=RUN)
     return pd.Series(list(values.values()), runs, name=column, dtype=float)
 

@@ -6,6 +6,7 @@ that makes each page again, and has Sphinx build them with the settings in `site
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from collections import Counter
@@ -432,6 +433,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]
     arguments += ["-D", f"html_theme_options.announcement={meaning(scale)[:-1]}; {site.coverage()}."]
+    gc.freeze()  # collecting would walk through everything loaded before, here and in Sphinx's forks
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
     new = reports.with_name(f".{reports.name}.new")

@@ -158,7 +158,7 @@ class Finished:
         from fedlib.simulation.engine import NUMERICS
 
         digest = self.digest(run.dataset)
-        addresses = (run.address, run.address_of_before) if digest else ()
+        addresses = (run.address, run.address_of_before) if digest and self.store.root.exists() else ()
         there = (one(NUMERICS, digest) for one in addresses)
         return next((address for address in there if self.store.finished(address)), None)
 
