@@ -31,7 +31,7 @@ LOG = ROOT / "data" / "repro.log"
 SITE = ROOT / "reports" / "index.html"
 ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
 CORES = "LOKY_MAX_CPU_COUNT"  # joblib's variable for the number of cores that a process may use
-TAIL = 30  # lines of the log that are shown of a stage that failed
+TAIL = 30  # lines that are shown of what a stage said that failed
 Tell = Callable[[str], None]
 
 
@@ -78,19 +78,22 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
             """The environment of commands; the warm process starts with the first one, and not if none has to run."""
             return stack.enter_context(warm({**os.environ, "PATH": path}))
 
+        started: list[Command] = []
+
         def start(stage: str, command: str, environment: Mapping[str, str]) -> Command:
             progress.begins(stage)
             ours = helped()
             where = {key: ours[key] for key in ("PATH", VARIABLE) if key in ours}
             share = {} if alone(stage) else {CORES: str(max(1, cores() // at_once))}
-            return Command(command, {**environment, **where, **share}, log, tell)
+            started.append(Command(stage, command, {**environment, **where, **share}, log, tell))
+            return started[-1]
 
         status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT)
     where = LOG.relative_to(ROOT)
     if status == 252:  # DVC's for an interruption
         tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
     elif status:
-        for line in [*_tail(LOG), *errors.said]:
+        for line in [*(line for one in started if one.status for line in one.said), *errors.said]:
             say(line)
         say(f"Failed; the log is {where}. Once it is mended, `fedlib repro` goes on from here.")
     else:
@@ -126,12 +129,15 @@ class Errors:
 class Command:
     """A stage's command, run by the warm process if there is one.
 
-    Its output goes into the log; lines on training's progress go to `tell` too.
+    What it says goes into the log; lines on training's progress go to `tell` too, and the last lines are kept.
     """
 
-    def __init__(self, command: str, environment: Mapping[str, str], log: IO[str], tell: Tell) -> None:
+    def __init__(
+        self, stage: str, command: str, environment: Mapping[str, str], log: IO[str], tell: Tell
+    ) -> None:
+        self.stage, self.status, self.said = stage, 0, deque(maxlen=TAIL)
         read, self.output = os.pipe()
-        self.follow = threading.Thread(target=_follow, args=(read, log, tell), daemon=True)
+        self.follow = threading.Thread(target=self._follow, args=(read, log, tell), daemon=True)
         self.follow.start()
         output, program, *words = (self.output, self.output), *shlex.split(command)
         self.connection: socket.socket | None = None
@@ -152,7 +158,8 @@ class Command:
     def wait(self) -> int:
         """The exit status, once it has ended."""
         try:
-            return self.process.wait() if self.connection is None else answer(self.connection)
+            self.status = self.process.wait() if self.connection is None else answer(self.connection)
+            return self.status
         finally:
             if self.connection is not None:
                 self.connection.close()
@@ -167,22 +174,14 @@ class Command:
             else:
                 self.connection.shutdown(socket.SHUT_RDWR)
 
-
-def _follow(read: int, log: IO[str], tell: Tell) -> None:
-    with open(read, errors="replace") as said:
-        for line in said:
-            with suppress(ValueError):  # the log is closed
-                log.write(line)
-            if " rounds (" in line:
-                tell(f"  {line.rstrip()}")
-
-
-def _tail(path: Path) -> list[str]:
-    """The log's last lines, from where the last stage begins; none if none did."""
-    with open(path, errors="replace") as lines:
-        last = list(deque(lines, maxlen=TAIL))
-    begins = [i for i, line in enumerate(last) if line.startswith("Running stage")]
-    return [line.rstrip() for line in (last[begins[-1] :] if begins else [])]
+    def _follow(self, read: int, log: IO[str], tell: Tell) -> None:
+        with open(read, errors="replace") as said:
+            for line in said:
+                self.said.append(f"{self.stage}: {line.rstrip()}")
+                with suppress(ValueError):  # the log is closed
+                    log.write(f"{self.said[-1]}\n")
+                if " rounds (" in line:
+                    tell(f"  {line.rstrip()}")
 
 
 @contextmanager

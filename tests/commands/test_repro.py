@@ -124,14 +124,14 @@ def test_what_a_command_says_is_in_the_log_and_how_far_it_is_on_the_terminal(tmp
     code = "import sys; print('a warning', file=sys.stderr); print('a: 3 of 9 rounds (33%)'); sys.exit(3)"
     log, said = io.StringIO(), []
     environment = {**os.environ, VARIABLE: str(tmp_path / "gone")}
-    assert Command(f'{sys.executable} -c "{code}"', environment, log, said.append).wait() == 3
-    assert "a warning\n" in log.getvalue()
+    assert Command("simulate@a", f'{sys.executable} -c "{code}"', environment, log, said.append).wait() == 3
+    assert "simulate@a: a warning\n" in log.getvalue()
     assert said == ["  a: 3 of 9 rounds (33%)"]
 
 
 def test_a_command_that_is_stopped_ends(tmp_path: Path) -> None:
     """With what it started: only then is nobody left who could write to its output."""
-    command = Command("sleep 600; true", dict(os.environ), io.StringIO(), lambda line: None)
+    command = Command("page", "sleep 600; true", dict(os.environ), io.StringIO(), lambda line: None)
     command.stop()
     assert command.wait() != 0
     assert not command.follow.is_alive()
