@@ -169,7 +169,8 @@ def test_a_repro_leaves_what_dvc_leaves_and_goes_on_after_a_stage_that_failed(pr
     good = project.notebook("tiny").read_text()
     project.notebook("tiny").write_text(good.replace("artifact.judge()", "1 / 0"))
     failed = project.call("fedlib", "repro", "theory-tiny", status=255)
-    assert "ZeroDivisionError" in failed
+    assert "theory-tiny: ZeroDivisionError" in failed
+    assert "simulate@tiny: " not in failed
     assert "failed to reproduce 'theory-tiny'" in failed
     # Nothing like it has run, so DVC has nothing to restore.
     project.notebook("tiny").write_text(good.replace("# Tiny", "# Tiny, mended"))
