@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked
 import nbformat
+from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fedlib.commands import notebooks, pipeline
@@ -28,6 +29,16 @@ def copy_project(root: Path) -> dict[str, str]:
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     return forked.forking({**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"})
+
+
+KERNEL = "from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
+
+
+class ForkedKernel(AsyncKernelManager):
+    """Begins a notebook's kernel in a fork, if its environment is `forked.forking`."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        return [sys.executable, "-m", "fedlib", "python", "-c", KERNEL, "-f", self.connection_file]
 
 
 PARAMS = """\

@@ -25,6 +25,7 @@ LIBRARIES = (  # not `dvc`, which keeps the standard output that it is imported 
     "cffi.api",
     "dvc_data.index",
     "dvc_render",
+    "ipykernel.kernelapp",
     "ipywidgets",
     "jinja2",
     "matplotlib.pyplot",

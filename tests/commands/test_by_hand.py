@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import forked
-from copies import copy_project
+from copies import ForkedKernel, copy_project
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -29,10 +29,10 @@ for name in {*globals()} - {*dir(builtins), "In", "Out", "get_ipython", "exit", 
 
 
 def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> None:
-    """In a kernel as JupyterLab starts it, from the notebook's own folder; one kernel for all, to be quick."""
+    """In a kernel as JupyterLab has it, from the notebook's own folder; one kernel for all, to be quick."""
     environment, settings = copy_project(tmp_path), params.load()
     ran = new_notebook()
-    client = NotebookClient(ran, timeout=600)
+    client = NotebookClient(ran, timeout=600, kernel_manager_class=ForkedKernel)
 
     def runs(cell: NotebookNode) -> bool:
         """Whether a cell runs through; False where it ends for want of results."""

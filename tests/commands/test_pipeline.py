@@ -216,6 +216,12 @@ def test_plots_are_dvcs(project: Project) -> None:
     assert all(f'"method": "{method}"' in page for method in drawn.index)
 
 
+def make_pages(project: Project) -> None:
+    """`fedlib report` without the site."""
+    code = "from fedlib.commands import pipeline; assert not pipeline.make_pages('demo')"
+    project.call("python", "-c", code)
+
+
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     """Packed, wiped, rendered: pages and site come back without a run; `dvc repro` trains what changed alone."""
     data = project.folder / "data"
@@ -235,23 +241,23 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
 
     log = data / "results" / "demo" / "tiny.ipynb"
     made = {path: path.stat().st_mtime_ns for path in (page, log)}
-    project.fedlib("report", "--scale", "demo")
+    make_pages(project)
     assert {path: path.stat().st_mtime_ns for path in made} == made
     for module in ("pages/artifact", "runs/results"):  # the page uses one of them, its log the other
         with open(project.folder / "fedlib" / f"{module}.py", "a") as code:
             code.write("# A comment.\n")
     left = page.with_name("no_longer_made.csv")
     left.touch()
-    project.fedlib("report", "--scale", "demo")
+    make_pages(project)
     assert all(path.stat().st_mtime_ns > before for path, before in made.items())
     assert not left.exists()
 
     params = project.folder / "params.yaml"
     params.write_text(PARAMS.replace("seeds: 2", "seeds: 1"))
-    project.fedlib("report", "--scale", "demo")
+    make_pages(project)
     assert json.loads(log.with_suffix(".json").read_text())["planned"] == 1
     params.write_text(PARAMS)
-    project.fedlib("report", "--scale", "demo")
+    make_pages(project)
     assert json.loads(log.with_suffix(".json").read_text())["planned"] == 2
 
     assert {"data", "simulate@tiny"} <= ran_by(project, "theory-tiny")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -10,9 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import forked
 import numpy as np
 import pandas as pd
 import pytest
+from copies import ForkedKernel
 from matplotlib import pyplot as plt
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
@@ -183,7 +186,7 @@ def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.Mon
     monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)  # a look after every round
 
     async def watch() -> tuple[Lab, int, int]:
-        lab = small_lab(T=20)
+        lab = small_lab(T=10)
         lab.train.click()
         while not lab.picture.value:
             await asyncio.sleep(0.01)
@@ -201,7 +204,7 @@ def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.Mon
         return lab, stopped, held
 
     lab, stopped, held = asyncio.run(watch())
-    assert 0 < stopped == held < 20
+    assert 0 < stopped == held < 10
     assert lab.stop.disabled
     assert lab.go_on.disabled
     through = Training(lab.setting(), [0])
@@ -339,6 +342,7 @@ def test_the_notebook_runs_from_top_to_bottom_and_the_new_sampler_enters() -> No
     check = "await lab.task\nfinal = lab.training.results()\nprint(lab.training.rounds, *final['method'].unique())"
     notebook.cells.append(new_code_cell(check))
     place = {"metadata": {"path": str(notebooks.SOURCES)}}
-    ran = NotebookClient(notebook, timeout=300, resources=place).execute()
+    client = NotebookClient(notebook, timeout=300, resources=place, kernel_manager_class=ForkedKernel)
+    ran = client.execute(env=forked.forking(os.environ))
     assert "application/vnd.jupyter.widget-view+json" in ran.cells[panel].outputs[0].data
     assert ran.cells[-1].outputs[0].text == "(9, 9) Random FedCor Mine\n"

@@ -111,12 +111,13 @@ def test_runs_of_other_settings_are_not_shown(settings: params.Experiments, tmp_
     assert row(block, "MNIST, q = 10 %")[1].startswith("*not run*")
 
 
-def test_only_what_is_between_the_marks_is_written(tmp_path: Path) -> None:
+def test_only_what_is_between_the_marks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readme, "block", lambda settings, root: f"## Results of {root.name}")
     path = tmp_path / "README.md"
     path.write_text(f"before\n{readme.START}\nold\n{readme.END}\nafter\n")
     assert readme.write(path, tmp_path)
     text = path.read_text()
-    assert text.startswith(f"before\n{readme.START}\n\n## Results")
+    assert text.startswith(f"before\n{readme.START}\n\n## Results of {tmp_path.name}")
     assert text.endswith(f"{readme.END}\nafter\n")
     assert not readme.write(path, tmp_path)
     path.write_text("no marks")
