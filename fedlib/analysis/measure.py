@@ -293,7 +293,7 @@ def add_distinct(
     """
 
     def count(ids: np.ndarray) -> float:
-        return float(len(np.unique(ids))) if len(ids) else math.nan
+        return float(len(set(ids.tolist()))) if len(ids) else math.nan
 
     drawn = [np.asarray(c if c is not None else [], dtype=int) for c in results["clients"]]
     out = results.assign(distinct_clients=[count(ids) for ids in drawn])

@@ -228,6 +228,8 @@ class Artifact:
 
 def cut(settings: Experiments, name: str, scale: Scale) -> str:
     """How an experiment or study is reduced from scale `paper`, in words; empty if it is not."""
+    if scale == "paper":
+        return ""
     seldom = often = 1
     if name in settings.studies:
         here, paper = (settings.study(name, one) for one in (scale, "paper"))
