@@ -148,7 +148,9 @@ class Runs(Mapping[str, pd.DataFrame]):
 
     def end(self, experiment: str) -> int:
         """The last round that all runs of an experiment have."""
-        return measure.common_end(self._rows(experiment))
+        if ("end", experiment) not in self.kept:
+            self.kept["end", experiment] = measure.common_end(self._rows(experiment))
+        return self.kept["end", experiment]
 
     def last(self, experiment: str, setting: str) -> int:
         """T, the number of rounds of a setting."""

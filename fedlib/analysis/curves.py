@@ -59,7 +59,12 @@ class Panel:
 
     def read(self, runs: Runs, methods: list[str], statistic: Statistic, **options: object) -> pd.Series:
         """A statistic of the shown test accuracy by (method, seed)."""
-        return per_run(self.within(runs, methods), "test_accuracy", statistic, **options).droplevel("setting")
+        runs.need(self.experiment, self.setting, methods)
+        key = "read", self, tuple(methods), statistic, *options.items()
+        if key not in runs.kept:
+            found = per_run(self.within(runs, methods), "test_accuracy", statistic, **options)
+            runs.kept[key] = found.droplevel("setting")
+        return runs.kept[key]
 
     def fin(self, runs: Runs, methods: list[str]) -> pd.Series:
         return self.read(runs, methods, end_mean, share=0.05)
