@@ -66,7 +66,10 @@ COUNTED = (
 )  # names that tests give to `record_property`
 
 
-LONG = ("docs", "pipeline", "readme", "kills", "by_hand", "faults", "places", "fairness")  # longest first
+LONG = (  # longest first
+    *("readme", "kills", "fairness", "pipeline", "docs", "faults"),
+    *("by_hand", "lab", "contract", "cluster", "places", "claims"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
