@@ -129,9 +129,19 @@ def arriving(
     t = np.stack([np.zeros(len(at)), np.minimum(at, T), np.full(len(at), T)], axis=1)
     accuracy = np.stack([0 * level, level, np.where(at <= T, level, 0.0)], axis=1)
     there = np.stack([at == at, at < T, at == at], axis=1)
-    runs = pd.DataFrame(names, columns=["setting", "method", "seed"]).iloc[np.nonzero(there)[0]]
-    return runs.reset_index(drop=True).assign(
-        round=t[there].astype(int), test_accuracy=accuracy[there], experiment=experiment, diverged=False
+    settings, methods, seeds = (
+        np.repeat(np.array(one), there.sum(axis=1)) for one in zip(*names, strict=True)
+    )
+    return pd.DataFrame(
+        {
+            "setting": settings,
+            "method": methods,
+            "seed": seeds,
+            "round": t[there].astype(int),
+            "test_accuracy": accuracy[there],
+            "experiment": experiment,
+            "diverged": False,
+        }
     )
 
 

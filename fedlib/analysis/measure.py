@@ -122,6 +122,8 @@ def followed(results: pd.DataFrame, rounds: pd.Series) -> int:
 
     rounds: by (setting, method, seed), inf if a run of `results` never arrives; diverged runs never would.
     """
+    if np.isfinite(rounds).all():
+        return int(results["round"].max())
     runs = results.groupby(RUN, sort=False)
     last = runs["round"].max()
     waiting = np.isinf(rounds.reindex(last.index))
