@@ -88,7 +88,7 @@ def parts(table: pd.DataFrame, labels: Labels) -> list[tuple[int, int]]:
     by = list(labels[0]) if labels else []
     known = set(by) <= set(table.columns)
     keys = list(zip(*(table[column].to_numpy(object) for column in by), strict=True)) if known else []
-    counted = [(key, sum(1 for _ in same)) for key, same in groupby(keys)]
+    counted = [(key, len(list(same))) for key, same in groupby(keys)]
     found, expected = [key for key, _ in counted], {tuple(one.values()) for one in labels}
     if set(found) != expected or len(found) != len(expected) or len(keys) != len(table):
         raise ValueError("its rows are not those of its runs")
