@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -138,7 +138,15 @@ def test_with_keep_going_only_what_needs_it_is_left_out(project: Path) -> None:
     assert sorted(story.of) == ["data", "left", "other", "right"]
 
 
-def test_an_interruption_ends_every_command_and_leaves_no_lock(project: Path) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts, also in a job that a shell began in the background."""
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, old)
+
+
+def test_an_interruption_ends_every_command_and_leaves_no_lock(project: Path, interruptible: None) -> None:
     story = Story(left="never", right="never")
     interrupt = threading.Thread(
         target=lambda: [

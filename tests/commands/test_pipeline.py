@@ -15,7 +15,7 @@ import pytest
 from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib.analysis import claims, fairness
+from fedlib.analysis import claims, collect, fairness
 from fedlib.analysis.paper import papers
 from fedlib.commands import notebooks, pipeline, uses
 from fedlib.runs import archive, results
@@ -326,7 +326,7 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
         return pipeline._stale_logs(["hcsfed_ablation"], SETTINGS, "paper", logs)
 
     assert stale(False) == [["results", "hcsfed_ablation"]]
-    monkeypatch.setattr(results, "simulate", lambda *asked, **how: table.touch())
+    monkeypatch.setattr(collect, "simulate", lambda *asked, **how: table.touch())
     pipeline._made(["results", "hcsfed_ablation"], "paper")
     assert stale(False) == [["results", "hcsfed_ablation"]], "its runs are not those of now"
     monkeypatch.setattr(results, "shows", lambda *asked: True)
