@@ -252,24 +252,26 @@ def _stale_logs(
 
 
 def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
-    """The commands that make the stale pages of artifacts; shown: artifact -> experiments."""
+    """The commands that make the stale pages of artifacts; shown: artifact -> experiments.
+
+    Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
+    """
     from fedlib.commands import notebooks
     from fedlib.runs import results
 
-    commands, read = [], Counter()
-    for name, experiments in sorted(
-        shown.items(), key=lambda one: one[0] not in WHOLE_SCALE
-    ):  # the longest first
+    sizes, read = {}, Counter()
+    for name, experiments in shown.items():
         page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
         tables = [results.path_of(one, scale) for one in experiments]
         if name in WHOLE_SCALE:
             tables = list((results.RESULTS / scale).glob("*.parquet"))
         beside = [ROOT / path for path in BESIDE.get(name, [])]
         if _older(page, [*tables, *beside, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
-            commands.append(["notebook", "run", name])
+            sizes[name] = sum(table.stat().st_size for table in tables if table.exists())
             read.update(tables)
     results.hold(table for table, pages in read.items() if pages > 1 and table.exists())
-    return commands
+    order = sorted(sizes, key=lambda name: (sizes[name] > 0, -sizes[name]))
+    return [["notebook", "run", name] for name in order]
 
 
 def _older(path: Path, others: Iterable[Path]) -> bool:
