@@ -36,7 +36,7 @@ def report(
 def repro(context: typer.Context) -> None:
     """Make every page whose code, settings or results changed, then the site; or only the named pages.
 
-    It does the same as `dvc repro`, with the same arguments, but faster: one warm process runs all its commands.
+    It does the same as `dvc repro`, with the same arguments, but faster: several stages run at once.
     What DVC and the stages print is kept in data/repro.log. After a stop or a kill, the same command goes on.
 
     Example: fedlib repro fedcor-table_1

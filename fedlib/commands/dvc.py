@@ -41,8 +41,8 @@ class Watch(Protocol):
     def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
         """All stages in order, each with those that it needs; known: those that `dvc.lock` knows."""
 
-    def ended(self, name: str) -> None:
-        """DVC is done with a stage, whether its command ran or not."""
+    def ended(self, name: str, well: bool) -> None:
+        """DVC is done with a stage, whether its command ran or not; well: it did not fail and was not stopped."""
 
 
 class Lock:
@@ -131,9 +131,8 @@ class Loop:
                         if error := done.exception():
                             failed[one] = error
                             skipped = dvc.handle_error(graph, on_error, error, one)
-                            waiting = (
-                                [] if on_error == "fail" else [one for one in waiting if one not in skipped]
-                            )
+                            goes_on = on_error != "fail"
+                            waiting = [one for one in waiting if goes_on and one not in skipped]
                             continue
                         if force_downstream and graph and (done.result() or one in forced):
                             forced |= set(graph.predecessors(one))
@@ -164,10 +163,12 @@ class Loop:
 
     def _stage(self, one: Any, **options: Any) -> Any:
         with self.turn, one.repo.lock:
+            well = False
             try:
                 ran = one.reproduce(**options)
+                well = True
             finally:
-                self.watch.ended(one.addressing)
+                self.watch.ended(one.addressing, well)
             if ran and hasattr(one.dvcfile, "_lockfile"):
                 self.lock.add(one)
             elif ran:  # a file of `dvc add`

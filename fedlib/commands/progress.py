@@ -52,11 +52,12 @@ class Progress:
         about = "" if left is None else f" (about {duration(left)} left)"
         self.tell(f"{len(self.looked) + len(self.running)} of {len(self.needs)}: {name}{about}")
 
-    def ended(self, name: str) -> None:
-        """A stage has been looked at; if its command ran, it is done."""
+    def ended(self, name: str, well: bool = True) -> None:
+        """A stage has been looked at; if its command ran, it is done. The time of one cut short is not kept."""
         self.looked.add(name)
-        if name in self.running:
-            self.ran[name] = self.clock() - self.running.pop(name)
+        began = self.running.pop(name, None)
+        if began is not None and well:
+            self.ran[name] = self.clock() - began
 
     def left(self) -> float | None:
         """Seconds until all stages are done; None if how long one takes that surely runs is not known."""

@@ -1,4 +1,4 @@
-"""`fedlib repro`: `dvc repro` with one warm process for all commands, a line for each stage, and a log of the rest."""
+"""`fedlib repro`: `dvc repro`, but several stages at once, forked from one warm process; a line a stage; a log."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def repro(arguments: list[str]) -> int:
 
 def _reproduced(arguments: list[str], scale: Scale) -> int:
     began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
-    at_once, alone = min(cores(), pipeline.MOST), partial(_takes_all_cores, scale)
+    at_once, alone = min(cores(), pipeline.MOST), taking_all_cores(scale, Place.from_environment())
     progress = Progress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
     # DVC and its commands: those of this environment.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -104,10 +104,13 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
     return status
 
 
-def _takes_all_cores(scale: Scale, stage: str) -> bool:
-    """Whether a stage trains with several processes or on a GPU; at scale demo, one core each is faster."""
-    ours = scale == "demo" and Place.from_environment() == Place()
-    return not ours and stage.partition("@")[0] in ("simulate", "study")
+def taking_all_cores(scale: Scale, place: Place) -> Callable[[str], bool]:
+    """Whether a stage trains with all cores, or where and with as many processes as its user says.
+
+    At scale demo, trainings are short: to give each one core is faster.
+    """
+    one_each = scale == "demo" and (place.workers, place.device, place.scheduler) == (0, "cpu", None)
+    return lambda stage: not one_each and stage.partition("@")[0] in ("simulate", "study")
 
 
 class Errors:

@@ -135,15 +135,16 @@ class Server(ForkingMixIn, UnixStreamServer):
 
 def preload() -> None:
     """Import and read what notebooks and simulations need, so that forks of this process have it."""
+    import nbformat
+
     from fedlib.analysis.paper import parts
+    from fedlib.runs import archive
+    from fedlib.samplers import registry
 
     for module in PRELOADED:
         importlib.import_module(module)
     for book in BOOKS:
         parts(book)
-    nbformat, archive, registry = map(
-        importlib.import_module, ("nbformat", "fedlib.runs.archive", "fedlib.samplers.registry")
-    )
     nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
     registry.load_all()
     for path in archive.ARCHIVE.glob("*/*.parquet"):

@@ -49,6 +49,7 @@ class Story:
         self.ended_: list[str] = []
         self.began: dict[str, threading.Event] = {}
         self.beside: dict[str, set[str]] = {}
+        self.well: dict[str, bool] = {}
 
     def event(self, name: str) -> threading.Event:
         return self.began.setdefault(name, threading.Event())
@@ -65,7 +66,8 @@ class Story:
     def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
         self.needs, self.known = needs, known
 
-    def ended(self, name: str) -> None:
+    def ended(self, name: str, well: bool) -> None:
+        self.well[name] = well
         self.ended_.append(name)
 
 
@@ -158,7 +160,7 @@ def test_an_interruption_ends_every_command_and_leaves_no_lock(project: Path, in
     assert made(project, story) == 252  # DVC's for an interruption
     interrupt.join()
     assert sorted(story.of) == ["data", "left", "right"]
-    assert sorted(story.ended_) == ["data", "left", "right"]
+    assert story.well == {"data": True, "left": False, "right": False}
     again = Story()
     assert made(project, again) == 0
     assert sorted(again.of) == ["left", "page", "right"]

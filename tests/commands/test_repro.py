@@ -13,8 +13,9 @@ import pytest
 
 from fedlib.commands import dvc
 from fedlib.commands.progress import TRUST, Progress
-from fedlib.commands.repro import Command
+from fedlib.commands.repro import Command, taking_all_cores
 from fedlib.commands.warm import VARIABLE
+from fedlib.runs.place import Place
 
 NEEDS = {
     "data": set(),
@@ -65,6 +66,18 @@ def test_the_time_left_follows_this_machine(times: Path) -> None:
     assert json.loads(times.read_text())["paper"] == dict.fromkeys(NEEDS, 120.0)
 
 
+def test_the_time_of_a_stage_that_was_cut_short_is_not_kept(times: Path) -> None:
+    clock = Clock()
+    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
+    progress.planned(NEEDS, known=set())
+    progress.begins("data")
+    clock.now += 5.0
+    progress.ended("data", well=False)
+    goes(progress, clock, "page-b", 7.0)
+    progress.keep()
+    assert json.loads(times.read_text())["paper"] == {**dict.fromkeys(NEEDS, 60.0), "page-b": 7.0}
+
+
 def test_what_is_not_stale_takes_no_time(times: Path) -> None:
     clock = Clock()
     progress = Progress(times, "paper", 1, never, lambda line: None, clock)
@@ -90,6 +103,27 @@ def test_two_at_once_take_half_as_long_but_for_those_that_take_all_cores_and_the
     progress.begins("page-b")
     assert progress.left() == pytest.approx(40 / 2 + 60 + 2 * 60 / 2 + 60)
     assert said == ["1 of 5: data (about 4 min left)", "2 of 5: page-b (about 3 min left)"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "place", "alone"),
+    [
+        ("demo", Place(), False),
+        ("demo", Place(runs=Path("elsewhere")), False),
+        ("demo", Place(workers=1), True),
+        ("demo", Place(device="cuda"), True),
+        ("demo", Place(scheduler="tcp://host:8786"), True),
+        ("cpu", Place(), True),
+    ],
+)
+def test_who_says_how_to_train_has_one_training_at_a_time(scale: str, place: Place, alone: bool) -> None:
+    takes_all = taking_all_cores(scale, place)
+    assert [takes_all(name) for name in ("simulate@a", "study@b", "page", "report")] == [
+        alone,
+        alone,
+        False,
+        False,
+    ]
 
 
 def test_no_time_is_told_that_nobody_knows(tmp_path: Path) -> None:
