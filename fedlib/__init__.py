@@ -25,8 +25,8 @@ _HOMES = {
     "DirichletPrior": "settings.schema",
     "DirichletClasses": "settings.schema",
     "Partition": "data.partition",
-    "ConfigError": "settings.errors",
-    "SamplerError": "simulation.guard",
+    "ConfigError": "errors",
+    "SamplerError": "errors",
 }
 __all__ = ["samplers", *_HOMES]
 

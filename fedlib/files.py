@@ -21,17 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-
-class StoreError(RuntimeError):
-    """Something on disk cannot be used or written; the message is one sentence for people."""
-
-
-class Unfinished(StoreError):
-    """Nothing of an experiment or study is finished."""
-
-
-class InUse(StoreError):
-    """Another process holds a folder."""
+from fedlib.errors import InUse, StoreError
 
 
 def temporary() -> Path:

@@ -64,6 +64,7 @@ def test_the_map_has_every_room_and_little_stands_outside_of_them():
     assert {file.name for file in HOUSE.glob("*.py")} <= {
         "__init__.py",
         "__main__.py",
+        "errors.py",
         "files.py",
         "streams.py",
     }

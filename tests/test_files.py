@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib.files import StoreError, alone, replace_folder, sealed, unsealed, write_whole
+from fedlib.errors import StoreError
+from fedlib.files import alone, replace_folder, sealed, unsealed, write_whole
 from fedlib.runs.results import read_table, write_table
 
 READS = 500

@@ -18,8 +18,9 @@ import pytest
 
 from fedlib.data import datasets, partition
 from fedlib.samplers import SAMPLERS
+from fedlib.settings.code import NUMERICS
 from fedlib.settings.params import build, merge, split_method
-from fedlib.simulation.engine import NUMERICS, Lockstep
+from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
 
 PINS = Path(__file__).with_name("pins.json")

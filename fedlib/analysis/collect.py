@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedlib.analysis.studies import run_study
-from fedlib.files import Unfinished
+from fedlib.errors import Unfinished
 from fedlib.runs import archive as archives
 from fedlib.runs.results import Failed, open_results, path_of, simulate
 from fedlib.settings import params

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.analysis.paper import parts
-from fedlib.files import StoreError
+from fedlib.errors import StoreError
 from fedlib.settings.schema import ROOT, Scale
 
 REFERENCE = ROOT / "data" / "reference"

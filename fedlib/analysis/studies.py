@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedlib.analysis.paper import papers
+from fedlib.errors import DataError
 
 if TYPE_CHECKING:
     from fedlib.runs.archive import Packed
@@ -55,8 +56,7 @@ def run_study(
         ConfigError: no such study, or invalid settings. DataError: none of its datasets is available.
         Unfinished: no unit is finished. StoreError: a damaged archive.
     """
-    from fedlib.data import datasets
-    from fedlib.files import Unfinished
+    from fedlib.errors import Unfinished
     from fedlib.runs import archive as archives
     from fedlib.runs.place import Place
     from fedlib.runs.results import RESULTS, nothing_of, write_table
@@ -82,7 +82,7 @@ def run_study(
     if not tables and only_finished:
         raise Unfinished(nothing_of(name, scale, len(units)))
     if not tables:
-        raise datasets.DataError(missing[0]["reason"])
+        raise DataError(missing[0]["reason"])
     path = results / scale / f"{name}.parquet"
     record = {"study": name, "scale": scale, "planned": len(units), "runs": records, "missing": missing}
     table = pd.concat(tables, ignore_index=True)
@@ -165,8 +165,7 @@ class Measured:
 
     def read(self, unit: Unit) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The table of a measured unit and its record."""
-        from fedlib.settings.code import code_of
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS, code_of
 
         kept = self.kept(unit)
         if (table := self._measured(unit)) is not None:
@@ -185,7 +184,8 @@ class Measured:
 
     def _measured(self, unit: Unit) -> pd.DataFrame | None:
         """Its table in the store; a damaged one is reported and measured again."""
-        from fedlib.files import StoreError, say
+        from fedlib.errors import StoreError
+        from fedlib.files import say
         from fedlib.runs.sealed import from_kept
 
         kept = self.kept(unit)
@@ -205,7 +205,7 @@ class Measured:
             return {"name": "synthetic", "provenance": "data made for this study", "digest": ""}
         try:
             digest = datasets.digest(dataset, self.place.datasets)  # prepares embedded datasets
-        except datasets.DataError as error:
+        except DataError as error:
             self.absent[dataset] = str(error)
             return None
         provenance = datasets.status(dataset, self.place.datasets)["provenance"]
@@ -221,15 +221,14 @@ class Measured:
 
     def _address(self, unit: Unit, dataset_digest: str | None) -> str:
         from fedlib.runs import archive as archives
-        from fedlib.settings.code import code_of
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS, code_of
 
         return archives.address_of_unit(self.name, unit, NUMERICS, dataset_digest, code_of(unit))
 
 
 def module_of(name: str) -> ModuleType:
     """The module that measures a study, named by the part after the paper ("fedcor_toy" is measured by `toy`)."""
-    from fedlib.settings.schema import ConfigError
+    from fedlib.errors import ConfigError
 
     kind = name.partition("_")[2]
     places = [f"fedlib.papers.{paper}.study_{kind}" for paper in papers()]
@@ -258,7 +257,7 @@ def runs_of(
     Raises:
         ConfigError: there is no such experiment, setting or method.
     """
-    from fedlib.settings.errors import ConfigError, meant
+    from fedlib.errors import ConfigError, meant
 
     planned = [one for name in settings["experiments"].values() for one in experiments.runs(name, scale)]
     for kind in ("method", "setting"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import typer
 
 from fedlib.commands import cli_data, cli_pages, cli_runs
-from fedlib.files import StoreError
+from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 
 commands = typer.Typer(
     name="fedlib",
@@ -37,13 +37,7 @@ def app() -> int:
 
 
 def _mendable() -> Iterator[type[Exception]]:
-    """The errors written for users. Modules not yet imported cannot have raised one, and importing takes seconds."""
-    yield StoreError
-    for module, name in (
-        ("fedlib.settings.errors", "ConfigError"),
-        ("fedlib.data.sources", "DataError"),
-        ("fedlib.simulation.guard", "SamplerError"),
-        ("papermill.exceptions", "PapermillExecutionError"),
-    ):
-        if module in sys.modules:
-            yield getattr(sys.modules[module], name)
+    """The errors written for users; papermill's only if it is loaded, as loading it takes long."""
+    yield from (ConfigError, DataError, SamplerError, StoreError)
+    if "papermill.exceptions" in sys.modules:
+        yield sys.modules["papermill.exceptions"].PapermillExecutionError

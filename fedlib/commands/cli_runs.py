@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedlib.commands.cli_options import ScaleName, ScaleOption, short, tell
-from fedlib.files import Unfinished
+from fedlib.errors import Unfinished
 
 commands = typer.Typer()
 SEEDS = 10_000  # of a range
@@ -175,8 +175,8 @@ def _each(names: list[str] | None, scale: ScaleName | None, what: str) -> None:
 
     A named one that is unknown or has no results stops no other; the exit status is then 1.
     """
+    from fedlib.errors import ConfigError
     from fedlib.settings import params
-    from fedlib.settings.schema import ConfigError
 
     settings = params.load()
     at, lacks = scale.value if scale else settings.scale, False

@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Column, Table
 
-from fedlib.settings.errors import ConfigError, meant
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
 

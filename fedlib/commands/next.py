@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from fedlib.analysis import planning
 from fedlib.analysis.planning import Unit
-from fedlib.data.sources import DataError
-from fedlib.files import Unfinished
+from fedlib.errors import ConfigError, DataError, Unfinished
 from fedlib.runs.progress import duration
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, ConfigError, Run, Scale
+from fedlib.settings.schema import ROOT, Run, Scale
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from fedlib.commands.uses import digests
+from fedlib.errors import ConfigError, meant
 from fedlib.files import write_whole
-from fedlib.settings.errors import ConfigError, meant
 from fedlib.settings.schema import ROOT, Scale
 
 SOURCES = ROOT / "notebooks"

@@ -20,12 +20,12 @@ from typing import Any
 
 from fedlib.commands import forks
 from fedlib.commands.warm import preload
-from fedlib.data.sources import DataError
-from fedlib.files import StoreError, alone, say, sealed, unsealed, write_whole
+from fedlib.errors import ConfigError, DataError, StoreError
+from fedlib.files import alone, say, sealed, unsealed, write_whole
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.schema import ROOT, Scale
 
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
@@ -109,7 +109,7 @@ def _prepared(name: str) -> dict[str, str]:
 
     try:
         datasets.prepare(name)
-    except datasets.DataError as error:
+    except DataError as error:
         return {"missing": str(error)}
     status = datasets.status(name)
     return {key: status[key] for key in ("provenance", "digest")}

@@ -24,14 +24,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
 
-from fedlib.files import StoreError
+from fedlib.errors import StoreError
 
 VARIABLE = "FEDLIB_WARM"
 SERVE = "serve-warm"  # the argument for which `__main__` calls `serve`
 PRELOADED = (
     "fedlib.commands.notebooks",
     "fedlib.commands.inprocess",
-    "fedlib.pages.plots",
+    "fedlib.drawing.plots",
     "fedlib.simulation.engine",
     "fedlib.training.compiled",
     "fedlib.runs.results",
@@ -154,8 +154,8 @@ def preload() -> None:
 
 def serve(address: str, app: Callable[[], int]) -> None:
     """The warm process: listen, and run `app` (`fedlib ...`) for every request, each in a fork."""
+    from fedlib.errors import ConfigError
     from fedlib.settings import params  # not at the top: `ask` needs none of it
-    from fedlib.settings.errors import ConfigError
 
     with Server(address, app) as server:
         preload()

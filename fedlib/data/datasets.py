@@ -22,9 +22,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedlib.data import sources
-from fedlib.data.sources import KINDS, Arrays, DataError, Kind
+from fedlib.data.sources import KINDS, Arrays, Kind
+from fedlib.errors import DataError, meant
 from fedlib.files import sealed, unsealed
-from fedlib.settings.errors import meant
 from fedlib.settings.schema import ROOT
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from fedlib.errors import ConfigError
 from fedlib.files import write_whole
-from fedlib.settings.schema import ROOT, ConfigError, Given, address_of
+from fedlib.settings.schema import ROOT, Given, address_of
 
 PARTITIONS = ROOT / "data" / "partitions"
 PARTS = ("train", "holdout", "test")

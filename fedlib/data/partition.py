@@ -29,8 +29,8 @@ from scipy.optimize import nnls
 from scipy.special import entr, softmax
 
 from fedlib.data import given
+from fedlib.errors import ConfigError
 from fedlib.settings import schema
-from fedlib.settings.schema import ConfigError
 from fedlib.streams import stream
 
 Parts = list[np.ndarray]

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from fedlib.errors import DataError
+
 Arrays = dict[str, np.ndarray]  # x_train, x_test: uint8 (n, C, H, W); y_train, y_test: int64 (n,)
 
 DIGITS = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
@@ -37,10 +39,6 @@ FASHION = (
     "Ankle boot",
 )
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-
-class DataError(ValueError):
-    """Data is missing, damaged or unusable; the message is one sentence for people."""
 
 
 @dataclass(frozen=True)

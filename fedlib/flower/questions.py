@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 
+from fedlib.errors import SamplerError
 from fedlib.flower.answers import ASK
 from fedlib.flower.records import FlatModel, number, only_arrays
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import Gradients, Losses, TrialLosses, Updates
-from fedlib.simulation.live import Costs, SamplerError
+from fedlib.simulation.live import Costs
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from fedlib.files import StoreError, write_whole
+from fedlib.errors import StoreError
+from fedlib.files import write_whole
 from fedlib.runs.store import pack, unpack
 from fedlib.simulation.live import plain
 

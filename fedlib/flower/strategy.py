@@ -16,13 +16,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedlib.errors import SamplerError
 from fedlib.flower import state
 from fedlib.flower.questions import Asker, Metrics, Trained, without
 from fedlib.flower.records import FlatModel
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
 from fedlib.simulation.algorithms import FedAvg, aggregation_weights
-from fedlib.simulation.live import Costs, SamplerError, check
+from fedlib.simulation.live import Costs, check
 from fedlib.streams import Purpose, stream
 
 log = logging.getLogger("flwr")  # whose messages Flower shows

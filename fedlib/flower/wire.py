@@ -11,9 +11,9 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedlib.errors import SamplerError
 from fedlib.flower.answers import ASK
 from fedlib.flower.records import number
-from fedlib.simulation.live import SamplerError
 
 log = logging.getLogger("flwr")  # Flower shows the messages of this logger
 SECONDS = 1.0  # between two checks for nodes that have joined

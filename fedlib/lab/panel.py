@@ -26,9 +26,9 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from fedlib.data import datasets
-from fedlib.files import StoreError
+from fedlib.errors import ConfigError, DataError, StoreError
 from fedlib.settings import params, schema
-from fedlib.settings.schema import ROOT, ConfigError
+from fedlib.settings.schema import ROOT
 
 if TYPE_CHECKING:  # what trains and draws is loaded when it is used, so that the panel is there at once
     from fedlib.lab.training import Read, Training
@@ -320,10 +320,10 @@ class Lab:
         """Show errors raised inside this context in the panel, where a person looks, and do not raise them further."""
         try:
             yield
-        except (ConfigError, datasets.DataError, StoreError) as error:
+        except (ConfigError, DataError, StoreError) as error:
             self.say(str(error))
         except Exception as error:  # of a sampler under development: show where it failed, too
-            from fedlib.simulation.guard import SamplerError
+            from fedlib.errors import SamplerError
 
             if not isinstance(error, SamplerError):
                 self.say(traceback.format_exc(limit=-1))

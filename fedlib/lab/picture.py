@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedlib.pages.plots import draw_curves, label_axes
-from fedlib.pages.plots import partition_bars as partition_bars
-from fedlib.pages.plots import style as style
+from fedlib.drawing.plots import draw_curves, label_axes
+from fedlib.drawing.plots import partition_bars as partition_bars
+from fedlib.drawing.plots import style as style
 
 COLUMNS = 4
 

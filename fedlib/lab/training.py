@@ -12,9 +12,10 @@ import pandas as pd
 
 from fedlib.analysis import measure, tables
 from fedlib.data import datasets, partition
+from fedlib.errors import ConfigError
 from fedlib.runs.place import Place, cores
 from fedlib.settings import params, schema
-from fedlib.settings.schema import ConfigError, Run
+from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.contract import Executor
 from fedlib.training.executors import make_executor

@@ -14,8 +14,8 @@ import torch
 
 from fedlib.data import partition
 from fedlib.data.datasets import Tensors
+from fedlib.errors import ConfigError
 from fedlib.settings import schema
-from fedlib.settings.errors import ConfigError
 from fedlib.settings.schema import address_of
 
 SCHEMES = (

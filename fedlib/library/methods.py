@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from fedlib.errors import ConfigError
 from fedlib.samplers import SAMPLERS, Sampler, register
-from fedlib.settings.errors import ConfigError
 from fedlib.settings.schema import Method
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from fedlib.errors import ConfigError
 from fedlib.samplers.sources import digest_of, file_of
-from fedlib.settings.errors import ConfigError
 from fedlib.settings.schema import OWN
 from fedlib.training.bench import drawn, made
 from fedlib.training.executors import Own

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 
 FEATURES = ("studage", "lectage", "service", "dept")
 PLAYER = {"lecturer": "d", "student": "s"}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,9 +48,9 @@ class Result:
     def plot(self, column: str | None = None, **options: Any) -> Figure:
         """One line per method over rounds: the mean over seeds, with a band of one standard deviation.
 
-        column: of the table; None for accuracy if it was measured. options: of `fedlib.pages.plots.curves`.
+        column: of the table; None for accuracy if it was measured. options: of `fedlib.drawing.plots.curves`.
         """
-        from fedlib.pages import plots
+        from fedlib.drawing import plots
 
         plots.style()
         return plots.curves(self.table, self._measured(column), **{"panels": {"": ""}, **options})

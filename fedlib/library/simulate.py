@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedlib.errors import ConfigError, SamplerError
 from fedlib.library.data import Clients, Data, data_of
 from fedlib.library.methods import methods_of
 from fedlib.library.model import model_of
@@ -20,10 +21,8 @@ from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import Progress
 from fedlib.runs.results import MEASURES
 from fedlib.runs.store import Store
-from fedlib.settings.errors import ConfigError
 from fedlib.settings.params import build, seeds_of
 from fedlib.settings.schema import OWN, Evaluate, Local, Run
-from fedlib.simulation.guard import SamplerError
 from fedlib.training.contract import Executor
 from fedlib.training.executors import Own, make_executor
 from fedlib.training.objective import Function
@@ -39,7 +38,7 @@ class Handed:
         self._executor: Executor | None = None
 
     def address(self, run: Run) -> str:
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS
 
         return run.address(NUMERICS, self.data.digest)
 

@@ -31,13 +31,14 @@ from fedlib.analysis.collect import opened
 from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
+from fedlib.drawing import interactive
+from fedlib.errors import ConfigError
 from fedlib.files import write_whole
-from fedlib.pages import interactive
 from fedlib.pages.layout import escaped, mark
 from fedlib.runs.results import failed, lacking, record
 from fedlib.settings import params
 from fedlib.settings.params import Experiments, Labelled
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.schema import ROOT, Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

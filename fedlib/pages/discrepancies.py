@@ -11,7 +11,7 @@ from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.headline import Effect, closest, headlines, specifications
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, readings
-from fedlib.pages import plots_summary
+from fedlib.drawing import summary
 from fedlib.pages.artifact import Artifact
 
 MARKED = (AS_WRITTEN, AS_RUN)
@@ -99,7 +99,7 @@ def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) ->
         display(Markdown(said(effect, rows)))
         if len(rows) < 2:
             continue
-        figure = plots_summary.specification_curve(rows, effect.words, effect.printed, effect.null)
+        figure = summary.specification_curve(rows, effect.words, effect.printed, effect.null)
         artifact.show(figure, f"{paper}_curve_{k}", data=rows)
     fold(artifact, left_open(paper), f"{paper}_left_open")
 

@@ -16,7 +16,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from fedlib.analysis.tables import reach
-from fedlib.files import Unfinished
+from fedlib.errors import Unfinished
 from fedlib.pages.artifact import ResultsMissing, show_frame, show_picture, svg
 from fedlib.pages.layout import escaped
 from fedlib.runs import results
@@ -60,7 +60,7 @@ class Logbook:
     def _make(
         cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path], only_finished: bool
     ) -> Logbook:
-        from fedlib.data.sources import DataError
+        from fedlib.errors import DataError
 
         display(Markdown(f"**{escaped(title)}**, scale {scale}."))
         try:
@@ -134,7 +134,7 @@ class Logbook:
 
     def curves(self) -> None:
         """Test accuracy by round, and training loss if it was measured."""
-        from fedlib.pages import plots
+        from fedlib.drawing import plots
 
         plots.style()
         for column in ("test_accuracy", "train_loss"):

@@ -22,14 +22,14 @@ from fedlib.analysis.judging import INFORMATIVE, totals, verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, CLOSEST, Reading, named, readings
 from fedlib.analysis.verdict import STATUSES
-from fedlib.data.sources import DataError
-from fedlib.files import Unfinished, write_whole
+from fedlib.errors import ConfigError, DataError, Unfinished
+from fedlib.files import write_whole
 from fedlib.pages import front
 from fedlib.runs import archive as archives
 from fedlib.runs.results import open_results, simulate
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.schema import ROOT, Scale
 
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"

@@ -23,11 +23,12 @@ from nbformat import NotebookNode
 
 from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
+from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
 from fedlib.pages import front, layout, published
 from fedlib.runs.results import covered, present, record
 from fedlib.settings import params
-from fedlib.settings.schema import ROOT, ConfigError, Scale
+from fedlib.settings.schema import ROOT, Scale
 
 SECTIONS = {  # section -> title, what it is about
     **{name: (paper.title, paper.citation) for name, paper in papers().items()},

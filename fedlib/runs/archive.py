@@ -22,7 +22,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedlib.files import StoreError, say, write_whole
+from fedlib.errors import StoreError
+from fedlib.files import say, write_whole
 from fedlib.runs.sealed import check, info_of, named, parts, rows_digest, rows_of, seals, to_parquet
 from fedlib.settings.code import Code
 from fedlib.settings.params import OPTIONAL

@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib.files import StoreError
+from fedlib.errors import ConfigError, StoreError
 from fedlib.runs.group import groups_of
 from fedlib.runs.place import Place
 from fedlib.runs.store import TIMING, Store
-from fedlib.settings.schema import ConfigError, Run
+from fedlib.settings.schema import Run
 
 SCHEDULER_SECONDS = 10.0
 Files = tuple[str, bytes, bytes, dict[str, Any]]  # a finished run as `Store.adopt` takes it

@@ -149,7 +149,7 @@ def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
     """What made a run: its settings, data, versions, device and date."""
     import torch
 
-    from fedlib.simulation.engine import NUMERICS
+    from fedlib.settings.code import NUMERICS
 
     device = (
         torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedlib.data import datasets
+from fedlib.errors import ConfigError
 from fedlib.runs.store import RUNS
-from fedlib.settings.schema import ConfigError, Run
+from fedlib.settings.schema import Run
 
 CHECKPOINT_SECONDS = 60.0
 FEW_ROUNDS = 3_000  # of all runs together: fewer take less time than starting worker processes
@@ -81,6 +82,6 @@ def cores() -> int:
 
 def address(run: Run, place: Place) -> str:
     """A run's address, with the dataset that this place holds."""
-    from fedlib.simulation.engine import NUMERICS
+    from fedlib.settings.code import NUMERICS
 
     return run.address(NUMERICS, datasets.digest(run.dataset, place.datasets))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from fedlib.files import StoreError, Unfinished, sealed, unsealed, write_whole
+from fedlib.errors import DataError, StoreError, Unfinished
+from fedlib.files import sealed, unsealed, write_whole
 from fedlib.runs import archive as archives
 from fedlib.runs.sealed import check, info_of, named, rows_of, seals, to_parquet
 from fedlib.runs.store import Store
@@ -150,12 +151,12 @@ class Finished:
         if dataset not in self.digests and dataset not in self.absent:
             try:
                 self.digests[dataset] = datasets.digest(dataset, self.place.datasets)
-            except datasets.DataError as error:
+            except DataError as error:
                 self.absent[dataset] = str(error)
         return self.digests.get(dataset)
 
     def _stored(self, run: Run) -> str | None:
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS
 
         digest = self.digest(run.dataset)
         addresses = (run.address, run.address_of_before) if digest and self.store.root.exists() else ()
@@ -163,7 +164,7 @@ class Finished:
         return next((address for address in there if self.store.finished(address)), None)
 
     def _packed(self, run: Run) -> tuple[archives.Packed, str] | None:
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS
 
         digest = None if self.any_data else self.digest(run.dataset)
         return archives.find(self.packed, run.dataset, partial(run.address, NUMERICS), digest)
@@ -181,7 +182,7 @@ class Finished:
 
     def failure(self, run: Run) -> dict[str, str] | None:
         """Why a run failed when it was last tried (see `Store.failure`)."""
-        from fedlib.simulation.engine import NUMERICS
+        from fedlib.settings.code import NUMERICS
 
         digest = self.digest(run.dataset)
         return self.store.failure(run.address(NUMERICS, digest)) if digest and not self.has(run) else None
@@ -232,7 +233,7 @@ def gather(
     Raises:
         DataError, Failed, Unfinished: no run is finished: data is missing, or some runs failed, or none was tried.
     """
-    from fedlib.data.datasets import DataError
+    from fedlib.errors import DataError
 
     table, records, missing, failures = tidy(experiment, labelled, finished)
     if not records:

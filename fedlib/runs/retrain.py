@@ -17,13 +17,14 @@ import numpy as np
 import pandas as pd
 
 from fedlib.data import datasets, partition
-from fedlib.data.sources import KINDS, DataError
-from fedlib.files import StoreError
+from fedlib.data.sources import KINDS
+from fedlib.errors import DataError, StoreError
 from fedlib.runs import archive as archives
 from fedlib.runs.place import Place, cores
 from fedlib.samplers import Sampler
+from fedlib.settings.code import NUMERICS
 from fedlib.settings.schema import Run, Scale
-from fedlib.simulation.engine import NUMERICS, Lockstep
+from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
 
 ROUNDING = 1e-5  # relative; the largest measured difference is 2e-7

@@ -23,7 +23,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedlib.files import StoreError, sealed, unsealed
+from fedlib.errors import StoreError
+from fedlib.files import sealed, unsealed
 
 KEY = b"fedlib"
 MARK = b"fedlib checkpoint"

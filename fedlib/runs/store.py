@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib.files import InUse, StoreError, alone, cannot_write, holder, say, sealed, unsealed, write_whole
+from fedlib.errors import InUse, StoreError
+from fedlib.files import alone, cannot_write, holder, say, sealed, unsealed, write_whole
 from fedlib.runs.sealed import from_checkpoint, named, to_checkpoint
 from fedlib.settings.schema import ROOT
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fedlib.data import datasets
-from fedlib.files import StoreError
+from fedlib.errors import ConfigError, StoreError
 from fedlib.runs.group import groups_of, train_group
 from fedlib.runs.place import Place, address, cores
 from fedlib.runs.progress import HEARTBEAT_SECONDS, Progress
 from fedlib.runs.store import Store
 from fedlib.samplers import find
-from fedlib.settings.schema import ConfigError, Run
+from fedlib.settings.schema import Run
 
 
 def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:

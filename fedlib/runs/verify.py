@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedlib.data import datasets
-from fedlib.data.sources import DataError
-from fedlib.files import StoreError, unsealed
+from fedlib.errors import DataError, StoreError
+from fedlib.files import unsealed
 from fedlib.runs import archive as archives
 from fedlib.runs.place import Place
 from fedlib.runs.results import read_table

@@ -12,6 +12,7 @@ from typing import Any
 from fedlib import samplers
 from fedlib.samplers.sources import digest_of_file
 
+NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
 REVISIONS = {
     "algorithm": {"fedavg": 0, "scaffold": 0, "feddyn": 0, "moon": 0, "ifca": 0},
     "model": {

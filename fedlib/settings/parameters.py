@@ -13,9 +13,9 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from fedlib.errors import meant
 from fedlib.samplers import Sampler
 from fedlib.samplers.base import Positive
-from fedlib.settings.errors import meant
 from fedlib.settings.kinds import STRICT, Settings, whole
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedlib.settings.errors import ConfigError, meant
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
 from fedlib.settings.sections import SEEDS, Study, check, mapping, one_sentence, shortened

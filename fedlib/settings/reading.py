@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 
 DEPTH = 30
 VALUES = 100_000  # after aliases are expanded

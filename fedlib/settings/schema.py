@@ -21,11 +21,10 @@ from pydantic import (
 )
 
 from fedlib import samplers
+from fedlib.errors import meant
 from fedlib.samplers import Aggregation
 from fedlib.samplers.base import Count, NotNegative, Positive, Whole
 from fedlib.settings.code import Code, code_of
-from fedlib.settings.errors import ConfigError as ConfigError
-from fedlib.settings.errors import meant
 from fedlib.settings.kinds import Settings, optional
 from fedlib.settings.parameters import ALGORITHMS, checked, of_sampler, own
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from fedlib.settings.errors import ConfigError, meant
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.kinds import Settings
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,79}")

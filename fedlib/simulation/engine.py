@@ -23,16 +23,15 @@ import torch
 from torch import Tensor
 
 from fedlib.data.partition import Partition
+from fedlib.errors import SamplerError
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates, read_only
 from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.algorithms import aggregation_weights
 from fedlib.simulation.evaluation import evaluate, segment_means
-from fedlib.simulation.guard import SamplerError, Watch
+from fedlib.simulation.guard import Watch
 from fedlib.simulation.live import Answer, Live, check, check_clients, plain
 from fedlib.streams import Purpose
 from fedlib.training.contract import Executor, Trained
-
-NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
 
 
 def shape_of(run: Run) -> str:

@@ -15,20 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fedlib.errors import SamplerError
+
 GLOBAL: dict[str, Callable[[], Any]] = {
     "numpy.random": lambda: np.random.random(),  # noqa: NPY002 - this generator is watched
     "random": random.random,
     "torch": lambda: torch.rand(1),
 }
-
-
-class SamplerError(ValueError):
-    """A failure in one run's sampler or algorithm: a sentence with its name, seed, round and phase.
-
-    trace: the traceback of the original error, as text.
-    """
-
-    trace: str = ""
 
 
 class Watch:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from fedlib.data.partition import Partition
+from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, Selection, find
 from fedlib.settings.schema import Run
 from fedlib.simulation.algorithms import make_algorithm
-from fedlib.simulation.guard import Guarded, SamplerError, Watch
+from fedlib.simulation.guard import Guarded, Watch
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
 

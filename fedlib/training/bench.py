@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.training.layout import Layout
 
 FEATURES = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)

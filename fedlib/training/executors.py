@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.training.bench import made
 from fedlib.training.chain import Chain
 from fedlib.training.contract import Executor

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.bench import Bench, drawn, draws, has_dropout, keeps_statistics, made, seeded
 from fedlib.training.contract import Batches, Job, Optimizer, Trained, contrast, draw_batches, workers

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 
 Function = Callable[[Any, Tensor], Tensor]
 

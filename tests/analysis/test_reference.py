@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from fedlib.analysis.reference import NAMED, REFERENCE, beside, programs, reference
-from fedlib.files import StoreError
+from fedlib.errors import StoreError
 from fedlib.settings import params
 
 

@@ -18,13 +18,13 @@ from fedlib.analysis.studies import Measured, module_of, run_study, units_of
 from fedlib.data import datasets
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
+from fedlib.errors import ConfigError, DataError
 from fedlib.papers.fedcor import study_loss_changes, study_toy
 from fedlib.papers.hics_fl import study_assumption
 from fedlib.runs import store
 from fedlib.runs.place import Place
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ConfigError
 from fedlib.training.chain import initialise
 from fedlib.training.layout import Layout
 from fedlib.training.models import build
@@ -170,7 +170,7 @@ def test_a_dataset_that_is_not_there_is_left_out_and_named(settings, place, tmp_
     assert record["planned"] == 4
     assert "cifar100" in record["missing"][0]["reason"]
     settings.raw["experiments"]["e"] = EXPERIMENT | {"dataset": "cifar100"}
-    with pytest.raises(datasets.DataError, match="cifar100"):
+    with pytest.raises(DataError, match="cifar100"):
         run_study("x_partitions", "demo", settings, alone, tmp_path, tell=lambda line: None)
 
 

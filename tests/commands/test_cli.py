@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedlib.commands import cli, cli_runs, listing, pipeline
+from fedlib.errors import ConfigError
 from fedlib.runs import place
 from fedlib.settings import params, schema
 
@@ -177,7 +178,7 @@ def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:
     changed = [(a, b) for a, b in zip(old.splitlines(), path.read_text().splitlines(), strict=True) if a != b]
     assert changed == [(f"scale: {params.load().scale}", "scale: paper")]
     path.write_text("experiments: {}\n")
-    with pytest.raises(schema.ConfigError, match="has no line `scale"):
+    with pytest.raises(ConfigError, match="has no line `scale"):
         pipeline.set_scale("paper", path)
 
 
@@ -202,7 +203,7 @@ def test_ranges_of_seeds_are_bounded(fedlib, text: str) -> None:
 )
 def test_the_environment_is_checked(monkeypatch, variable: str, value: str, message: str) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(schema.ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         place.Place.from_environment()
 
 

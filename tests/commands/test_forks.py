@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedlib.commands import forks
-from fedlib.files import StoreError
+from fedlib.errors import StoreError
 from fedlib.runs import results
 
 

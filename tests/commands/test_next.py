@@ -10,7 +10,7 @@ import pytest
 from fedlib.analysis import collect, planning
 from fedlib.analysis.planning import Unit
 from fedlib.commands import next as next_runs
-from fedlib.settings.schema import ConfigError
+from fedlib.errors import ConfigError
 
 UNITS = [Unit("tiny", "a", 0, (), 10.0, ("x",), 2.0), Unit("tiny", "", 1, (), 500.0, ("x", "y"), 1.0, False)]
 

@@ -15,7 +15,7 @@ from papermill import execute_notebook
 
 import fedlib.commands.inprocess  # noqa: F401 - here, so that the child processes find it imported
 from fedlib.commands import notebooks
-from fedlib.settings.schema import ConfigError
+from fedlib.errors import ConfigError
 
 KERNEL = {"name": "mine", "display_name": "Mine"}
 COMMITTED = sorted(p for p in notebooks.SOURCES.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)

@@ -14,7 +14,7 @@ import pytest
 from mirrors import left, make_mnist
 
 from fedlib.data import datasets, sources
-from fedlib.data.datasets import DataError
+from fedlib.errors import DataError
 from fedlib.files import sealed
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedlib.data import datasets, given, partition
-from fedlib.settings.schema import ConfigError, Given, Local, Method, Run, address_of
+from fedlib.errors import ConfigError
+from fedlib.settings.schema import Given, Local, Method, Run, address_of
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
 

@@ -13,8 +13,8 @@ from scipy.stats import entropy
 
 from fedlib.data import partition, sources
 from fedlib.data.partition import Partition
+from fedlib.errors import ConfigError
 from fedlib.settings import schema
-from fedlib.settings.schema import ConfigError
 
 
 def labelled(counts: list[int], test_counts: list[int] | None = None, seed: int = 0) -> SimpleNamespace:

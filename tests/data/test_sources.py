@@ -29,7 +29,7 @@ from mirrors import (
 from PIL import Image
 
 from fedlib.data import datasets, sources
-from fedlib.data.datasets import DataError
+from fedlib.errors import DataError
 
 MIRROR = os.environ.get("FEDLIB_MIRROR")
 

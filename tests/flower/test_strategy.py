@@ -18,11 +18,10 @@ from federation import METHODS, M, N, T
 from flwr.app import Array, ArrayRecord, Message
 from grid import Fault, InProcess
 
-from fedlib.files import StoreError
+from fedlib.errors import SamplerError, StoreError
 from fedlib.flower import SamplerStrategy
 from fedlib.flower.records import FlatModel
 from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection
-from fedlib.simulation.live import SamplerError
 
 COSTS = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "samples_evaluated")
 

@@ -22,6 +22,7 @@ from nbformat.v4 import new_code_cell
 
 from fedlib.commands import notebooks
 from fedlib.data import datasets
+from fedlib.errors import ConfigError
 from fedlib.lab import picture
 from fedlib.lab.panel import SCHEMES, Lab, split
 from fedlib.lab.training import Training, standings
@@ -29,7 +30,7 @@ from fedlib.runs.place import Place
 from fedlib.runs.results import Finished
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
-from fedlib.settings.schema import ROOT, ConfigError
+from fedlib.settings.schema import ROOT
 
 SMALL = {
     "dataset": "digits",

@@ -17,13 +17,13 @@ from torch.utils.data import TensorDataset
 
 import fedlib
 from fedlib.data import datasets
+from fedlib.errors import SamplerError
 from fedlib.library import simulate as module
 from fedlib.runs.place import Place, address
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import HiCSFL, Round, Sampler, Selection
 from fedlib.settings.schema import Run
-from fedlib.simulation.guard import SamplerError
 
 N, n = 8, 20
 RNG = np.random.default_rng(0)

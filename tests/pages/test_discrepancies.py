@@ -10,7 +10,8 @@ import pytest
 from fedlib.analysis.headline import Effect
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import readings
-from fedlib.pages import discrepancies, plots_summary
+from fedlib.drawing import summary
+from fedlib.pages import discrepancies
 from fedlib.pages.artifact import Artifact
 
 CURVE = pd.DataFrame(
@@ -50,7 +51,7 @@ def test_a_curve_in_words() -> None:
 
 
 def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike() -> None:
-    figure = plots_summary.specification_curve(CURVE, EFFECT.words, EFFECT.printed)
+    figure = summary.specification_curve(CURVE, EFFECT.words, EFFECT.printed)
     above, below = figure.axes
     labels = [tick.get_text() for tick in below.get_yticklabels()]
     assert labels == ["rule", "mean", "attrition"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.pages import interactive, plots
+from fedlib.drawing import interactive, plots
 
 
 def results() -> pd.DataFrame:

@@ -13,8 +13,9 @@ from matplotlib import pyplot as plt
 from fedlib.analysis import measure, tables
 from fedlib.analysis.asking import ask
 from fedlib.analysis.judging import HEADLINES, OF_RUN
-from fedlib.pages import artifact, plots, plots_studies, plots_summary
-from fedlib.pages.style import FAMILIES, family, looks
+from fedlib.drawing import plots, studies, summary
+from fedlib.drawing.style import FAMILIES, family, looks
+from fedlib.pages import artifact
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
 
@@ -123,7 +124,7 @@ def test_panels_of_methods_show_what_has_been_run():
     panels = {"two": ["MD", "CS", "Oort"], "one": ["MD", "Oort"], "none": ["Oort"]}
 
     def titles(some):
-        figure = plots_studies.method_panels(some, "test_accuracy", panels, measure.rolling)
+        figure = studies.method_panels(some, "test_accuracy", panels, measure.rolling)
         return [ax.get_title() for ax in figure.axes if ax.get_title()]
 
     assert titles(runs) == ["(2): two"]
@@ -235,13 +236,13 @@ def test_titles_say_where_digits_stand_in():
 
 def test_critical_difference_orders_methods_by_rank():
     scores = pd.DataFrame(np.arange(12).reshape(4, 3), columns=["MD", "FedCor", "AFL"])
-    words = [text.get_text().strip() for text in plots_summary.critical_difference(scores).axes[0].texts]
+    words = [text.get_text().strip() for text in summary.critical_difference(scores).axes[0].texts]
     assert {"AFL (1.00)", "FedCor (2.00)", "MD (3.00)"} <= set(words)
 
 
 def test_ratio_map_says_never():
     table = pd.DataFrame({"s": {"MD": 2.0, "AFL": 0.0}, "t": {"MD": np.nan, "AFL": 0.5}})
-    words = [text.get_text() for text in plots_summary.ratio_map(table, "fewer rounds").axes[0].texts]
+    words = [text.get_text() for text in summary.ratio_map(table, "fewer rounds").axes[0].texts]
     assert {"2", "never", "0.5"} <= set(words)
 
 
@@ -271,7 +272,7 @@ def test_the_bars_of_verdicts_fit_a_phone():
     counts[HEADLINES[0]], counts[OF_RUN] = 31, "31 of 31"
     with mpl.rc_context():
         plots.style()
-        picture = artifact.svg(plots_summary.verdict_bars(counts), "bars").decode()
+        picture = artifact.svg(summary.verdict_bars(counts), "bars").decode()
     width = float(re.search(r'width="([\d.]+)pt"', picture)[1])
     assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
 

@@ -11,11 +11,11 @@ from fedlib.analysis import measure
 from fedlib.analysis.claims import claims
 from fedlib.analysis.judging import totals, verdicts
 from fedlib.analysis.paper import papers
+from fedlib.errors import ConfigError
 from fedlib.pages import readme
 from fedlib.runs import archive, results
 from fedlib.runs.place import Place
 from fedlib.settings import params, schema
-from fedlib.settings.schema import ConfigError
 
 TINY = {
     "title": "a small one",

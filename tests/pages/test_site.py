@@ -23,10 +23,12 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib.commands import notebooks
-from fedlib.pages import interactive, site
+from fedlib.drawing import interactive
+from fedlib.errors import ConfigError
+from fedlib.pages import site
 from fedlib.pages.artifact import Artifact, cut, drawn_lines, svg, verdict_table
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, ConfigError
+from fedlib.settings.schema import ROOT
 
 PARAMS = """\
 scale: demo

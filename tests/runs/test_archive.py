@@ -17,7 +17,7 @@ from small import Small
 from fedlib.analysis import partitions
 from fedlib.analysis.studies import run_study
 from fedlib.data import datasets
-from fedlib.files import StoreError, Unfinished
+from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
 from fedlib.runs import archive, results, sealed, train
 from fedlib.settings import params, schema
 
@@ -259,7 +259,7 @@ def test_archived_runs_stand_in_for_data_that_is_not_here(
     folder.wipe()
 
     def absent(name: str, root: Path) -> str:
-        raise datasets.DataError(f"{name} is not prepared")
+        raise DataError(f"{name} is not prepared")
 
     monkeypatch.setattr(datasets, "digest", absent)
     table, info = folder.simulate()
@@ -395,9 +395,7 @@ def test_what_is_kept_is_named_by_each_experiment() -> None:
     settings = params.load()
     assert all(set(settings.archived(name)) <= set(params.OPTIONAL) for name in settings.names)
     settings.raw["experiments"]["cs_mnist"]["archive"] = ["client"]
-    with pytest.raises(
-        schema.ConfigError, match=r"experiments\.cs_mnist\.archive must be a list of clients, "
-    ):
+    with pytest.raises(ConfigError, match=r"experiments\.cs_mnist\.archive must be a list of clients, "):
         settings.archived("cs_mnist")
 
 

@@ -18,12 +18,12 @@ import pytest
 from test_faults import finished, place, process, quiet, until
 from test_faults import runs as runs  # the fixture
 
-from fedlib.files import StoreError
+from fedlib.errors import ConfigError, StoreError
 from fedlib.runs.cluster import check_returned, is_over
 from fedlib.runs.place import Place, address
 from fedlib.runs.store import Store, to_parquet
 from fedlib.runs.train import train
-from fedlib.settings.schema import ConfigError, Until
+from fedlib.settings.schema import Until
 
 
 def dask(log: Path, command: list[str], settings: dict[str, str]) -> None:

@@ -23,7 +23,8 @@ import pandas as pd
 import psutil
 import pytest
 
-from fedlib.files import StoreError, write_whole
+from fedlib.errors import StoreError
+from fedlib.files import write_whole
 from fedlib.runs.group import groups_of, train_group
 from fedlib.runs.place import Place, address
 from fedlib.runs.progress import Progress

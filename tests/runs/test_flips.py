@@ -15,8 +15,8 @@ from small import Small
 
 from fedlib.commands import pipeline
 from fedlib.data import datasets
-from fedlib.data.sources import DataError
-from fedlib.files import StoreError, sealed
+from fedlib.errors import DataError, StoreError
+from fedlib.files import sealed
 from fedlib.runs import archive, results
 from fedlib.runs.place import address
 from fedlib.runs.sealed import from_kept, rows_digest, to_kept

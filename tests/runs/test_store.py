@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.files import StoreError, write_whole
+from fedlib.errors import StoreError
+from fedlib.files import write_whole
 from fedlib.runs import sealed
 from fedlib.runs.store import Store
 

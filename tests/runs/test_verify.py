@@ -13,7 +13,7 @@ from small import EXPERIMENT, Small
 from fedlib.commands import cli
 from fedlib.commands import verify as command
 from fedlib.data import datasets
-from fedlib.files import StoreError
+from fedlib.errors import StoreError
 from fedlib.runs import archive, results, retrain, sealed, verify
 from fedlib.runs.place import Place
 from fedlib.settings.params import Experiments

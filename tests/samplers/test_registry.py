@@ -155,7 +155,8 @@ from fedlib.runs.place import Place, address
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import version_of
-from fedlib.settings.schema import ConfigError, IID, Local, Method, Run
+from fedlib.settings.schema import IID, Local, Method, Run
+from fedlib.errors import ConfigError
 InteractiveShell.instance().run_cell('''{cell}''').raise_error()
 shared = dict(dataset="digits", partition=IID(scheme="iid"), model="logistic", N=4, m=2, T=2)
 shared |= dict(local=Local(lr=0.1, batch=8, steps=2), method=Method(sampler="mine"))

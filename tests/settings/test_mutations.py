@@ -9,7 +9,7 @@ import pytest
 
 from fedlib.analysis import studies
 from fedlib.commands import pipeline
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.settings.params import Experiments
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import SCALES

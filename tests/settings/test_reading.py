@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dvc.utils.serialize import load_yaml
 
-from fedlib.settings.errors import ConfigError, meant
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.params import PARAMS
 from fedlib.settings.reading import parse, read
 

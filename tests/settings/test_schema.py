@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import samplers
+from fedlib.errors import ConfigError
 from fedlib.runs import archive
 from fedlib.settings import parameters, schema
 from fedlib.settings.params import Experiments, load, merge
-from fedlib.settings.schema import ConfigError, Local, Run
+from fedlib.settings.schema import Local, Run
 
 SETTINGS = load()
 GOOD = {

@@ -12,11 +12,11 @@ import torch
 
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
+from fedlib.errors import SamplerError
 from fedlib.runs.store import pack, unpack
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.guard import SamplerError
 from fedlib.streams import stream
 from fedlib.training.contract import Job
 from fedlib.training.executors import make_executor

@@ -16,6 +16,7 @@ import torch
 
 from fedlib.commands import cli
 from fedlib.data import datasets, partition
+from fedlib.errors import SamplerError
 from fedlib.runs.place import Place, address
 from fedlib.runs.results import Failed, failed, open_results, record, simulate
 from fedlib.runs.store import Store
@@ -24,7 +25,7 @@ from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection, TrialLosses, U
 from fedlib.settings import params
 from fedlib.simulation import guard
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.guard import SamplerError, Watch
+from fedlib.simulation.guard import Watch
 from fedlib.training.executors import make_executor
 
 SETTING: dict[str, Any] = {

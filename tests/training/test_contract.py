@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedlib.data.datasets import Dataset, Tensors, tensors
-from fedlib.settings.schema import ConfigError, Local
+from fedlib.errors import ConfigError
+from fedlib.settings.schema import Local
 from fedlib.streams import stream
 from fedlib.training import stacked
 from fedlib.training.chain import Chain, torch_default

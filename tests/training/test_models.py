@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedlib.settings.schema import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.streams import stream
 from fedlib.training.chain import Chain, initialise, masked_batch_norm, torch_default
 from fedlib.training.layout import Layout

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.errors import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.streams import stream
 from fedlib.training.compiled import CompiledExecutor

@@ -19,10 +19,11 @@ import torch
 from fedlib.analysis.followed import everyone, start
 from fedlib.analysis.halfway import Halfway
 from fedlib.analysis.studies import Unit, runs_of
+from fedlib.errors import ConfigError
 from fedlib.runs.place import Place
 from fedlib.settings.kinds import Settings
 from fedlib.settings.params import Experiments, build, merge
-from fedlib.settings.schema import ConfigError, Scale
+from fedlib.settings.schema import Scale
 from fedlib.settings.sections import Study
 from fedlib.simulation.live import Live
 from fedlib.streams import stream

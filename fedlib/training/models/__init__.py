@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedlib.settings.errors import ConfigError, meant
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.schema import model_names
 from fedlib.training.chain import Chain
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedlib.settings.schema import ConfigError
+from fedlib.errors import ConfigError
 from fedlib.training.chain import Chain, small_normal
 
 RESNET18 = (

@@ -18,14 +18,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedlib.pages.panels import AXES as AXES
-from fedlib.pages.panels import Smoother, draw_authors
-from fedlib.pages.panels import grid as grid
-from fedlib.pages.panels import label_axes as label_axes
-from fedlib.pages.panels import legend_below as legend_below
-from fedlib.pages.style import Look, looks
-from fedlib.pages.style import style as style
-from fedlib.pages.style import sweep as sweep
+from fedlib.drawing.panels import AXES as AXES
+from fedlib.drawing.panels import Smoother, draw_authors
+from fedlib.drawing.panels import grid as grid
+from fedlib.drawing.panels import label_axes as label_axes
+from fedlib.drawing.panels import legend_below as legend_below
+from fedlib.drawing.style import Look, looks
+from fedlib.drawing.style import style as style
+from fedlib.drawing.style import sweep as sweep
 
 
 def draw_curves(

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from fedlib.analysis import measure
 from fedlib.analysis.judging import HEADLINES, OF_RUN
-from fedlib.pages.plots import legend_below
-from fedlib.pages.style import looks
+from fedlib.drawing.plots import legend_below
+from fedlib.drawing.style import looks
 
 
 def verdict_bars(totals: pd.DataFrame) -> Figure:

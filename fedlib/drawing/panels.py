@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.analysis.measure import Missing
-from fedlib.pages.style import Look
+from fedlib.drawing.style import Look
 
 Smoother = Callable[[pd.Series], pd.Series]
 

@@ -16,8 +16,8 @@ from scipy import stats
 from sklearn.manifold import TSNE
 
 from fedlib.analysis.measure import Missing
-from fedlib.pages.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
-from fedlib.pages.style import DASHES, Look, family, looks, sweep
+from fedlib.drawing.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
+from fedlib.drawing.style import DASHES, Look, family, looks, sweep
 
 SUBSCRIPTS = str.maketrans(
     "0123456789", "₀₁₂₃₄₅₆₇₈₉"

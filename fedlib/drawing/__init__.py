@@ -1,0 +1,1 @@
+"""Figures: style, panels, curves, studies, summaries, schematics, interactive curves."""
