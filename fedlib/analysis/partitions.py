@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
 from fedlib.data import datasets, partition
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 

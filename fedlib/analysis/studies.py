@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ import pandas as pd
 
 from fedlib.analysis.paper import papers
 from fedlib.errors import DataError
+from fedlib.runs.studies import Unit
 
 if TYPE_CHECKING:
     from fedlib.runs.archive import Packed
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from fedlib.settings.params import Experiments
     from fedlib.settings.schema import Scale
 
-Unit = dict[str, Any]
 LABELS = {"setting": "", "method": "", "seed": 0}  # columns of every table of results
 
 
@@ -113,8 +113,8 @@ def measure_missing(
     name: str, scale: Scale, units: list[Unit], known: Measured, tell: Callable[[str], None]
 ) -> None:
     """Measure the missing units whose dataset is available, and report progress."""
-    from fedlib.analysis.halfway import Halfway
     from fedlib.files import write_whole
+    from fedlib.runs.halfway import Halfway
     from fedlib.runs.progress import duration
     from fedlib.runs.sealed import to_kept
 
@@ -242,39 +242,3 @@ def module_of(name: str) -> ModuleType:
 
 def _date(path: Path) -> str:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-
-
-def runs_of(
-    settings: dict[str, Any], experiments: Experiments, scale: Scale
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The training runs that a study follows: (labels, run) of each, a run as a plain dictionary.
-
-    Settings by which an experiment measures losses less often or ends early do not apply to a study.
-
-    settings: `experiments` {label of the dataset: experiment}, and optionally `settings` and `methods` to keep, and
-    `seeds`, how many of each experiment's seeds to take.
-
-    Raises:
-        ConfigError: there is no such experiment, setting or method.
-    """
-    from fedlib.errors import ConfigError, meant
-
-    planned = [one for name in settings["experiments"].values() for one in experiments.runs(name, scale)]
-    for kind in ("method", "setting"):
-        there = {getattr(one, kind) for one in planned}
-        for name in settings.get(f"{kind}s") or []:
-            if name not in there:
-                raise ConfigError(
-                    f"studies: there is no {kind} {name!r} to follow; {meant(name, sorted(there))}"
-                )
-    for label, experiment in settings["experiments"].items():
-        found = experiments.runs(experiment, scale)
-        seeds = list(dict.fromkeys(one.run.seed for one in found))[: settings.get("seeds", 1)]
-        for one in found:
-            if one.run.seed not in seeds or one.method not in settings.get("methods", [one.method]):
-                continue
-            if one.setting in settings.get("settings", [one.setting]):
-                labels = {"data": label, "setting": one.setting, "method": one.method, "seed": one.run.seed}
-                evaluate = one.run.evaluate.model_copy(update={"train_every": None})
-                run = one.run.model_copy(update={"until": None, "evaluate": evaluate})
-                yield labels, run.model_dump(mode="json")

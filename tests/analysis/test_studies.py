@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.analysis import followed, halfway, partitions
-from fedlib.analysis.halfway import Halfway
+from fedlib.analysis import partitions
 from fedlib.analysis.studies import Measured, module_of, run_study, units_of
 from fedlib.data import datasets
 from fedlib.data.datasets import Tensors
@@ -21,7 +20,8 @@ from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers.fedcor import study_loss_changes, study_toy
 from fedlib.papers.hics_fl import study_assumption
-from fedlib.runs import store
+from fedlib.runs import followed, halfway, store
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
 from fedlib.settings import params
 from fedlib.settings.params import Experiments

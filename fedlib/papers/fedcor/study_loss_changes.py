@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.analysis.followed import everyone, follow
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
+from fedlib.runs.followed import everyone, follow
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale

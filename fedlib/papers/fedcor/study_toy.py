@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit
 from fedlib.samplers.base import Count, Positive
 from fedlib.samplers.fedcor import choose
 from fedlib.settings.kinds import Settings

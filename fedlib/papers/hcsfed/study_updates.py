@@ -15,10 +15,10 @@ import pandas as pd
 from pydantic import Field
 from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
-from fedlib.analysis.followed import everyone, start
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
+from fedlib.runs.followed import everyone, start
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.samplers.base import Count, Whole
 from fedlib.samplers.hcsfed import compress, deviations, kmeans
 from fedlib.samplers.importance import norms

@@ -20,12 +20,12 @@ from pydantic import Field
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from fedlib.analysis.followed import executor
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
 from fedlib.data import datasets
 from fedlib.data.partition import Partition, by_label, collect
+from fedlib.runs.followed import executor
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.samplers.base import Count, Positive
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.analysis.followed import everyone, start
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
 from fedlib.errors import ConfigError
+from fedlib.runs.followed import everyone, start
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.settings.kinds import Settings
 from fedlib.settings.params import Experiments, build, merge
 from fedlib.settings.schema import Scale

@@ -14,11 +14,11 @@ import pandas as pd
 import torch
 from torch.func import functional_call
 
-from fedlib.analysis.followed import follow
-from fedlib.analysis.halfway import Halfway
-from fedlib.analysis.studies import Unit, runs_of
 from fedlib.data import datasets
+from fedlib.runs.followed import follow
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.studies import Unit, runs_of
 from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.analysis.halfway import Halfway
 from fedlib.data import datasets, partition
+from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place, cores
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
