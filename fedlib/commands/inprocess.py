@@ -20,7 +20,7 @@ from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
 from fedlib.analysis.measure import Missing
-from fedlib.pages.artifact import ResultsMissing
+from fedlib.pages.lookup import ResultsMissing
 
 JUDGE = "artifact.judge();"
 IN_ORDER = (ResultsMissing, Missing)  # if a page lacks these, it ends there without an error

@@ -3,7 +3,7 @@
 A source notebook is *normalised* before anything depends on it (no outputs, no counts, canonical metadata, ids by
 position), so opening, running and saving it without changing code or prose makes nothing stale. papermill then executes
 it in a separate process, which runs the cells itself (`inprocess.py`). A notebook that needs missing results
-(`artifact.ResultsMissing`) ends at that cell without an error.
+(`lookup.ResultsMissing`) ends at that cell without an error.
 """
 
 from __future__ import annotations

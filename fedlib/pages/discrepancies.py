@@ -12,6 +12,7 @@ from fedlib.analysis.headline import Effect, closest, headlines, specifications
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, readings
 from fedlib.drawing import summary
+from fedlib.pages import tables
 from fedlib.pages.artifact import Artifact
 
 MARKED = (AS_WRITTEN, AS_RUN)
@@ -106,8 +107,7 @@ def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) ->
 
 def fold(artifact: Artifact, frame: pd.DataFrame, name: str) -> None:
     """A table that opens on a click, kept as `<name>.csv`."""
-    artifact._write_csv(frame, name)
-    with pd.option_context("display.max_colwidth", None):
-        table = frame.to_html(index=False, border=0, classes="words", na_rep="–")
+    artifact.keep(frame, name)
     summary = f"What the paper leaves open: {len(frame)} things, each with its sources"
+    table = tables.html_of(frame, kind="words")
     display(HTML(f"<details><summary>{summary}</summary>{table}</details>"))

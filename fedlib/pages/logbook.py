@@ -16,9 +16,11 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from fedlib.analysis.tables import reach
+from fedlib.drawing import picture
 from fedlib.errors import Unfinished
-from fedlib.pages.artifact import ResultsMissing, show_frame, show_picture, svg
+from fedlib.pages import tables
 from fedlib.pages.layout import escaped
+from fedlib.pages.lookup import ResultsMissing
 from fedlib.runs import results
 from fedlib.settings import params
 from fedlib.settings.schema import Scale
@@ -130,7 +132,7 @@ class Logbook:
         return shown.reset_index()
 
     def show(self, frame: pd.DataFrame) -> None:
-        show_frame(frame)
+        tables.show(frame)
 
     def curves(self) -> None:
         """Test accuracy by round, and training loss if it was measured."""
@@ -139,7 +141,8 @@ class Logbook:
         plots.style()
         for column in ("test_accuracy", "train_loss"):
             if self.table[column].notna().any():
-                show_picture(svg(plots.curves(self.table, column), f"{self.experiment} {column}"))
+                drawn = picture.svg(plots.curves(self.table, column), f"{self.experiment} {column}")
+                picture.show(drawn)
 
     def provenance(self) -> pd.DataFrame:
         """Data, device, versions and dates of the runs, with every value that occurs."""

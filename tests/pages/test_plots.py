@@ -13,9 +13,8 @@ from matplotlib import pyplot as plt
 from fedlib.analysis import measure, tables
 from fedlib.analysis.asking import ask
 from fedlib.analysis.judging import HEADLINES, OF_RUN
-from fedlib.drawing import plots, studies, summary
+from fedlib.drawing import picture, plots, studies, summary
 from fedlib.drawing.style import FAMILIES, family, looks
-from fedlib.pages import artifact
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
 
@@ -131,41 +130,6 @@ def test_panels_of_methods_show_what_has_been_run():
     assert titles(runs.query("method == 'MD'")) == ["(2): two", "(2): one"]
 
 
-def test_the_name_of_an_index_stands_in_the_first_row_of_the_head(monkeypatch):
-    shown = []
-    monkeypatch.setattr(artifact, "display", shown.append)
-    frame = pd.DataFrame({("x", "ours"): [1], ("x", "paper"): [2]}, index=pd.Index(["MD"], name="method"))
-    artifact.show_frame(frame, index=True)
-    head = shown[0].data.split("</thead>")[0]
-    assert head.count("<tr>") == 2
-    assert head.index("method") < head.index(">x<")
-    assert frame.index.name == "method"  # the table itself stays as it is
-
-
-def test_a_cell_of_two_parts_breaks_between_them():
-    cells = [
-        "31 (26–44); 33.4 ± 6.9, n = 5",
-        "1 of 2 arrives: 74",
-        "none of 2 arrive in 200",
-        "text; 2 texts",
-    ]
-    table = artifact.stacked(pd.DataFrame({"x": cells}).to_html())
-    assert "<td>31 (26–44);<br>33.4 ± 6.9,<br>n = 5</td>" in table
-    assert "<td>1 of 2 arrives:<br>74</td>" in table
-    assert "<td>none of 2<br>arrive in 200</td>" in table
-    assert "<td>text; 2 texts</td>" in table
-
-
-def test_the_names_of_two_row_labels_stand_in_the_heads_first_row():
-    rows = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")], names=["setting", "reading"])
-    table = artifact.one_head(pd.DataFrame({"one": [1, 2], "two": [3, 4]}, index=rows).to_html())
-    head, _, body = table.partition("</thead>")
-    assert re.findall("<th>(.*?)</th>", head) == ["setting", "reading", "one", "two"]
-    assert body.count("<tr>") == 2
-    two = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_product([["s"], ["ours", "paper"]])).to_html()
-    assert artifact.one_head(two) == two
-
-
 def test_rounds_table_stands_beside_the_printed(results):
     rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=9.5)
     table = tables.rounds_table(rounds, {("x", "MD"): "96"}, tables.median_cell(10))
@@ -272,8 +236,8 @@ def test_the_bars_of_verdicts_fit_a_phone():
     counts[HEADLINES[0]], counts[OF_RUN] = 31, "31 of 31"
     with mpl.rc_context():
         plots.style()
-        picture = artifact.svg(summary.verdict_bars(counts), "bars").decode()
-    width = float(re.search(r'width="([\d.]+)pt"', picture)[1])
+        drawn = picture.svg(summary.verdict_bars(counts), "bars").decode()
+    width = float(re.search(r'width="([\d.]+)pt"', drawn)[1])
     assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
 
 

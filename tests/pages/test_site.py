@@ -23,10 +23,12 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib.commands import notebooks
-from fedlib.drawing import interactive
+from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
-from fedlib.pages import site
-from fedlib.pages.artifact import Artifact, cut, drawn_lines, svg, verdict_table
+from fedlib.pages import site, verdicts
+from fedlib.pages.artifact import Artifact
+from fedlib.pages.origin import cut, described
+from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
 
@@ -101,9 +103,9 @@ def small_project(folder: Path) -> Path:
         place.mkdir(parents=True)
     (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
     with mpl.rc_context({"svg.fonttype": "none"}):  # as the house's style has it: text stays text
-        picture, still = svg(figure(), "tiny"), svg(figure(), "still")
+        drawn, still = picture.svg(figure(), "tiny"), picture.svg(figure(), "still")
     shown = [
-        new_output("display_data", data={"image/svg+xml": picture.decode()}, metadata={"picture": "figure"}),
+        new_output("display_data", data={"image/svg+xml": drawn.decode()}, metadata={"picture": "figure"}),
         new_output("display_data", data={"image/svg+xml": still.decode()}),
         new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
     ]
@@ -116,7 +118,7 @@ def small_project(folder: Path) -> Path:
     notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
     nbformat.write(notebook, made / "notebook.ipynb")
     nbformat.write(notebook, results / "tiny.ipynb")
-    (made / "figure.svg").write_bytes(picture)
+    (made / "figure.svg").write_bytes(drawn)
     (made / "figure.json").write_text(json.dumps(interactive.panels(figure())))
     figure().savefig(made / "figure.png")
     (made / "figure.csv").write_text("x\n1.5\n")
@@ -125,7 +127,7 @@ def small_project(folder: Path) -> Path:
     )
     board = folder / "data" / "artifacts" / "demo" / "scoreboard"
     board.mkdir()
-    shown = new_output("display_data", data={"text/html": verdict_table(claims_of_two_papers(), links=True)})
+    shown = new_output("display_data", data={"text/html": verdicts.table(claims_of_two_papers(), links=True)})
     cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=[shown])]
     nbformat.write(new_notebook(cells=cells, metadata=notebooks.METADATA), board / "notebook.ipynb")
     (made / "finding.txt").write_text("FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.")
@@ -250,16 +252,16 @@ def test_rendering_again_replaces_the_site_whole(tmp_path: Path) -> None:
 
 
 def test_a_figure_is_the_same_bytes_every_time() -> None:
-    assert svg(figure(), "a") == svg(figure(), "a")
+    assert picture.svg(figure(), "a") == picture.svg(figure(), "a")
     points = [{"panel": "left", "line": "MD", "x": x, "y": x + 2} for x in range(1, 11)]
-    assert drawn_lines(figure()).to_dict("records") == points
+    assert picture.lines(figure()).to_dict("records") == points
 
 
 def test_lines_beside_the_legend_go_by_their_own_names() -> None:
     shown = figure()
     shown.axes[0].axhline(5, label="_target")
     shown.axes[0].axhline(6)
-    assert list(dict.fromkeys(drawn_lines(shown)["line"])) == ["MD", "target", ""]
+    assert list(dict.fromkeys(picture.lines(shown)["line"])) == ["MD", "target", ""]
 
 
 def test_numbers_are_kept_without_the_noise_of_binary_arithmetic(tmp_path: Path) -> None:
@@ -271,10 +273,10 @@ def test_numbers_are_kept_without_the_noise_of_binary_arithmetic(tmp_path: Path)
 
 def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
     row = CLAIM | {"claim": "a < b & c", "verdict": "not held", "headline": "held under neither"}
-    shown = verdict_table(pd.DataFrame([row]))
+    shown = verdicts.table(pd.DataFrame([row]))
     assert "a &lt; b &amp; c" in shown
     assert '<span class="verdict held-under-neither">held under neither</span>' in shown
-    linked = verdict_table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
+    linked = verdicts.table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
     assert '<a href="fedcor/figure_4.html#F4.a"><code>F4.a</code></a>' in linked
 
 
@@ -304,7 +306,9 @@ def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> N
     folder = small_project(tmp_path)
     artifact = Artifact.open("fedcor-figure_1", root=folder)
     assert artifact.missing == ["untouched"]
-    assert "fedlib run untouched --scale demo" in artifact.describe()
+    settings = params.load(folder / "params.yaml")
+    said = described(artifact.name, "demo", artifact.info, artifact.missing, settings, folder)
+    assert "fedlib run untouched --scale demo" in said
     assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["held"] == 0
     with pytest.raises(ConfigError, match="no artifact 'fedcor-figure_9'"):
         Artifact.open("fedcor-figure_9", root=folder)

@@ -1,0 +1,80 @@
+"""What a page is made from, in words: scale, data, finished and missing runs, and what is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedlib.pages.layout import escaped
+from fedlib.runs.results import failed, lacking, record
+from fedlib.settings.params import Experiments, Labelled
+from fedlib.settings.schema import Scale
+
+
+def described(
+    name: str,
+    scale: Scale,
+    info: Mapping[str, dict[str, Any]],
+    missing: Sequence[str],
+    settings: Experiments,
+    results: Path,
+) -> str:
+    """In Markdown: scale, data, the number of finished and planned runs, reductions, and missing runs.
+
+    name: of the artifact. info: experiment -> the record of its runs. missing: its experiments without results.
+    """
+    lines = []
+    for experiment, made in info.items():
+        data = ", ".join(sorted({run["data"]["provenance"] for run in made["runs"]}))
+        done = f"{len(made['runs'])} of {made['planned']} runs"
+        lacks = f" Missing: {escaped(lacking(made))}." if made.get("missing") else ""
+        less = cut(settings, experiment, scale)
+        less = f" Reduced from scale paper: {less}." if less else ""
+        about = f"{done}, {escaped(data)}.{less}{lacks}{_failures(made)}"
+        lines.append(f"`{experiment}` at scale **{scale}**: {about}")
+    for experiment in missing:
+        command = f"`fedlib run {experiment} --scale {scale}`"
+        why = _failures(record(experiment, scale, results))
+        lines.append(f"`{experiment}` has not been run at scale **{scale}**: {command}{why}")
+    if missing:
+        lines.append(f"To make everything this page needs: `fedlib scale {scale} && dvc repro {name}`")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _failures(made: dict[str, Any]) -> str:
+    return "".join(f" Failed: {escaped(failure)}" for failure in failed(made))
+
+
+def cut(settings: Experiments, name: str, scale: Scale) -> str:
+    """How an experiment or study is reduced from scale `paper`, in words; empty if it is not."""
+    if scale == "paper":
+        return ""
+    seldom = often = 1
+    if name in settings.studies:
+        here, paper = settings.study(name, scale), settings.study(name, "paper")
+        keys = [key for key in ("subsets", "seeds", "rounds") if key in here and key in paper]
+        pairs = [(here[key], paper[key], key) for key in keys]
+        follows = "every" in here and "rounds" not in here  # its experiments' runs, to their end
+        followed = here["experiments"].values() if follows else []
+    else:
+        followed, pairs = [name], []
+        plans = settings.runs(name, scale), settings.runs(name, "paper")
+        for what, key in (("settings", lambda run: run.setting), ("seeds", lambda run: run.run.seed)):
+            pairs.append((*(len(set(map(key, plan))) for plan in plans), what))
+        seldom, often = (max(run.run.evaluate.every for run in plan) for plan in plans)
+    rounds = {pair for experiment in followed for pair in _rounds(settings, experiment, scale)}
+    pairs = [*((*pair, "rounds") for pair in sorted(rounds)), *pairs]
+    less = [f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most]
+    return ", ".join([*less, *([f"measured every {seldom} rounds"] if seldom > often else [])])
+
+
+def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:
+    """(T at this scale, T at scale paper) of an experiment's settings; 0 where scale paper has no such setting."""
+    here, paper = _longest(settings.runs(experiment, scale)), _longest(settings.runs(experiment, "paper"))
+    return {(T, paper.get(setting, 0)) for setting, T in here.items()}
+
+
+def _longest(plan: list[Labelled]) -> dict[str, int]:
+    """setting -> the largest T of its runs."""
+    return {run.setting: run.run.T for run in sorted(plan, key=lambda run: run.run.T)}

@@ -1,0 +1,100 @@
+"""Tables as pages show them: one function writes every table, and on a phone each row is a card."""
+
+from __future__ import annotations
+
+import html
+import math
+import numbers
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML, display
+
+DIGITS = 4  # significant digits of a number between 0.001 and 10,000
+MISSING = "–"  # in place of a value that does not exist
+
+
+@dataclass(frozen=True)
+class Markup:
+    """HTML that a cell shows as it is; any other text is escaped."""
+
+    html: str
+
+
+def show(frame: pd.DataFrame, index: bool = False) -> None:
+    """Display a whole table."""
+    display(HTML(html_of(frame, index)))
+
+
+def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:
+    """A table as HTML. Each cell carries its column's name, which a phone shows in front of it.
+
+    index: whether the row labels are shown; one that repeats the row above is dimmed. kind: further CSS classes.
+    """
+    labels = [str(name or "") for name in frame.index.names] if index else []
+    names = [" · ".join(parts(column)) for column in frame.columns]
+    body, above = [], ()
+    for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
+        keys = parts(label) if index else ()
+        same = [keys[: k + 1] == above[: k + 1] for k in range(len(keys))]
+        heads = [
+            cell(key, name, "th", "again" if again and name != labels[-1] else "")
+            for key, name, again in zip(keys, labels, same, strict=True)
+        ]
+        cells = [cell(value, name) for value, name in zip(values, names, strict=True)]
+        body.append(f"<tr>{''.join([*heads, *cells])}</tr>")
+        above = keys
+    head = "".join(head_rows([parts(column) for column in frame.columns], labels))
+    classes = " ".join(filter(None, ["dataframe", kind]))
+    return f'<table class="{classes}"><thead>{head}</thead><tbody>\n' + "\n".join(body) + "\n</tbody></table>"
+
+
+def parts(label: Hashable) -> tuple[str, ...]:
+    """The levels of a label of rows or columns, as text."""
+    return tuple(text(part) for part in label) if isinstance(label, tuple) else (text(label),)
+
+
+def head_rows(columns: Sequence[tuple[str, ...]], labels: Sequence[str]) -> Iterable[str]:
+    """One row of the head per level of the column names; a name over several columns spans them."""
+    levels = max(map(len, columns), default=1)
+    for level in range(levels):
+        row = [f'<th rowspan="{levels}">{html.escape(name)}</th>' for name in labels] if level == 0 else []
+        for _, group in groupby(columns, key=lambda column: column[: level + 1]):
+            same = list(group)
+            span = f' colspan="{len(same)}"' if len(same) > 1 else ""
+            row.append(f"<th{span}>{html.escape(same[0][level] if level < len(same[0]) else '')}</th>")
+        yield f"<tr>{''.join(row)}</tr>"
+
+
+def cell(value: Any, name: str, tag: str = "td", kind: str = "") -> str:
+    """One cell. A number is aligned to the right."""
+    is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
+    classes = " ".join(filter(None, [kind, "number" if is_number else ""]))
+    about = f' class="{classes}"' if classes else ""
+    scope = ' scope="row"' if tag == "th" else ""
+    shown = value.html if isinstance(value, Markup) else html.escape(text(value))
+    return f'<{tag}{scope}{about} data-label="{html.escape(name)}">{shown}</{tag}>'
+
+
+def text(value: Any) -> str:
+    """A value as a table shows it: numbers with `DIGITS` digits, and with what belongs to them in one line."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return MISSING
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return f"{int(value):,}"
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return number(float(value))
+    return str(value).replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+
+
+def number(value: float) -> str:
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "never" if value > 0 else "−∞"
+    if abs(value) >= 10**DIGITS:
+        return f"{value:,.0f}"
+    return f"{value:.{DIGITS}g}"
