@@ -31,9 +31,10 @@ lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, sto
 bench: $(BIN)/.ready            ## compare the engine's speed with the plain loop and the peers
 	python -m benchmarks
 
-lint: $(BIN)/.ready             ## check style
+lint: $(BIN)/.ready             ## check style and types
 	ruff check .
 	ruff format --check .
+	ty check
 
 clean:                          ## remove all generated files except prepared datasets and the archive
 	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site data/repro.*

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[int]:
+def alone(folder: Path) -> Generator[int]:
     """Lock a folder for work that must not run twice at a time. Yields the lock's descriptor, so a child can hold it.
 
     Raises:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fedlib.samplers.sources import imports
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT
 
@@ -37,16 +38,10 @@ def imported(file: Path, house: Path = HOUSE) -> Iterator[Path]:
         base = house.parent / name.replace(".", "/")
         return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.exists()), None)
 
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names = [[alias.name] for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [[f"{node.module}.{alias.name}", node.module] for alias in node.names]
-        else:
-            continue
-        for candidates in names:
-            found = [file_of(name) for name in candidates if name.split(".")[0] == house.name]
-            yield from [path for path in found if path and path != file][:1]
+    for _, names in imports(file.read_text()):
+        module, *members = names
+        paths = {file_of(name) or file_of(module) for name in members or [module]} - {None, file}
+        yield from paths if module.split(".")[0] == house.name else ()
 
 
 def circle(house: Path = HOUSE) -> list[str]:

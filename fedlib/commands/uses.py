@@ -14,6 +14,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from fedlib.samplers.sources import import_statements
+
 # The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
 NUMBERS = (
     "__init__.py",
@@ -69,12 +71,7 @@ def closure(files: Iterable[Path], root: Path) -> set[Path]:
 @cache
 def imported(code: str, root: Path) -> list[Path]:
     """Files of `fedlib` that a piece of code imports when it is loaded (not when its functions are called)."""
-    names = []
-    for node in _loaded(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    names = [name for _, names in import_statements(_loaded(ast.parse(code))) for name in names]
     bases = [root / name.replace(".", "/") for name in names if name.split(".")[0] == "fedlib"]
     candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
     return [path for path in candidates if path.exists() and path.stat().st_size]

@@ -7,7 +7,7 @@ import dis
 import hashlib
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -91,14 +91,17 @@ def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Pa
 @lru_cache(maxsize=256)
 def imports(text: str) -> list[tuple[int, list[str]]]:
     """(level, names) of every import in a text; the level counts the leading dots."""
-    found = []
-    for node in ast.walk(ast.parse(text)):
+    return list(import_statements(ast.walk(ast.parse(text))))
+
+
+def import_statements(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, list[str]]]:
+    """(level, names) of every import among the nodes of a syntax tree."""
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found.append((0, [alias.name for alias in node.names]))
+            yield 0, [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or "", *(f"{node.module or ''}.{alias.name}" for alias in node.names)]
-            found.append((node.level, names))
-    return found
+            yield node.level, names
 
 
 def cells(cls: type) -> Iterator[tuple[str, str]]:
