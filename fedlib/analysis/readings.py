@@ -79,7 +79,8 @@ class Reading:
     """One consistent set of choices.
 
     words: the reading in one line. choices: what is left open -> the option taken. sources: what is left open -> the
-    source of the option (text, code, the authors' correction). swaps: the runs that replace others, in order.
+    source of the option (text, code, the authors' correction). swaps: the runs that replace others, in order. commit:
+    of the authors' repository, if the reading is what their program does there.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Reading:
     choices: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     swaps: tuple[Swap, ...] = ()
+    commit: str = ""
 
     def find(self, asked: Where) -> Where:
         """The runs that answer a request under this reading."""

@@ -9,6 +9,7 @@ a reading (`readings.py`), which gives the same rules other runs. The paper stat
 
 from fedlib.papers.hcsfed.claims_parts import FEDAVGS, SWEEPS, sweep, swept
 from fedlib.papers.hcsfed.claims_rounds import schematic
+from fedlib.papers.hcsfed.claims_table_1 import CLAIMS
 from fedlib.papers.hcsfed.printed import (
     ABLATION,
     COLUMNS,
@@ -23,6 +24,7 @@ from fedlib.papers.hcsfed.printed import (
 
 __all__ = [
     "ABLATION",
+    "CLAIMS",
     "COLUMNS",
     "FEDAVGS",
     "GCS",

@@ -1,0 +1,241 @@
+"""A claim as data: what a paper says, the cells in which it says it, and how a cell is measured.
+
+A *cell* is one comparison: a data set, a partition, a participation, and arms with weights. Its effect is one number
+per seed, y = sum_k weight_k f(x_k), of a measure x of each arm (`Rounds`, `Level`, `Study`); f is the logarithm for
+ratios. Weights +1 and -1 compare two sides; those of `estimators.trend` are a slope. Weights are signed so that the
+paper claims y > 0. `CLAIMS` in `fedlib/papers/<paper>/claims.py` lists a paper's claims::
+
+    Claim(
+        "hcsfed.T1.k", "hcsfed/table_1", "HCSFed needs fewer rounds than Random.", "core", "log-ratio of rounds",
+        Rounds(0.8), tuple(versus(where(c, "Random"), where(c, "HCSFed"), printed, ...) for c in COLUMNS),
+    )
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+
+from fedlib.analysis import measure
+from fedlib.analysis.arrivals import Arrivals
+from fedlib.analysis.paper import parts
+from fedlib.analysis.readings import Where
+
+Kind = Literal["core", "supporting", "construction"]
+Estimator = Literal[
+    "log-ratio of rounds",
+    "difference of a level",
+    "equivalence",
+    "trend",
+    "agreement with print",
+    "exact fact",
+]
+SAME = ("equivalence", "agreement with print")  # tested two-sided, against a margin
+# Standard deviation over seeds of log rounds, where a paper prints none: the median of the twenty relative deviations
+# that FedCor's Table 1 prints, the only ones printed in the four papers.
+SPREAD = 0.22
+BELOW = 1.645  # standard deviations of one printed run below the printed effect: 95 % of such runs lie above
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """First round at a target accuracy, compared by its logarithm. T: rounds for which the paper follows a run.
+
+    reference: the method that shows whether the target can be reached at all.
+    """
+
+    target: float
+    T: float = math.inf
+    reference: str = "Full participation"
+    log: bool = True
+    unit: str = "times"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A statistic of a run's curve, times `factor` (100: points). log: compared by its logarithm."""
+
+    statistic: Callable[..., float]
+    unit: str
+    factor: float = 1.0
+    log: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A statistic of a study's rows by seed. An arm's method is the value of the column `by`."""
+
+    by: str
+    statistic: Callable[[pd.DataFrame], float]
+    unit: str = ""
+    log: bool = False
+
+
+Measure = Rounds | Level | Study
+Measured = Arrivals | dict[int, float]  # by seed
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a cell. printed: what the paper prints of it; inf: that the target is not reached.
+
+    spread: standard deviation over seeds of the printed value, on the scale of the effect.
+    """
+
+    where: Where
+    weight: float = 1.0
+    printed: float | None = None
+    spread: float = SPREAD
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One comparison of a claim. shown: the printed value as text.
+
+    fact: of an exact fact, whether it is true, given results by experiment; needs: those that it reads.
+    """
+
+    name: str
+    arms: tuple[Arm, ...] = ()
+    data: str = ""
+    partition: str = ""
+    participation: str = ""
+    shown: str = ""
+    fact: Callable[[Mapping[str, pd.DataFrame]], bool] | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper.
+
+    artifact: its page ("hcsfed/table_1"). kind: core (abstract, introduction, conclusion, tables), supporting, or by
+    construction. margin: None, a claim of order; a factor or a difference that counts as none (`SAME`) or that the
+    claim promises at least; "printed": the printed effect, less what one printed run may owe to its seed.
+    """
+
+    id: str
+    artifact: str
+    text: str
+    kind: Kind
+    estimator: Estimator
+    measure: Measure | None
+    cells: tuple[Cell, ...]
+    margin: float | Literal["printed"] | None = None
+    version: int = 1
+    date: str = "2026-11-26"
+
+    @property
+    def paper(self) -> str:
+        return self.artifact.split("/")[0]
+
+    @property
+    def test(self) -> Literal["more", "same"]:
+        return "same" if self.estimator in SAME else "more"
+
+    @property
+    def log(self) -> bool:
+        return self.measure is not None and self.measure.log
+
+    def scaled(self, value: float) -> float:
+        """A value on the additive scale of the effect."""
+        return math.log(value) if self.log else value
+
+    def natural(self, value: float) -> float:
+        """A value of the additive scale as a ratio or a difference."""
+        return math.exp(min(value, 700)) if self.log else value
+
+    def expected(self, cell: Cell) -> float:
+        """The printed effect on the additive scale; NaN if nothing is printed. What is never reached counts as T."""
+        if not cell.arms or any(arm.printed is None for arm in cell.arms):
+            return math.nan
+        cap = self.measure.T if isinstance(self.measure, Rounds) else math.inf
+        return sum(arm.weight * self.scaled(min(arm.printed or 0.0, cap)) for arm in cell.arms)
+
+    def spread(self, cell: Cell) -> float:
+        """Standard deviation over seeds of a cell's effect, were its arms independent."""
+        return math.sqrt(sum((arm.weight * arm.spread) ** 2 for arm in cell.arms))
+
+    def bound(self, cell: Cell) -> float:
+        """The margin of a cell on the additive scale."""
+        if self.margin is None:
+            return 0.0
+        if self.margin == "printed":
+            return max(0.0, self.expected(cell) - BELOW * self.spread(cell))
+        return self.scaled(self.margin)
+
+    def digest(self) -> str:
+        """Changes with whatever decides the claim: its cells, measure, estimator and margins; not with its words."""
+        told = json.dumps(
+            [self.id, self.kind, self.estimator, self.margin, _plain(self.measure), _plain(self.cells)]
+        )
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Claims as JSON; functions by their names."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {key: _plain(getattr(value, key)) for key in value.__dataclass_fields__}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return value.__qualname__ if callable(value) else value
+
+
+def versus(
+    name: str, more: Where, less: Where, printed: tuple[float, float] | None = None,
+    spread: float = SPREAD, **labels: str,
+) -> Cell:  # fmt: skip
+    """A cell in which the paper claims more (rounds, accuracy, ...) of one side than of the other."""
+    a, b = printed or (None, None)
+    return Cell(name, (Arm(more, 1.0, a, spread), Arm(less, -1.0, b, spread)), **labels)
+
+
+def claims_of(paper: str) -> tuple[Claim, ...]:
+    """A paper's claims as data; none if they are not data yet."""
+    modules = parts("claims")
+    return getattr(modules[paper], "CLAIMS", ()) if paper in modules else ()
+
+
+@dataclass
+class Arms:
+    """The runs that claims ask for, by experiment, setting and method; each is measured once."""
+
+    results: Mapping[str, pd.DataFrame]
+    _rows: dict[tuple[str, str], dict[tuple, pd.DataFrame]] = field(default_factory=dict)
+    _measured: dict[tuple[Where, Measure], Measured | None] = field(default_factory=dict)
+
+    def rows(self, where: Where, by: str = "method") -> pd.DataFrame | None:
+        """The rows of one arm; None if it has not been run."""
+        key = where.experiment, by
+        if key not in self._rows:
+            table = self.results.get(where.experiment)
+            usable = table is not None and by in table and "setting" in table
+            self._rows[key] = dict(list(table.groupby(["setting", by], sort=False))) if usable else {}
+        return self._rows[key].get((where.setting, where.method))
+
+    def measured(self, where: Where, by: Measure) -> Measured | None:
+        """The measure of one arm by seed; None if it has not been run or its column has not been measured."""
+        key = where, by
+        if key not in self._measured:
+            self._measured[key] = self._measure(where, by)
+        return self._measured[key]
+
+    def _measure(self, where: Where, by: Measure) -> Measured | None:
+        rows = self.rows(where, by.by if isinstance(by, Study) else "method")
+        if rows is None:
+            return None
+        if isinstance(by, Study):
+            return {int(seed): float(by.statistic(own)) for seed, own in rows.groupby("seed")}
+        if where.column not in rows or rows[where.column].isna().all():
+            return None
+        if isinstance(by, Rounds):
+            return Arrivals.of(rows, where.column, by.target)
+        curves = measure.curves(rows, where.column, {where.setting: int(rows["round"].max())})
+        return {int(key[2]): by.factor * by.statistic(c, **dict(by.options)) for key, c in curves.items()}

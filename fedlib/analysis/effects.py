@@ -1,0 +1,401 @@
+"""The effects table: what every claim comes to, in every cell, under every reading. All pages read it.
+
+    table = effects.load("paper")               # one row per (claim, reading, cell); computed if it is not up to date
+    table = effects.table(results, ["hcsfed"])  # the same, from tidy tables by experiment
+    judged = effects.claims(table)              # one row per (claim, reading)
+    told = effects.summary(judged)              # one row per claim
+
+`load` and `table` have the columns
+
+| column | meaning |
+| --- | --- |
+| paper, claim, artifact | the claim: its id and its page ("hcsfed/table_1") |
+| kind, estimator | core, supporting or construction; one of `claim.Estimator` |
+| reading, commit | the reading by name; the commit of the authors' repository that it follows ("" if none) |
+| cell, data, partition, participation | the cell and its labels |
+| estimate, low, high | the effect with its 95 % interval, in `unit`: a ratio ("times") or a difference |
+| unit, null | unit; the value of no effect (1 for ratios, 0 for differences) |
+| margin | the least effect that agrees with the claim; for "same" the largest deviation that counts as none |
+| test | "more": claimed to lie above `null`; "same": claimed to lie within `margin` |
+| n, seeds, values | paired seeds: their number, the seeds, the effect of each on the additive scale (logs of ratios) |
+| printed, shown | the printed effect (NaN: none) and the printed values as text |
+| censored, open | seeds that did not arrive, over all sides; whether the true effect may be larger for that reason |
+| outcome | replicated, refuted, undecided, one seed, not run, infeasible (`docs/judging.md`) |
+| needed | if undecided: the seeds that would decide with power 0.8 (above 1,000: 1,001) |
+| runs | digest of the runs that the cell compares: readings with the same digest are one piece of evidence |
+| words | what else there is to say, such as "the target is out of reach" |
+
+`claims` has paper, claim, artifact, kind, estimator, reading, commit, unit, null, margin, test, open, estimate, low,
+high, n (the effect pooled over cells, seed by seed), cells (number judged), of (number of all), replicated, refuted,
+undecided, reversed (numbers of cells), p, adjusted (Holm, over the core claims of a paper under a reading), outcome,
+needed, runs, badge (which cells were judged, in words).
+
+`summary` has paper, claim, artifact, kind, text, and over the readings with different runs: how many are replicated,
+refuted, undecided, one seed, infeasible; readings (their number without the infeasible ones); outcome, in words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis.arrivals import Arrivals, followed
+from fedlib.analysis.claim import Arms, Cell, Claim, Rounds, claims_of
+from fedlib.analysis.collect import opened
+from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import Reading, Where, readings
+from fedlib.errors import StoreError
+from fedlib.files import write_whole
+from fedlib.runs.sealed import from_kept, to_kept
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT, Scale
+
+ALPHA = 1 - LEVEL
+NO_VALUES: tuple[list[int], list[float]] = ([], [])
+
+
+def table(
+    results: Mapping[str, pd.DataFrame], of: Iterable[str] | None = None, every: bool = False
+) -> pd.DataFrame:
+    """The effects table of some papers (None: all), from tidy tables by experiment.
+
+    A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
+    cell, *not run*, under the first reading. every: with rows for all readings.
+    """
+    arms, rows = Arms(results), []
+    for paper in papers() if of is None else of:
+        for claim in claims_of(paper):
+            found = [_under(claim, reading, arms) for reading in readings(paper)]
+            ran = [cells for cells in found if any(row["outcome"] != "not run" for row in cells)]
+            rows += [row for cells in (found if every else ran or found[:1]) for row in cells]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _under(claim: Claim, reading: Reading, arms: Arms) -> list[dict[str, Any]]:
+    about = {
+        "paper": claim.paper,
+        "claim": claim.id,
+        "artifact": claim.artifact,
+        "kind": claim.kind,
+        "estimator": claim.estimator,
+        "reading": reading.name,
+        "commit": reading.commit,
+        "unit": claim.measure.unit if claim.measure else "",
+        "null": claim.natural(0.0),
+        "test": claim.test,
+    }
+    return [about | _cell(claim, cell, reading, arms) for cell in claim.cells]
+
+
+def _cell(claim: Claim, cell: Cell, reading: Reading, arms: Arms) -> dict[str, Any]:
+    about = {
+        "cell": cell.name,
+        "data": cell.data,
+        "partition": cell.partition,
+        "participation": cell.participation,
+        "shown": cell.shown,
+    }
+    if cell.fact is not None:
+        return about | _fact(cell, arms)
+    found = [reading.find(arm.where) for arm in cell.arms]
+    seeds, values, censored, open, words = _values(claim, cell, found, arms)
+    effect = Effect.of(values, claim.bound(cell), claim.test, open)
+    said = "infeasible" if words == OUT_OF_REACH else "undecided" if words == NOBODY else outcome(effect)
+    told = ";".join("/".join(where) for where in found)
+    return about | {
+        "estimate": claim.natural(effect.estimate),
+        "low": claim.natural(effect.low),
+        "high": claim.natural(effect.high),
+        "margin": claim.natural(effect.margin),
+        "n": effect.n,
+        "seeds": seeds,
+        "values": values,
+        "printed": claim.natural(claim.expected(cell)),
+        "censored": censored,
+        "open": open,
+        "outcome": said,
+        "needed": effect.needed if said == "undecided" else 0,
+        "runs": hashlib.sha256(told.encode()).hexdigest()[:12],
+        "words": words,
+    }
+
+
+OUT_OF_REACH = "full participation does not reach the target"
+NOBODY = "no side reaches the target"
+
+
+def _values(
+    claim: Claim, cell: Cell, found: list[Where], arms: Arms
+) -> tuple[list[int], list[float], int, bool, str]:
+    """Seeds, effect of each on the additive scale, number of censored seeds, whether it is open, and words."""
+    assert claim.measure is not None
+    measured = [arms.measured(where, claim.measure) for where in found]
+    if any(one is None for one in measured):
+        return *NO_VALUES, 0, False, ""
+    censored, open, words = 0, False, ""
+    if isinstance(claim.measure, Rounds):
+        sides = [one for one in measured if isinstance(one, Arrivals)]
+        tau = followed(sides, claim.measure.T)
+        late = [side.censored(tau) for side in sides]
+        censored = sum(late)
+        open = any(n and arm.weight > 0 for n, arm in zip(late, cell.arms, strict=True))
+        reference = arms.measured(found[0]._replace(method=claim.measure.reference), claim.measure)
+        if isinstance(reference, Arrivals) and not reference.reached:
+            words = OUT_OF_REACH
+        elif all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
+            words = NOBODY
+        measured = [side.until(tau) for side in sides]
+    by_seed = [one for one in measured if isinstance(one, dict)]
+    seeds = [seed for seed in sorted(set.intersection(*map(set, by_seed))) if _finite(by_seed, seed)]
+    scaled = [[arm.weight * claim.scaled(one[seed]) for arm, one in zip(cell.arms, by_seed, strict=True)]
+              for seed in seeds]  # fmt: skip
+    away = claim.expected(cell) if claim.estimator == "agreement with print" else 0.0
+    return seeds, [sum(terms) - away for terms in scaled], censored, open, words
+
+
+def _finite(by_seed: list[dict[int, float]], seed: int) -> bool:
+    return all(math.isfinite(one[seed]) for one in by_seed)
+
+
+def _fact(cell: Cell, arms: Arms) -> dict[str, Any]:
+    assert cell.fact is not None
+    try:
+        true = cell.fact(arms.results)
+    except KeyError:
+        said, estimate = "not run", math.nan
+    else:
+        said, estimate = ("replicated" if true else "refuted"), float(true)
+    return {
+        **dict.fromkeys(("low", "high", "margin", "printed"), math.nan),
+        "estimate": estimate,
+        "n": 0,
+        "seeds": [],
+        "values": [],
+        "censored": 0,
+        "open": False,
+        "outcome": said,
+        "needed": 0,
+        "runs": cell.name,
+        "words": "",
+    }
+
+
+COLUMNS = [
+    *("paper", "claim", "artifact", "kind", "estimator", "reading", "commit"),
+    *("cell", "data", "partition", "participation"),
+    *("estimate", "low", "high", "unit", "null", "margin", "test", "n", "seeds", "values"),
+    *("printed", "shown", "censored", "open", "outcome", "needed", "runs", "words"),
+]
+
+
+def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
+    """The effects table of all papers at a scale: `data/effects/<scale>.parquet`, made anew if it is not up to date.
+
+    It is sealed as results are, under a digest of what made it: the runs, and the code of claims and readings.
+
+    Raises:
+        StoreError: results or an archive are damaged.
+    """
+    settings = params.load(root / params.PARAMS.name)
+    names = [name for name in sorted(needed()) if name in {*settings.names, *settings.studies}]
+    found = {name: one for name in names if (one := opened(name, scale, settings, root))}
+    runs = {name: [run["address"] for run in info["runs"]] for name, (_, info) in found.items()}
+    told = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
+    address = hashlib.sha256(told.encode()).hexdigest()
+    path = root / "data" / "effects" / f"{scale}.parquet"
+    with suppress(FileNotFoundError, StoreError):
+        return from_kept(path, address, "it is made anew")
+    made = table({name: rows for name, (rows, _) in found.items()})
+    write_whole(path, to_kept(made, address))
+    return made
+
+
+def needed() -> set[str]:
+    """The experiments and studies that the claims of all papers ask for, under any reading."""
+    asked = {
+        reading.find(arm.where).experiment
+        for paper in papers()
+        for claim in claims_of(paper)
+        for reading in readings(paper)
+        for cell in claim.cells
+        for arm in cell.arms
+    }
+    facts = (cell.needs for paper in papers() for claim in claims_of(paper) for cell in claim.cells)
+    return asked.union(*facts)
+
+
+def _code() -> list[Path]:
+    """The files that decide what the table says."""
+    here = Path(__file__).parent
+    return sorted([*here.glob("*.py"), *(here.parent / "papers").rglob("*.py")])
+
+
+# -- claims: all cells of a claim together, under one reading
+
+
+def claims(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per (claim, reading): the effect pooled over cells, and the outcome that follows from the cells."""
+    keys = ["paper", "claim", "reading"]
+    rows = [_claim(cells) for _, cells in table.groupby(keys, sort=False)]
+    found = pd.DataFrame(rows, columns=CLAIM_COLUMNS)
+    core = found[(found["kind"] == "core") & (found["p"] < 1)]
+    for _, family in core.groupby(["paper", "reading"], sort=False):
+        adjusted = holm(family["p"])
+        found.loc[family.index, "adjusted"] = adjusted
+        lost = family.index[(adjusted >= ALPHA) & family["outcome"].isin(["replicated", "refuted"])]
+        found.loc[lost, "outcome"] = "undecided"
+    return found
+
+
+def _claim(cells: pd.DataFrame) -> dict[str, Any]:
+    first = cells.iloc[0]
+    about = {key: first[key] for key in CLAIM_COLUMNS[:11]}
+    judged = cells[
+        (cells["n"] >= 2) | ((cells["estimator"] == "exact fact") & (cells["outcome"] != "not run"))
+    ]
+    effects = {index: _effect(row) for index, row in judged.iterrows() if row["n"]}
+    pooled = _pooled(judged, effects) if len(effects) else Effect.of([])
+    p, said = _decided(cells, judged, effects, pooled)
+    counts = judged["outcome"].value_counts()
+    return about | {
+        "open": pooled.open,
+        "estimate": _natural(pooled.estimate, first),
+        "low": _natural(pooled.low, first),
+        "high": _natural(pooled.high, first),
+        "margin": _natural(pooled.margin, first),
+        "n": pooled.n,
+        "cells": len(judged),
+        "of": len(cells),
+        **{name: int(counts.get(name, 0)) for name in ("replicated", "refuted", "undecided")},
+        "reversed": sum(effect.reversed for effect in effects.values()),
+        "p": p,
+        "adjusted": p,
+        "outcome": said,
+        "needed": pooled.needed if said == "undecided" else 0,
+        "runs": hashlib.sha256(";".join(cells["runs"]).encode()).hexdigest()[:12],
+        "badge": _badge(cells, judged),
+    }
+
+
+def _effect(row: pd.Series) -> Effect:
+    """A cell's effect on the additive scale, from its row."""
+    margin = math.log(row["margin"]) if row["null"] == 1 else row["margin"]
+    return Effect.of(row["values"], margin, row["test"], row["open"])
+
+
+def _natural(value: float, row: pd.Series) -> float:
+    return math.exp(value) if row["null"] == 1 else value
+
+
+def _pooled(judged: pd.DataFrame, effects: Mapping[Any, Effect]) -> Effect:
+    """The mean over cells, seed by seed, over the seeds that all judged cells have; cells share runs and seeds."""
+    by_seed = [dict(zip(*pair, strict=True)) for pair in zip(judged["seeds"], judged["values"], strict=True)]
+    shared = sorted(set.intersection(*map(set, by_seed)))
+    margin = float(np.mean([effect.margin for effect in effects.values()]))
+    first = next(iter(effects.values()))
+    means = [float(np.mean([one[seed] for one in by_seed])) for seed in shared]
+    return Effect.of(means, margin, first.test, any(effect.open for effect in effects.values()))
+
+
+def _decided(
+    cells: pd.DataFrame, judged: pd.DataFrame, effects: Mapping[Any, Effect], pooled: Effect
+) -> tuple[float, Outcome]:
+    """The p-value and the outcome of a claim (`docs/judging.md`, From cells to a claim)."""
+    if (cells["outcome"] == "infeasible").any():
+        return 1.0, "infeasible"
+    if not len(judged):
+        return 1.0, "one seed" if (cells["n"] == 1).any() else "not run"
+    if not effects:  # exact facts
+        return 0.0, "replicated" if (judged["outcome"] == "replicated").all() else "refuted"
+    against = [float(holm([e.p_refuted for e in effects.values()]).min())]
+    if pooled.test == "more":
+        against.append(pooled.p_refuted)
+        stands = 1.0 if any(e.reversed for e in effects.values()) else pooled.p_replicated
+    else:
+        stands = max(e.p_replicated for e in effects.values())
+    if min(against) < ALPHA:
+        return min(against), "refuted"
+    return stands, "replicated" if stands < ALPHA else "undecided"
+
+
+def _badge(cells: pd.DataFrame, judged: pd.DataFrame) -> str:
+    """Which cells were judged, in words; "" if all were."""
+    if len(judged) in (0, len(cells)):
+        return ""
+    names = list(judged["cell"])
+    named = ", ".join(names) if len(names) <= 3 else ", ".join(dict.fromkeys(judged["data"])) or "a part"
+    return f"{len(judged)} of {len(cells)} cells: {named}"
+
+
+CLAIM_COLUMNS = [
+    *(
+        "paper",
+        "claim",
+        "artifact",
+        "kind",
+        "estimator",
+        "reading",
+        "commit",
+        "unit",
+        "null",
+        "margin",
+        "test",
+    ),
+    *(
+        "open",
+        "estimate",
+        "low",
+        "high",
+        "n",
+        "cells",
+        "of",
+        "replicated",
+        "refuted",
+        "undecided",
+        "reversed",
+    ),
+    *("p", "adjusted", "outcome", "needed", "runs", "badge"),
+]
+
+
+def summary(judged: pd.DataFrame) -> pd.DataFrame:
+    """One row per claim, over its readings: how many give which outcome, and the outcome in words.
+
+    Readings that compare the same runs count once. An infeasible reading cannot be the paper's, and one with runs for
+    fewer cells than others cannot answer the whole claim: neither counts.
+    """
+    texts = {claim.id: claim.text for paper in papers() for claim in claims_of(paper)}
+    rows = []
+    whole = judged[judged["cells"] == judged.groupby("claim")["cells"].transform("max")]
+    for id, mine in whole.drop_duplicates(["claim", "runs"]).groupby("claim", sort=False):
+        counts = {name: int((mine["outcome"] == name).sum()) for name in OUTCOMES}
+        about = {key: mine.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
+        rows.append(about | {"text": texts.get(str(id), "")} | counts | {"outcome": told(counts)})
+    found = pd.DataFrame(rows, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "outcome"])
+    found.insert(
+        len(found.columns) - 1,
+        "readings",
+        found[["replicated", "refuted", "undecided", "one seed"]].sum(axis=1),
+    )
+    return found
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 14 readings"."""
+    ran = {name: counts[name] for name in OUTCOMES[:4] if counts[name]}
+    n = sum(ran.values())
+    if not n:
+        return "infeasible" if counts["infeasible"] else "not run"
+    if n == 1 or len(ran) == 1:
+        name = next(iter(ran))
+        return name if n == 1 else f"{name} under all {n} readings"
+    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings"
