@@ -21,8 +21,12 @@ from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import Progress
 from fedlib.runs.results import MEASURES
 from fedlib.runs.store import Store
+from fedlib.samplers import find
+from fedlib.samplers.registry import REVISIONS
+from fedlib.settings.code import NUMERICS, code_of
+from fedlib.settings.identity import digest_of_value
 from fedlib.settings.params import build, seeds_of
-from fedlib.settings.schema import OWN, Evaluate, Local, Run
+from fedlib.settings.schema import OWN, Evaluate, Local, Run, address_of_run
 from fedlib.training.contract import Executor
 from fedlib.training.executors import Own, make_executor
 from fedlib.training.objective import Function
@@ -31,16 +35,38 @@ CHECKPOINT_SECONDS = 10.0
 
 
 class Handed:
-    """A program's own data, clients and model, as the supply of a group of runs."""
+    """A program's own data, clients and model, as the supply of a group of runs.
 
-    def __init__(self, data: Data, clients: Clients, model: str | Own, device: str) -> None:
+    key: stands for what cannot be identified. stored: whether that is needed, because runs are kept.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        clients: Clients,
+        model: str | Own,
+        device: str,
+        key: Any = None,
+        stored: bool = True,
+    ) -> None:
         self.data, self.clients, self.model, self.device = data, clients, model, device
+        self.key, self.skip = key, key is not None or not stored
         self._executor: Executor | None = None
+        self._samplers: dict[type, str] = {}
 
     def address(self, run: Run) -> str:
-        from fedlib.settings.code import NUMERICS
+        settings = run.model_dump(mode="json")
+        code, name = code_of(settings), run.method.sampler
+        if name not in REVISIONS:
+            code |= {f"sampler {name}": self._digest(find(name))}
+        return address_of_run(settings, NUMERICS, self.data.digest, code)
 
-        return run.address(NUMERICS, self.data.digest)
+    def _digest(self, sampler: type) -> str:
+        """Identifies a sampler that is not shipped."""
+        if sampler not in self._samplers:
+            values = [digest_of_value(sampler, f"the sampler {sampler.__name__}", self.skip), self.key]
+            self._samplers[sampler] = digest_of_value(values, "key")
+        return self._samplers[sampler]
 
     def executor(self, run: Run, threads: int) -> Executor:
         if self._executor is None:
@@ -72,6 +98,7 @@ def simulate(
     holdout: float = 0.0,
     evaluate: Evaluate | None = None,
     store: str | Path | None = None,
+    key: Any = None,
     device: str = "cpu",
     threads: int | None = None,
     tell: Callable[[str], None] = print,
@@ -91,7 +118,8 @@ def simulate(
     holdout: share of each client's samples that it does not train on, but uses to measure losses that samplers ask for.
     evaluate: what is measured, and how often. None: every round.
     store: a folder that keeps finished and half-finished runs, addressed by what made them; a second call continues
-        from there. None: nothing is kept.
+        from there. None: nothing is kept. key: any text or numbers that stand for parts of your code that cannot be
+        identified (an open file, a generator); change it whenever they change.
     device: "cpu" or "cuda". threads: cores to use, None for all. tell: receives a progress line from time to time.
 
     Raises:
@@ -100,7 +128,7 @@ def simulate(
     data = data_of(x, y, test)
     owners = Clients(clients, data, N, holdout)
     classes = int(data.y_train.max()) + 1 if data.labels else 1
-    name, own = model_of(model, data.x_train.shape[1:], classes, loss, metric)
+    name, own = model_of(model, data.x_train.shape[1:], classes, loss, metric, key, store is not None)
     if evaluate is None:
         evaluate = Evaluate(test=test is not None, train=test is None)
     if evaluate.test and test is None:
@@ -121,7 +149,7 @@ def simulate(
         for label, method in methods_of(methods).items()
         for seed in seeds_of({"seeds": seeds if isinstance(seeds, int) else list(seeds)}, "simulate")
     ]
-    supply = Handed(data, owners, own, device)
+    supply = Handed(data, owners, own, device, key, store is not None)
     with tempfile.TemporaryDirectory() if store is None else nullcontext(os.fspath(store)) as folder:
         place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
         train([run for _, run in labelled], place, supply, threads or cores(), tell)

@@ -24,6 +24,7 @@ from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import HiCSFL, Round, Sampler, Selection
 from fedlib.settings.schema import Run
+from fedlib.simulation.engine import Lockstep
 
 N, n = 8, 20
 RNG = np.random.default_rng(0)
@@ -204,6 +205,25 @@ def test_a_store_keeps_what_was_trained(tmp_path: Path, monkeypatch):
 
 
 def test_half_a_run_goes_on(tmp_path: Path, monkeypatch):
+    advance, begun = Lockstep.advance, []
+
+    def stop(self):
+        begun.append(self.live[0].t + 1)
+        if begun == [1, 2, 3]:
+            raise KeyboardInterrupt
+        advance(self)
+
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(Lockstep, "advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(store=tmp_path, methods={"first": First})
+    assert list(tmp_path.glob("*/*/checkpoint.pt"))
+    again = simulate(store=tmp_path, methods={"first": First})
+    assert begun == [1, 2, 3, 3, 4]
+    pd.testing.assert_frame_equal(numbers(again.table), numbers(simulate(methods={"first": First}).table))
+
+
+def test_a_sampler_that_fails_is_named_with_its_round(monkeypatch):
     class Stopped(Exception):
         pass
 
@@ -211,16 +231,9 @@ def test_half_a_run_goes_on(tmp_path: Path, monkeypatch):
         if round.t == 3:
             raise Stopped
 
-    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(First, "observe", stop, raising=False)
     with pytest.raises(SamplerError, match="first .seed 0., round 3, observe: Stopped"):
-        simulate(store=tmp_path, methods={"first": First})
-    assert list(tmp_path.glob("*/*/checkpoint.pt"))
-    asked = []
-    monkeypatch.setattr(First, "observe", lambda self, round, report: asked.append(round.t))
-    again = simulate(store=tmp_path, methods={"first": First})
-    assert asked == [3, 4]
-    pd.testing.assert_frame_equal(numbers(again.table), numbers(simulate(methods={"first": First}).table))
+        simulate(methods={"first": First})
 
 
 @pytest.mark.bad_input

@@ -1,0 +1,415 @@
+"""Identify a program's own functions, classes and objects by what they compute: their code, and the values they use.
+
+    digest_of_value(loss, "loss")  # 16 hex digits
+
+Code counts as compiled code, so comments, docstrings and the lines around a function do not matter. What it refers to
+counts too: closures, defaults, globals, attributes, base classes. What is installed counts by its name and version.
+"""
+
+from __future__ import annotations
+
+import collections
+import dis
+import enum
+import functools
+import hashlib
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.util import resolve_name
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from fedlib.errors import ConfigError
+
+HOUSE = Path(__file__).resolve().parents[1]
+PLACES = tuple(  # of what is installed, not written for this program
+    {
+        str(HOUSE),
+        *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "purelib", "platlib")),
+    }
+)
+ENGINE = {
+    "torch",
+    "numpy",
+    "fedlib",
+}  # their versions are not part of an address; `settings/code.py` says what is
+PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), range, slice)
+BUILT_IN = (
+    BuiltinFunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+NOT_COMPUTED = {  # attributes of a class that say nothing about what it computes
+    *(
+        "__doc__",
+        "__module__",
+        "__dict__",
+        "__weakref__",
+        "__annotations__",
+        "__abstractmethods__",
+        "_abc_impl",
+    ),
+    *("__dataclass_params__", "__match_args__", "__qualname__", "__firstlineno__", "__static_attributes__"),
+    *("__parameters__", "__orig_bases__", "__slots__", "__hash__"),
+}
+INNER = (
+    "__func__",
+    "py_func",
+    "__wrapped__",
+    "func",
+    "_orig_mod",
+)  # where a compiled function keeps the plain one
+
+
+def digest_of_value(value: Any, name: str, skip: bool = False) -> str:
+    """Identifies a value by its content, the same in every process.
+
+    name: how messages call it. skip: leave out what cannot be identified, instead of an error.
+
+    Raises:
+        ConfigError: some part of it cannot be identified; the message names the part.
+    """
+    walk = _Walk(skip)
+    walk.add(value, name)
+    return walk.total.hexdigest()[:16]
+
+
+class _Walk:
+    """Adds one value after another to a digest. A value that occurs again is added as the number of its first time."""
+
+    def __init__(self, skip: bool) -> None:
+        self.total, self.skip = hashlib.sha256(), skip
+        self.seen: dict[int, int] = {}
+        self.alive: list[Any] = []  # so that no id is used twice
+
+    def put(self, *words: Any) -> None:
+        for word in words:
+            content = word if isinstance(word, bytes) else str(word).encode()
+            self.total.update(f"{len(content)}:".encode() + content)
+
+    def add(self, value: Any, name: str) -> None:
+        if isinstance(value, PLAIN):
+            self.put(type(value).__name__, "nan" if value != value else repr(value))
+            return
+        if id(value) in self.seen:
+            self.put("again", self.seen[id(value)])
+            return
+        self.seen[id(value)] = len(self.seen)
+        self.alive.append(value)
+        if isinstance(value, CodeType):
+            self.code(value, name)
+        elif isinstance(value, FunctionType):
+            self.function(value, name)
+        elif isinstance(value, MethodType):
+            self.each("method", [("", value.__func__), ("", value.__self__)], name)
+        elif isinstance(value, type):
+            self.kind(value, name)
+        elif isinstance(value, ModuleType):
+            self.module(value, name)
+        elif isinstance(value, BUILT_IN):
+            self.put("built in", getattr(value, "__module__", ""), getattr(value, "__qualname__", value))
+            if isinstance(owner := getattr(value, "__self__", None), ModuleType | None | type) is False:
+                self.add(owner, f"{name}.__self__")
+        elif isinstance(value, property):
+            self.each("property", [("", value.fget), ("", value.fset)], name)
+        elif isinstance(value, functools.partial):
+            self.each("partial", [("", value.func), ("", value.args), ("", value.keywords)], name)
+        elif isinstance(value, functools.cached_property):
+            self.add(value.func, name)
+        else:
+            self.thing(value, name)
+
+    def each(self, kind: str, parts: Iterable[tuple[str, Any]], name: str) -> None:
+        parts = list(parts)
+        self.put(kind, len(parts))
+        for key, part in parts:
+            self.put(key)
+            self.add(part, f"{name}.{key}" if key else name)
+
+    # -- code --------------------------------------------------------------------------------------------------
+
+    def code(self, code: CodeType, name: str) -> None:
+        constants = list(code.co_consts)
+        if constants and isinstance(constants[0], str) and not code.co_name.startswith("<"):
+            constants[0] = None  # the docstring
+        self.put("code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        self.put(code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames)
+        self.put(code.co_freevars, code.co_cellvars)
+        for constant in constants:
+            self.add(constant, name)
+
+    def function(self, function: FunctionType, name: str) -> None:
+        code = function.__code__
+        cells = [
+            (key, _content(cell))
+            for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+        ]
+        if _installed(code.co_filename):
+            self.put(
+                "installed", _shortened(code.co_filename), code.co_qualname, _version(function.__module__)
+            )
+            with_code = [(key, value) for key, value in cells if isinstance(value, Callable)]
+            self.lenient(with_code, name)
+            return
+        self.add(code, name)
+        self.each("cells", cells, name)
+        self.each("defaults", [("", function.__defaults__), ("", function.__kwdefaults__)], name)
+        own = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+        self.each("attributes", own.items(), name)
+        self.each("uses", _uses(code, function.__globals__), name)
+
+    def lenient(self, parts: Iterable[tuple[str, Any]], name: str) -> None:
+        """Add parts of something installed; what cannot be identified there is its own affair."""
+        skip, self.skip = self.skip, True
+        self.each("within", parts, name)
+        self.skip = skip
+
+    def kind(self, cls: type, name: str) -> None:
+        module = sys.modules.get(cls.__module__)
+        self.put("class", cls.__qualname__)
+        if cls.__module__ == "builtins" or _installed(getattr(module, "__file__", None), module):
+            self.put(cls.__module__, _version(cls.__module__))
+            return
+        inner = [(key, part) for key, part in vars(cls).items() if key not in NOT_COMPUTED]
+        fields = dict(inner).pop("__dataclass_fields__", {})
+        inner = [(key, part) for key, part in inner if key != "__dataclass_fields__"]
+        inner += [(key, (field.default, field.default_factory, field.init)) for key, field in fields.items()]
+        self.each("holds", inner, name)
+        self.each("bases", [(base.__qualname__, base) for base in cls.__bases__], name)
+
+    def module(self, module: ModuleType, name: str) -> None:
+        self.put("module", module.__name__)
+        file = getattr(module, "__file__", None)
+        if _installed(file, module):
+            self.put(_version(module.__name__))
+        elif file and Path(file).suffix == ".py":  # used as a whole
+            self.add(compile(Path(file).read_bytes(), "", "exec", dont_inherit=True, optimize=2), name)
+        else:
+            self.refuse(module, name)
+
+    # -- things ------------------------------------------------------------------------------------------------
+
+    def thing(self, value: Any, name: str) -> None:
+        self.put("thing", type(value).__qualname__)
+        if isinstance(value, collections.abc.Mapping) and type(value).__module__ in (
+            "builtins",
+            "collections",
+        ):
+            keys = isinstance(value, dict) and not name.endswith("_hooks")  # the keys of hooks are counted up
+            pairs = [(key if keys else "", part) for key, part in value.items()]
+            for key, part in pairs:
+                self.add(key, name)
+                self.add(part, f"{name}[{key!r}]" if keys else name)
+        elif isinstance(value, tuple | list | collections.deque):
+            self.each("list", [("", part) for part in value], name)
+            self.named(value, name)
+        elif isinstance(value, set | frozenset):
+            self.put(*sorted(digest_of_value(part, name, self.skip) for part in value))
+        elif isinstance(value, enum.Enum):
+            self.add(type(value), name)
+            self.put(value.name)
+        elif isinstance(value, np.ndarray):
+            self.put(value.dtype.str, value.shape)
+            if value.dtype.hasobject:
+                self.add(value.tolist(), name)
+            else:
+                self.put(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, np.generic | np.dtype | re.Pattern):
+            self.put(repr(value))
+        elif _is(value, "torch", "Tensor"):
+            self.tensor(value, name)
+        elif _is(value, "torch", "Generator"):
+            self.put(value.get_state().numpy().tobytes())
+        elif _is(value, "torch", "dtype", "device", "Size", "layout", "memory_format"):
+            self.put(repr(value))
+        elif value is os.environ:
+            self.refuse(value, name)
+        elif _is(value, "pandas", "DataFrame", "Series", "Index"):
+            self.add([np.asarray(part) for part in (value, *getattr(value, "axes", ()))], name)
+        else:
+            self.object(value, name)
+
+    def named(self, value: Any, name: str) -> None:
+        """The class and attributes of a list or tuple that is more than one."""
+        if type(value) not in (tuple, list, collections.deque):
+            self.add(type(value), name)
+
+    def tensor(self, tensor: Any, name: str) -> None:
+        whole = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+        self.put(tensor.dtype, tuple(tensor.shape), tensor.requires_grad)
+        self.put(
+            whole.cpu().contiguous().flatten().view(dtype=_bytes()).numpy().tobytes()
+            if whole.numel()
+            else b""
+        )
+        if hooks := getattr(tensor, "_backward_hooks", None):
+            self.each("hooks", [("", hook) for hook in hooks.values()], name)
+
+    def object(self, value: Any, name: str) -> None:
+        self.add(type(value), name)
+        inner = next((part for key in INNER if isinstance(part := getattr(value, key, None), Callable)), None)
+        if (
+            inner is not None
+            and not _is_module(value)
+            and not isinstance(vars(type(value)).get("func"), property)
+        ):
+            self.add(inner, name)
+            return
+        state = _state(value)
+        if state is None:
+            self.refuse(value, name)
+        else:
+            self.each("attributes", state, name)
+
+    def refuse(self, value: Any, name: str) -> None:
+        if not self.skip:
+            raise ConfigError(
+                f"store: {name} is a {type(value).__name__}, which cannot be identified; pass key=, any text or "
+                "numbers that stand for it and that you change whenever it changes, or leave store out."
+            )
+        self.put("skipped")
+
+
+def _state(value: Any) -> list[tuple[str, Any]] | None:
+    """The attributes of an object, by the protocol of copying; None if it has none that can be read."""
+    own = dict(getattr(value, "__dict__", {}))
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for key in [slots] if isinstance(slots, str) else slots:
+            if key not in ("__dict__", "__weakref__") and hasattr(value, key):
+                own[key] = getattr(value, key)
+    try:  # a lock, an open file and the like refuse
+        made = value.__reduce_ex__(2)
+    except Exception:
+        return None
+    if (
+        own
+        or type(value).__reduce_ex__ is object.__reduce_ex__
+        and type(value).__reduce__ is object.__reduce__
+    ):
+        return list(own.items())
+    return [("", made)] if isinstance(made, str) else [("", part) for part in made[1:3]]
+
+
+def _uses(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a function refers to: (name, value) of the globals that it and the functions inside it read.
+
+    Of a module, only what is read from it. Of the environment, the variables that the code names.
+    """
+    reached: dict[str, Any] = {}
+    inside: dict[str, Any] = {}  # modules that the function imports
+    steps = list(dis.get_instructions(code))
+    for i, step in enumerate(steps):
+        after = steps[i + 1 :]
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval in names:
+            path, value = step.argval, names[step.argval]
+        elif step.opname in ("LOAD_FAST", "LOAD_DEREF") and step.argval in inside:
+            path, value = step.argval, inside[step.argval]
+        elif step.opname == "IMPORT_NAME":
+            module = _imported(steps, i, names)
+            for from_it, stored in zip(after, after[1:], strict=False):
+                if from_it.opname == "IMPORT_FROM":
+                    inside[stored.argval] = getattr(module, from_it.argval, None)
+                elif not from_it.opname.startswith("STORE"):
+                    break
+            if after[0].opname.startswith("STORE"):
+                inside[after[0].argval] = module
+            continue
+        else:
+            continue
+        for read in after:
+            if not isinstance(value, ModuleType) or read.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                break
+            path, value = f"{path}.{read.argval}", getattr(value, read.argval, None)
+        if value is os.environ or value is os.getenv:
+            known = [text for text in code.co_consts if isinstance(text, str)]
+            known += [text for key in code.co_names if isinstance(text := names.get(key), str)]
+            value = {text: os.environ.get(text) for text in known} or os.environ
+        reached[path] = value
+    yield from sorted(reached.items())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _uses(constant, names)
+
+
+def _imported(steps: list[dis.Instruction], i: int, names: dict[str, Any]) -> ModuleType | None:
+    """The module that an import inside a function brings; None if it cannot be loaded."""
+    level = next((step.argval for step in reversed(steps[:i]) if isinstance(step.argval, int)), 0)
+    name = steps[i].argval
+    try:
+        whole = resolve_name("." * level + name, names.get("__package__") or "") if level else name
+        module = import_module(whole)
+    except (ImportError, ValueError):
+        return None
+    from_it = steps[i + 1].opname == "IMPORT_FROM"
+    return module if from_it else sys.modules.get(whole.split(".")[0], module)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _installed(file: str | None, module: ModuleType | None = None) -> bool:
+    """Whether code comes from an installed package or from Python itself, and not from the program."""
+    if not file or file.startswith("<"):
+        return module is not None and module.__name__ != "__main__" and not file and _built_in(module)
+    parts = Path(file).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return True
+    return str(Path(file).resolve()).startswith(PLACES)
+
+
+def _built_in(module: ModuleType) -> bool:
+    spec = getattr(module, "__spec__", None)
+    return module.__name__ in sys.builtin_module_names or getattr(spec, "origin", None) in (
+        "built-in",
+        "frozen",
+    )
+
+
+def _shortened(file: str) -> str:
+    return "/".join(Path(file).parts[-3:])
+
+
+@functools.cache
+def _version(module: str | None) -> str:
+    """The version of the package that a module is part of; empty for Python's and the engine's own."""
+    top = (module or "").partition(".")[0]
+    version = getattr(sys.modules.get(top), "__version__", "")
+    return "" if top in ENGINE or top in sys.stdlib_module_names else str(version)
+
+
+def _is(value: Any, package: str, *kinds: str) -> bool:
+    """Whether a value is of a class of a package, which is not imported for that."""
+    module = sys.modules.get(package)
+    return module is not None and isinstance(value, tuple(getattr(module, kind) for kind in kinds))
+
+
+def _is_module(value: Any) -> bool:
+    return _is(value, "torch.nn", "Module")
+
+
+def _bytes() -> Any:
+    return sys.modules["torch"].uint8

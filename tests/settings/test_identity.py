@@ -1,0 +1,237 @@
+"""A value is identified by what it computes: nothing else changes it, and it is the same in every process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedlib.errors import ConfigError
+from fedlib.settings.identity import digest_of_value
+
+
+def program(text: str, **names) -> dict:
+    """What a program defines."""
+    sys.modules["a_program"] = module = ModuleType("a_program")
+    space = vars(module)
+    space.update(nn=nn, torch=torch, **names)
+    exec(compile(textwrap.dedent(text), "a program", "exec"), space)
+    return space
+
+
+def digest(text: str, name: str = "f", **names) -> str:
+    return digest_of_value(program(text, **names)[name], name)
+
+
+PLAIN = "def f(o, y):\n    return (o - y) ** 2"
+SAME = {
+    "comment": "# why\ndef f(o, y):  # so\n    # and so\n    return (o - y) ** 2",
+    "docstring": 'def f(o, y):\n    """Squares."""\n    return (o - y) ** 2',
+    "print": "print('begins')\ndef f(o, y):\n    return (o - y) ** 2",
+    "seeds": "seeds = 5\ndef f(o, y):\n    return (o - y) ** 2",
+    "space": "def f(o,y):\n\n\n    return (o-y)**2",
+    "unused": "def g(): pass\nh = 3\ndef f(o, y):\n    return (o - y) ** 2",
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_what_computes_nothing_changes_nothing(kind: str) -> None:
+    assert digest(SAME[kind]) == digest(PLAIN)
+
+
+PAIRS = {  # kind -> two programs that compute different things, as text with one place to fill
+    "code": ("def f(o, y):\n    return (o - y) ** {}", 2, 3),
+    "operator": ("def f(o, y):\n    return o {} y", "-", "+"),
+    "default": ("def f(o, y, a={}):\n    return a * o", 1, 2),
+    "keyword default": ("def f(o, y, *, a={}):\n    return a * o", 1, 2),
+    "global": ("a = {}\ndef f(o, y):\n    return a * o", 1, 2),
+    "global of a helper": ("a = {}\ndef g(o):\n    return a * o\ndef f(o, y):\n    return g(o)", 1, 2),
+    "helper": ("def g(o):\n    return o * {}\ndef f(o, y):\n    return g(o)", 1, 2),
+    "inner function": ("a = {}\ndef f(o, y):\n    return [g * a for g in o]", 1, 2),
+    "closure": ("def make(a):\n    return lambda o, y: a * o\nf = make({})", 1, 2),
+    "closure of a list": ("def make(a):\n    return lambda o, y: a[0] * o\nf = make([{}])", 1, 2),
+    "function attribute": ("def f(o, y):\n    return f.a * o\nf.a = {}", 1, 2),
+    "callable object": (
+        "class G:\n    def __init__(self, a): self.a = a\n    def __call__(self, o, y): return o * self.a\nf = G({})",
+        1,
+        2,
+    ),
+    "slots": (
+        "class G:\n    __slots__ = ('a',)\n    def __call__(self, o, y): return o * self.a\nf = G()\nf.a = {}",
+        1,
+        2,
+    ),
+    "class attribute": (
+        "class G:\n    a = {}\n    def __call__(self, o, y): return o * self.a\nf = G()",
+        1,
+        2,
+    ),
+    "base class": (
+        "class B:\n    def g(self, o): return o * {}\n"
+        "class G(B):\n    def __call__(self, o, y): return self.g(o)\nf = G()",
+        1,
+        2,
+    ),
+    "bound method": (
+        "class G:\n    def __init__(self, a): self.a = a\n    def h(self, o, y): return o * self.a\nf = G({}).h",
+        1,
+        2,
+    ),
+    "partial": (
+        "import functools\ndef g(o, y, a): return o * a\nf = functools.partial(g, a={})",
+        1,
+        2,
+    ),
+    "property": (
+        "class G:\n    @property\n    def a(self): return {}\n    def __call__(self, o, y): return o * self.a\nf = G()",
+        1,
+        2,
+    ),
+    "decorated": (
+        "import functools\ndef d(g):\n    @functools.wraps(g)\n    def h(o, y): return g(o, y) * {}\n    return h\n"
+        "@d\ndef f(o, y): return o",
+        1,
+        2,
+    ),
+    "under no_grad": ("@torch.no_grad()\ndef f(o, y): return o * {}", 1, 2),
+    "cached": ("import functools\n@functools.cache\ndef f(o, y): return o * {}", 1, 2),
+    "loss's setting": ("f = nn.CrossEntropyLoss(label_smoothing={})", 0.0, 0.1),
+    "loss's weight": ("f = nn.CrossEntropyLoss(weight=torch.tensor([1.0, {}]))", 1.0, 2.0),
+    "state": ("f = nn.Linear(1, 1)\nnn.init.constant_(f.weight, {})\nnn.init.zeros_(f.bias)", 1.0, 2.0),
+    "attribute of a module": ("f = nn.Identity()\nf.scale = {}", 1.0, 2.0),
+    "attribute of a layer": ("f = nn.Sequential(nn.Identity())\nf[0].scale = {}", 1.0, 2.0),
+    "frozen parameter": ("f = nn.PReLU()\nf.weight.requires_grad_({})", True, False),
+    "hook": ("f = nn.Identity()\nf.register_forward_hook(lambda m, i, o: o * {})", 1, 2),
+    "hook of a gradient": ("f = nn.PReLU()\nf.weight.register_hook(lambda g: g * {})", 1, 2),
+    "numpy array": ("import numpy\na = numpy.array([{}])\ndef f(o, y): return o * a", 1, 2),
+    "sign of zero": ("a = {}\ndef f(o, y): return o / a", 0.0, -0.0),
+    "type of a number": ("a = {}\ndef f(o, y): return o / a", 1, 1.0),
+    "dataclass": (
+        "from dataclasses import dataclass\n"
+        "@dataclass\nclass f:\n    d: int = {}\n    def select(self, round): return self.d",
+        1,
+        2,
+    ),
+    "field's factory": (
+        "from dataclasses import dataclass, field\n"
+        "@dataclass\nclass f:\n    d: list = field(default_factory=lambda: [{}])",
+        1,
+        2,
+    ),
+    "generator": ("import numpy\na = numpy.random.default_rng({})\ndef f(o, y): return a.random()", 1, 2),
+    "table": ("import pandas\na = pandas.DataFrame({{'a': [{}]}})\ndef f(o, y): return o * a.a[0]", 1, 2),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_what_decides_the_numbers_is_seen(kind: str) -> None:
+    text, one, other = PAIRS[kind]
+    assert digest(text.format(one)) == digest(text.format(one)), "defined again, it is the same"
+    assert digest(text.format(one)) != digest(text.format(other))
+
+
+def test_the_environment_that_code_names_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (
+        "import os\ndef f(o, y): return o * float(os.environ['SCALE'])",
+        "import os\ndef f(o, y): return o * float(os.getenv('SCALE', 1))",
+        "from os import environ\ndef f(o, y): return o * float(environ.get('SCALE'))",
+        "def f(o, y):\n    import os\n    return o * float(os.environ['SCALE'])",
+    ):
+        seen = []
+        for value in ("1", "2", "1"):
+            monkeypatch.setenv("SCALE", value)
+            monkeypatch.setenv("ANOTHER", f"{value}{len(seen)}")
+            seen.append(digest(text))
+        assert seen[0] == seen[2] != seen[1], text
+
+
+def test_a_module_beside_the_program_counts_as_far_as_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    texts = {
+        "attribute": "import beside\ndef f(o, y): return beside.g(o)",
+        "name": "from beside import g\ndef f(o, y): return g(o)",
+        "inside": "def f(o, y):\n    from beside import g\n    return g(o)",
+        "inside, whole": "def f(o, y):\n    import beside\n    return beside.g(o)",
+        "passed on": "import beside\ndef h(m, o): return m.g(o)\ndef f(o, y): return h(beside, o)",
+    }
+    for kind, text in texts.items():
+        seen = []
+        for content in ("def g(o): return 1", "# 1\ndef g(o): return 1", "def g(o): return 2"):
+            (tmp_path / "beside.py").write_text(content)
+            sys.modules.pop("beside", None)
+            seen.append(digest(text))
+        assert seen[0] == seen[1] != seen[2], kind
+    sys.modules.pop("beside", None)
+
+
+def test_it_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whatever the hash seed, and however many hooks there were before."""
+    (tmp_path / "a.py").write_text(
+        "import sys, torch\nfrom torch import nn\nfrom fedlib.settings.identity import digest_of_value\n"
+        "for _ in range(int(sys.argv[1])):\n    nn.Identity().register_forward_hook(print)\n"
+        "torch.manual_seed(0)\nnames = {'a', 'b', 'c'}\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.l = nn.TransformerEncoderLayer(8, 2, 8)\n        self.l.register_forward_hook(lambda *a: None)\n"
+        "    def forward(self, x):\n        return self.l(x) if 'a' in names and x in {'u', 'v', 'w'} else x\n"
+        "print(digest_of_value([Net, Net(), nn.CrossEntropyLoss()], ''))\n"
+    )
+    seen = set()
+    for k in "17":
+        environment = {**os.environ, "PYTHONHASHSEED": k, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, str(tmp_path / "a.py"), k]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        seen.add(done.stdout)
+    assert len(seen) == 1
+
+
+@dataclass
+class Holder:
+    inner: object = None
+    more: list = field(default_factory=list)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (threading.Lock(), "loss is a lock"),
+        (Holder(threading.Lock()), r"loss\.inner is a lock"),
+        (Holder(more=[(k for k in range(3))]), r"loss\.more is a generator"),
+        (functools.partial(print, file=sys.__stdout__), "is a TextIOWrapper"),
+        (
+            program("import os\ndef f(o, y): return o * len(os.environ)")["f"],
+            r"loss\.os\.environ is a _Environ",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_identified_is_named_with_the_way_out(value: object, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"{named}.*cannot be identified; pass key=") as raised:
+        digest_of_value(value, "loss")
+    assert "\n" not in str(raised.value)
+    assert digest_of_value(value, "loss", skip=True)
+
+
+def test_values_that_contain_themselves_end() -> None:
+    a: list = [1]
+    a.append(a)
+    holder = Holder()
+    holder.inner = holder
+    assert digest_of_value(a, "") != digest_of_value(holder, "")
+    space = program("def f(n): return n and g(n - 1)\ndef g(n): return n and f(n - 1)")
+    assert isinstance(space["f"], FunctionType)
+    assert digest_of_value(space["f"], "") != digest_of_value(np.ones(2), "")
