@@ -159,7 +159,7 @@ def serve(address: str, app: Callable[[], int]) -> None:
 
     with Server(address, app) as server:
         preload()
-        importlib.import_module("fedlib.training.compiled").load()
+        importlib.import_module("fedlib.training.loops").load()
         with suppress(ConfigError):  # the command that needs it reports it
             params.load()
         server.serve_forever()

@@ -9,10 +9,10 @@ from torch import nn
 from fedlib.errors import ConfigError
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.schema import OWN
-from fedlib.training.bench import made
 from fedlib.training.executors import Own
 from fedlib.training.models import maker
 from fedlib.training.objective import Function
+from fedlib.training.randomness import made
 
 
 def model_of(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.streams import torch_generator
-from fedlib.training.bench import drawn
 from fedlib.training.layout import Layout
+from fedlib.training.randomness import drawn
 
 KINDS = {"F": nn.Flatten, "L": nn.Linear, "R": nn.ReLU, "D": nn.Dropout}
 Fill = Callable[[nn.Module, torch.Generator], None]

@@ -1,11 +1,8 @@
 """The contract between the engine and the executors: what a client does in a round.
 
-A `Job` is one client's local training in one round. An `Executor` does many jobs at once. There are four executors, and
-the code that calls them does not know which one runs: `compiled.py` trains each client in one compiled loop (logistic
-regression and MLPs on a CPU). `looped.py` trains one client after another through torch (CNNs on a CPU). `stacked.py`
-trains many clients as one stack of tensors (all of these on a GPU; on a CPU, what the compiled loop does not offer).
-`modules.py` trains any other module. All equal a plain loop to float32 rounding. A job's result depends neither on the
-other jobs of the call nor on the number of threads.
+A `Job` is one client's local training in one round. An `Executor` does many jobs at once, and the code that calls it
+does not know which one runs (`executors.py` chooses). All equal a plain loop to float32 rounding. A job's result
+depends neither on the other jobs of the call nor on the number of threads.
 
 The randomness of a job comes from its own generator, in this order: first all its batches, then its dropout masks step
 by step (in `modules.py`: a seed for everything that its forward pass draws).
@@ -152,6 +149,11 @@ class Batches:
     index: np.ndarray
     count: np.ndarray
     steps: np.ndarray
+
+    def of(self, j: int) -> Batches:
+        """The batches of job j alone."""
+        steps = slice(self.steps[j])
+        return Batches(self.index[steps, j : j + 1], self.count[steps, j : j + 1], self.steps[j : j + 1])
 
     def mean_loss(self, j: int, loss: np.ndarray, epochs: int | None) -> float:
         """Mean loss per sample of job j over its last epoch (or all its steps); loss: (S,) mean losses of batches."""

@@ -10,7 +10,6 @@ from torch import nn
 
 from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
-from fedlib.training.bench import made
 from fedlib.training.chain import Chain
 from fedlib.training.contract import Executor
 from fedlib.training.known import as_chain
@@ -18,6 +17,7 @@ from fedlib.training.looped import ClientLoop
 from fedlib.training.models import build, features, maker
 from fedlib.training.modules import ModuleExecutor
 from fedlib.training.objective import Function, too_few
+from fedlib.training.randomness import made
 from fedlib.training.stacked import StackedExecutor
 
 

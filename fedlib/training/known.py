@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from torch import nn
 
-from fedlib.training.bench import made
 from fedlib.training.chain import Chain
 from fedlib.training.models import traced
+from fedlib.training.randomness import made
 
 ON_MAPS = (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 ANYWHERE = (nn.ReLU, nn.Dropout, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.ELU)

@@ -38,7 +38,7 @@ class Objective:
                 f"cross-entropy needs outputs (B, K) and whole numbers (B,) as targets; the model returns {shape(out)} "
                 f"and y holds {shape(y)}: pass loss=, a function of output and y."
             )
-        self.loss, self.metric = loss or _cross_entropies, metric
+        self.loss, self.metric = loss or cross_entropies, metric
         self.column = "test_metric" if metric else None
         if metric is None and labels and scores:
             self.metric, self.column = _hits, "test_accuracy"
@@ -63,7 +63,7 @@ class Objective:
         return self._each["metric"](out, y)
 
 
-def _cross_entropies(out: Tensor, y: Tensor) -> Tensor:
+def cross_entropies(out: Tensor, y: Tensor) -> Tensor:
     return cross_entropy(out, y, reduction="none")
 
 

@@ -17,14 +17,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain, initialise
-from fedlib.training.contract import Batches, Job, Trained, draw_batches, dropout_bits, workers
+from fedlib.training.contract import Batches, Job, Optimizer, Trained, draw_batches, dropout_bits, workers
 from fedlib.training.layout import Layout
-from fedlib.training.stacks import Collect, DenseStack, MapStack, ModuleStack, Rule, Stack, descent
+from fedlib.training.objective import cross_entropies
+from fedlib.training.stacks import DenseStack, Losses, MapStack, ModuleStack, Stack
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
 ON_A_GPU = {"dense": 1024, "maps": 64}  # the same on a GPU, whose memory holds the maps of 64 jobs
@@ -38,18 +39,28 @@ class StackedExecutor:
 
     measures = "test_accuracy"
 
-    def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
-        self.net, self.device, self.threads = net, device, threads
-        self.layout = Layout.of(net)
+    def __init__(
+        self,
+        net: nn.Module,
+        data: Tensors,
+        device: torch.device,
+        threads: int,
+        layout: Layout | None = None,
+        losses: Losses = cross_entropies,
+    ) -> None:
+        self.net, self.device, self.threads, self.losses = net, device, threads, losses
+        self.layout = layout or Layout.of(net)
         self.x = {"train": data.x_train.flatten(1).to(device), "test": data.x_test.flatten(1).to(device)}
         self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
+        self.dropouts = net.dropouts if isinstance(net, Chain) else []
         self._shape = data.x_train.shape[1:]
         self.pool = workers(threads)
         on_cpu = device.type == "cpu"
         self._lanes = threads if on_cpu else 1  # chunks at a time: one per core of a CPU, and one on a GPU
         self._feed = self.pool if on_cpu else workers(1)
         self._draw = map if on_cpu else self.pool.map  # a CPU's threads are all busy with chunks of their own
-        self._most = CHUNK if on_cpu else ON_A_GPU["dense" if net.is_dense else "maps"]
+        self._dense = isinstance(net, Chain) and net.is_dense
+        self._most = CHUNK if on_cpu else ON_A_GPU["dense" if self._dense else "maps"]
         self._maps = not on_cpu and MapStack.takes(net)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
@@ -70,16 +81,21 @@ class StackedExecutor:
         def work(rows: np.ndarray, batches: Batches) -> None:
             chunk = [jobs[j] for j in rows]
             w = start[[job.run for job in chunk]]
-            stack, own = self._stack(w), local
+            stack, rest = self._stack(w), local
             if previous is not None:
-                stack = ModuleStack(self.net, self.layout, w, self._shape, previous[rows], local.mu)
-                own = local.model_copy(update={"mu": 0.0})
-            rule = descent(stack, own, lr, None if linear is None else stack.unflatten(linear[rows]))
-            loss = self._steps(stack, chunk, batches, local.batch, rule)
+                stack = self._modules(w, previous[rows], local.mu)
+                rest = local.model_copy(update={"mu": 0.0})
+            shift = [None] * len(stack.tensors) if linear is None else stack.unflatten(linear[rows])
+            optimizers = [Optimizer(rest, lr, t, own) for t, own in zip(stack.tensors, shift, strict=True)][
+                : len(stack.gradients)
+            ]
+            loss = self._steps(stack, chunk, batches, local.batch, optimizers)
             updates[rows] = stack.flatten(stack.tensors).sub_(w)
             client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
             steps[rows] = batches.steps[client]
-            losses[rows] = [batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client)]
+            losses[rows] = [
+                batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client.tolist())
+            ]
 
         self._deal(work, jobs, local)
         return Trained(updates, losses, steps)
@@ -90,17 +106,19 @@ class StackedExecutor:
         def work(rows: np.ndarray, batches: Batches) -> None:
             chunk = [jobs[j] for j in rows]
             stack = self._stack(start[[job.run for job in chunk]])
-            rule = Collect(stack, batch)
-            self._steps(stack, chunk, batches, batch, rule)
-            gradients[rows] = stack.flatten(rule.gradients)
+            self._steps(stack, chunk, batches, batch, [])
+            gradients[rows] = stack.flatten(stack.gradients)
 
         self._deal(work, jobs, Local(lr=1, batch=batch, steps=1))
         return gradients
 
     def _stack(self, w: Tensor) -> Stack:
-        if self.net.is_dense:
-            return DenseStack(self.net, self.layout, w)
-        return (MapStack if self._maps else ModuleStack)(self.net, self.layout, w, self._shape)
+        if self._maps:
+            return MapStack(self.net, self.layout, w, self._shape, self.losses)
+        return DenseStack(self.net, self.layout, w) if self._dense else self._modules(w)
+
+    def _modules(self, w: Tensor, previous: Tensor | None = None, mu: float = 0.0) -> Stack:
+        return ModuleStack(self.net, self.layout, w, self._shape, self.losses, previous, mu)
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
         """Train in chunks, longest jobs first, with as many chunks at a time as there are threads that train."""
@@ -124,52 +142,59 @@ class StackedExecutor:
             pass
 
     @torch.no_grad()
-    def _steps(self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, rule: Rule) -> np.ndarray:
-        """All steps of a chunk of jobs, M in a row on the same batches; returns the mean loss of each step, (S, G)."""
+    def _steps(
+        self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, optimizers: Sequence[Optimizer]
+    ) -> np.ndarray:
+        """All steps of a chunk of jobs, M in a row on the same batches; returns the mean loss of each step, (S, G).
+
+        optimizers: for each gradient of the stack; none to leave the models as they are.
+        """
         x_train, G, L = self.x["train"], len(jobs), len(batches.steps)
         M = G // L
-        index, count = self._there(batches.index), self._there(batches.count)
+        index, count = self._sent(batches.index), self._sent(batches.count)
         labels = self.y["train"][index].repeat_interleave(M, 1)
         filled = (torch.arange(B, device=self.device) < count[:, :, None]).float()
         weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2).repeat_interleave(M, 1)
         partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
         loss = torch.zeros(len(index), G, 1, B, device=self.device)
-        steps = zip(*(t.unbind() for t in (index, weight, loss, *stack.targets(labels))), strict=True)
-        bundle = max(1, BITS // max(1, G * B * sum(math.prod(shape) for _, shape in self.net.dropouts)))
-        active, bits, masked = 0, None, None
-        for s, (now, (rows, *step)) in enumerate(
-            zip((batches.count > 0).sum(1).tolist(), steps, strict=True)
-        ):
+        targets = stack.targets(labels)
+        values = max(1, G * B * sum(math.prod(shape) for _, shape in self.dropouts))
+        bundle = max(1, BITS // values)
+        active, bits, x = 0, None, x_train
+        for s, now in enumerate((batches.count > 0).sum(1).tolist()):
             if now != active:
                 active = now
                 stack.shrink(active * M, B)
-                x = torch.empty(active * B, x_train.shape[1], device=self.device)
-            if active < L:
-                rows, step = rows[:active], [t[: active * M] for t in step]
-            share, minus_loss, *target = step
-            if self.net.dropouts:
-                if s % bundle == 0:
-                    drawn = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
-                    bits = drawn.repeat_interleave(M, 1)
-                masked = bits[s % bundle, : active * M]
-            torch.index_select(x_train, 0, rows.reshape(-1), out=x)
-            stack.step(x.view(active, B, -1), target, rule, share if partial[s] else None, masked, minus_loss)
-        mean = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2) / -count.clamp(
-            min=1
-        ).repeat_interleave(M, 1)
-        return mean.cpu().numpy()
+                x = torch.empty(active * B, x_train.shape[1], dtype=x_train.dtype, device=self.device)
+            rows = slice(active * M)
+            if self.dropouts and s % bundle == 0:
+                drawn = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
+                bits = drawn.repeat_interleave(M, 1)
+            torch.index_select(x_train, 0, index[s, :active].reshape(-1), out=x)
+            stack.step(
+                x.view(active, B, -1),
+                tuple(t[s, rows] for t in targets),
+                weight[s, rows] if partial[s] else None,
+                None if bits is None else bits[s % bundle, rows],
+                loss[s, rows],
+            )
+            for w, g, optimizer in zip(stack.active, stack.slopes, optimizers, strict=False):
+                optimizer.step(w, g)
+        total = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2)
+        return (total / -count.clamp(min=1).repeat_interleave(M, 1)).cpu().numpy()
 
-    def _there(self, values: np.ndarray) -> Tensor:
-        here = torch.from_numpy(np.ascontiguousarray(values))
+    def _sent(self, values: np.ndarray) -> Tensor:
+        """The values on the device."""
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
         if self.device.type == "cpu":
-            return here
-        return here.pin_memory().to(self.device, non_blocking=True)  # a GPU need not stop for it
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)  # a GPU need not stop for it
 
     def _bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
         """(S, G, n) random bits for the jobs' dropout masks."""
 
         def draw(job: Job) -> Tensor:
-            return self._there(dropout_bits(job.rng, self.net.dropouts, batch, steps))
+            return self._sent(dropout_bits(job.rng, self.dropouts, batch, steps))
 
         return torch.stack(list(self._draw(draw, jobs)), 1)
 
@@ -188,7 +213,7 @@ class StackedExecutor:
         def work(stack: Stack, runs: list[int], first: int) -> None:
             part = slice(first, first + ROWS)
             own = wanted[runs[0]]
-            samples = part if own is None else self._there(own[part])
+            samples = part if own is None else self._sent(own[part])
             logits = stack.logits(x[samples])
             truth = y[samples].expand(len(runs), 1, -1)
             loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]

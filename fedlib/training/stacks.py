@@ -1,42 +1,31 @@
-"""Models side by side: G of them in tensors with a leading axis, and what is done with their gradients.
+"""Models side by side: G of them in tensors with a leading axis, with their gradients.
 
 `DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes, autograd costs more than the
-arithmetic. `ModuleStack` takes any chain through torch.func; `MapStack` takes plain CNNs through stacked products. All
-pass each gradient to a `Rule`.
+arithmetic. `ModuleStack` takes any module through torch.func; `MapStack` takes plain CNNs through stacked products.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, pad
 
-from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Optimizer, contrast, dropout_masks
+from fedlib.training.contract import contrast, dropout_masks, dropout_threshold
 from fedlib.training.known import ANYWHERE, ON_MAPS, plain
 from fedlib.training.layout import Layout
 
+Losses = Callable[[Any, Tensor], Tensor]  # (B,) of a module's output and its targets
 threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
 
 
-class Rule(Protocol):
-    """What is done with a gradient as soon as it is known."""
-
-    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        """Tensor k of the stack, now w, has the gradient left @ right / B. A factor may be shared (`multiply`)."""
-
-    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
-        """Tensor k of the stack, now w, has the gradient g / B."""
-
-
-def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None, **scale: float) -> Tensor:
-    """out = add + left @ right for G matrices. add: `out` itself, times beta, if None; the product is scaled by alpha.
+def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None) -> Tensor:
+    """out = left @ right for G matrices, plus `add`.
 
     A factor may have G / M matrices, each for M models in a row. Every model's product then equals the one it would
     have alone: one wide product for all of them would round differently.
@@ -47,9 +36,9 @@ def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None
     )
     for m in range(M):
         if add is None:
-            outs[m].baddbmm_(lefts[m], rights[m], **scale)
+            outs[m].baddbmm_(lefts[m], rights[m], beta=0)
         else:
-            torch.baddbmm(add[m::M], lefts[m], rights[m], out=outs[m], **scale)
+            torch.baddbmm(add[m::M], lefts[m], rights[m], out=outs[m])
     return out
 
 
@@ -63,8 +52,9 @@ class DenseStack:
 
     def __init__(self, net: Chain, layout: Layout, w: Tensor) -> None:
         self.layout = layout
-        self.dropouts = [(1 / (1 - p), round(p * 2**16) - 2**15) for p, _ in net.dropouts]
+        self.dropouts = [(1 / (1 - p), dropout_threshold(p)) for p, _ in net.dropouts]
         self.tensors = self.unflatten(w)
+        self.gradients = [torch.zeros_like(t) for t in self.tensors]
         self.hidden = range(0, len(self.tensors) - 2, 2)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
@@ -80,8 +70,8 @@ class DenseStack:
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         *hidden, weight, bias = self.layout.views(flat).values()
-        own = [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden]
-        return [*own, weight, bias.unsqueeze(2)]
+        turned = [t.transpose(1, 2) if t.dim() == 3 else t.unsqueeze(1) for t in hidden]
+        return [*turned, weight, bias.unsqueeze(2)]
 
     def targets(self, y: Tensor) -> tuple[Tensor, ...]:
         """(S, G, B) labels of all steps -> the targets for `step`: as an index, and one-hot (S, G, K, B)."""
@@ -91,30 +81,30 @@ class DenseStack:
 
     def shrink(self, active: int, batch: int) -> None:
         """Continue with only the first `active` models."""
-        self.now = [t[:active] for t in self.tensors]
-        new = self.now[0].new_empty
-        self._hidden = [new(active, batch, self.now[k].shape[2]) for k in self.hidden]
+        self.active = [t[:active] for t in self.tensors]
+        self.slopes = [t[:active] for t in self.gradients]
+        new = self.active[0].new_empty
+        self._hidden = [new(active, batch, self.active[k].shape[2]) for k in self.hidden]
         self._back = [torch.empty_like(h) for h in self._hidden]
-        self._logits, self._g = new(2, active, self.now[-1].shape[1], batch)
+        self._logits, self._g = new(2, active, self.active[-1].shape[1], batch)
 
     def step(
         self,
         x: Tensor,
         target: tuple[Tensor, ...],
-        rule: Rule,
         weight: Tensor | None,
         bits: Tensor | None,
         loss: Tensor,
     ) -> None:
-        """Forward and backward pass of one batch per model. `rule` receives every gradient as soon as w may change.
+        """Forward and backward pass of one batch per model; writes the mean gradients of the active models.
 
         x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: one step of `targets`.
         weight: (G, 1, B) weight of each sample, None for 1. bits: (G, n) for the dropout masks.
         loss: (G, 1, B) receives minus the samples' losses.
         """
-        now, h, used = self.now, [x], 0
+        w, g_w, h, used = self.active, self.slopes, [x], 0
         for i, k in enumerate(self.hidden):
-            z = multiply(h[-1], now[k], self._hidden[i], now[k + 1])
+            z = multiply(h[-1], w[k], self._hidden[i], w[k + 1])
             if bits is not None:
                 scale, threshold = self.dropouts[i]
                 mask = bits[:, used : used + z[0].numel()].view(z.shape) >= threshold
@@ -122,25 +112,27 @@ class DenseStack:
                 used += z[0].numel()
             h.append(z.relu_())
         index, one_hot = target
-        multiply(now[-2], h[-1].transpose(1, 2), self._logits, now[-1])
+        multiply(w[-2], h[-1].transpose(1, 2), self._logits, w[-1])
         g = torch.log_softmax(self._logits, 1, out=self._g)
         torch.gather(g, 1, index, out=loss)
         g.exp_().sub_(one_hot)
         if weight is not None:
             g.mul_(weight)
         if self.hidden:
-            torch.bmm(g.transpose(1, 2), now[-2], out=self._back[-1])
-        rule.product(-2, now[-2], g, h[-1])
-        rule.vector(-1, now[-1], g.sum(2, keepdim=True))
+            torch.bmm(g.transpose(1, 2), w[-2], out=self._back[-1])
+        multiply(g, h[-1], g_w[-2])
+        torch.sum(g, 2, keepdim=True, out=g_w[-1])
         for i, k in reversed(list(enumerate(self.hidden))):
             g = self._back[i]
             threshold_backward(g, h[i + 1], 0, grad_input=g)
             if bits is not None:
                 g.mul_(self.dropouts[i][0])
             if i:
-                torch.bmm(g, now[k].transpose(1, 2), out=self._back[i - 1])
-            rule.product(k, now[k], h[i].transpose(1, 2), g)
-            rule.vector(k + 1, now[k + 1], g.sum(1, keepdim=True))
+                torch.bmm(g, w[k].transpose(1, 2), out=self._back[i - 1])
+            multiply(h[i].transpose(1, 2), g, g_w[k])
+            torch.sum(g, 1, keepdim=True, out=g_w[k + 1])
+        for slope in g_w:
+            slope.div_(x.shape[1])
 
     def logits(self, x: Tensor) -> Tensor:
         """(G, K, n) logits of every model, without dropout; x: (n, D) or (G, n, D)."""
@@ -152,37 +144,41 @@ class DenseStack:
 
 
 class ModuleStack:
-    """G models of any kind, side by side, differentiated by torch.func: for a GPU, and for Moon's objective.
+    """G modules side by side, differentiated by torch.func: for a GPU, and for Moon's objective.
 
-    x is (G, B, D) as for `DenseStack`; `shape` is the shape of a sample for the model. previous: (G, d) for Moon, whose
-    contrastive term has weight mu.
+    x is (G, B, D) as for `DenseStack`; `shape` is the shape of a sample for the module. losses: (B,) from its output
+    and targets. previous: (G, d) for Moon, whose contrastive term has weight mu.
     """
 
     def __init__(
         self,
-        net: Chain,
+        net: nn.Module,
         layout: Layout,
         w: Tensor,
         shape: torch.Size,
+        losses: Losses,
         previous: Tensor | None = None,
         mu: float = 0.0,
     ) -> None:
-        self.net, self.layout, self.shape, self.mu = net, layout, shape, mu
-        self._own = copy.deepcopy(net)  # functional_call swaps a module's tensors: one module per thread
-        self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net)
-        self.fixed = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
+        self.net, self.layout, self.shape, self.losses, self.mu = net, layout, shape, losses, mu
+        self.layered = isinstance(net, Chain)  # takes masks, and returns features as well
+        self.learning = copy.deepcopy(
+            net
+        ).train()  # functional_call swaps a module's tensors: one module per thread
+        self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net.modules()) and self.layered
+        self.anchors = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
         self.tensors = self.unflatten(w)
+        self.gradients = [torch.zeros_like(self.tensors[0])]
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
         """(G, d) -> trained and other values: (G, n_trainable), (G, d - n_trainable)."""
-        return [
-            t.clone()
-            for t in flat.split([self.layout.n_trainable, self.layout.d - self.layout.n_trainable], 1)
-        ]
+        n = self.layout.n_trainable
+        return [t.clone() for t in flat.split([n, self.layout.d - n], 1)]
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The inverse of `unflatten`."""
-        return torch.cat(list(tensors), 1)
+        """The inverse of `unflatten`; zeros for what is missing."""
+        flat = torch.cat(list(tensors), 1)
+        return pad(flat, (0, self.layout.d - flat.shape[1]))
 
     def targets(self, y: Tensor) -> tuple[Tensor, ...]:
         """As `DenseStack.targets`, but only the labels."""
@@ -190,40 +186,47 @@ class ModuleStack:
 
     def shrink(self, active: int, batch: int) -> None:
         """Continue with only the first `active` models."""
-        self.now = [t[:active] for t in self.tensors]
+        self.active = [t[:active] for t in self.tensors]
+        self.slopes = [t[:active] for t in self.gradients]
 
     def step(
         self,
         x: Tensor,
         target: tuple[Tensor, ...],
-        rule: Rule,
         weight: Tensor | None,
         bits: Tensor | None,
         loss: Tensor,
     ) -> None:
         """As `DenseStack.step`."""
-        G, B = len(self.now[0]), x.shape[1]
+        G, B = len(self.active[0]), x.shape[1]
         if len(x) < G:
             x = x.repeat_interleave(G // len(x), 0)
         x = x.view(G, B, *self.shape)
-        weight = x.new_ones(G, B) if weight is None else weight[:, 0]
-        keep = (weight > 0).to(x.dtype) if self.normalised else None
+        weight = torch.ones(G, B, device=x.device) if weight is None else weight[:, 0]
+        keep = (weight > 0).float() if self.normalised else None
         masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
-        anchors = [vmap(self._call)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.fixed]
+        anchors = [vmap(self._evaluated)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.anchors]
         gradient = vmap(grad(self._loss, has_aux=True), (0, 0, 0, 0, 0, None if keep is None else 0, 0, 0))
-        parameters, buffers = self._state(self.now)
+        parameters, buffers = self._state(self.active)
         gradients, losses = gradient(parameters, buffers, x, *target, weight, keep, masks, anchors)
         loss[:, 0] = -losses
-        rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients.values()], 1))
+        torch.div(torch.cat([g.flatten(1) for g in gradients.values()], 1), B, out=self.slopes[0])
 
     def _loss(self, parameters, buffers, x, y, weight, keep, masks, anchors) -> tuple[Tensor, Tensor]:
         """Weighted sum of one model's losses on its batch, and the loss of each sample."""
-        logits, z = functional_call(self._own, (parameters, buffers), (x, masks, keep))
-        losses = cross_entropy(logits, y, reduction="none")
+        state = (parameters, buffers)
+        if self.layered:
+            out, z = functional_call(self.learning, state, (x, masks, keep))
+        else:
+            out, z = functional_call(self.learning, state, (x,)), None
+        losses = self.losses(out, y)
         total = losses if not anchors else losses + self.mu * contrast(z, *anchors)
         return (total * weight).sum(), losses
 
-    def _call(self, state: tuple[dict[str, Tensor], dict[str, Tensor]], x: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluated(
+        self, state: tuple[dict[str, Tensor], dict[str, Tensor]], x: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and features of one chain."""
         return functional_call(copy.deepcopy(self.net).eval(), state, (x,))
 
     def _state(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -231,15 +234,15 @@ class ModuleStack:
         trained, fixed = tensors
         n, state = self.layout.n_trainable, ({}, {})
         for (name, where), shape in zip(self.layout.slices.items(), self.layout.shapes, strict=True):
-            own = trained[:, where] if where.stop <= n else fixed[:, where.start - n : where.stop - n]
-            state[where.start >= n][name] = own.view(-1, *shape)
+            values = trained[:, where] if where.stop <= n else fixed[:, where.start - n : where.stop - n]
+            state[where.start >= n][name] = values.view(-1, *shape)
         return state
 
     def logits(self, x: Tensor) -> Tensor:
         """As `DenseStack.logits`."""
         x = x.view(*x.shape[:-1], *self.shape)
         in_dims = (0, 0 if x.dim() > 1 + len(self.shape) else None)
-        return vmap(self._call, in_dims)(self._state(self.tensors), x)[0].transpose(1, 2)
+        return vmap(self._evaluated, in_dims)(self._state(self.tensors), x)[0].transpose(1, 2)
 
 
 class MapStack(ModuleStack):
@@ -268,24 +271,23 @@ class MapStack(ModuleStack):
         self,
         x: Tensor,
         target: tuple[Tensor, ...],
-        rule: Rule,
         weight: Tensor | None,
         bits: Tensor | None,
         loss: Tensor,
     ) -> None:
         """As `DenseStack.step`."""
-        G, B = len(self.now[0]), x.shape[1]
+        G, B = len(self.active[0]), x.shape[1]
         if len(x) < G:
             x = x.repeat_interleave(G // len(x), 0)
         masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
-        parameters = {name: w.detach().requires_grad_() for name, w in self._state(self.now)[0].items()}
+        parameters = {name: w.detach().requires_grad_() for name, w in self._state(self.active)[0].items()}
         with torch.enable_grad():
             logits = self._forward(parameters, x, masks)
             losses = cross_entropy(logits.flatten(0, 1), target[0].flatten(), reduction="none").view(G, B)
             total = (losses if weight is None else losses * weight[:, 0]).sum()
         gradients = torch.autograd.grad(total, list(parameters.values()))
         loss[:, 0] = -losses.detach()
-        rule.vector(0, self.now[0], torch.cat([g.flatten(1) for g in gradients], 1))
+        torch.div(torch.cat([g.flatten(1) for g in gradients], 1), B, out=self.slopes[0])
 
     def logits(self, x: Tensor) -> Tensor:
         """As `DenseStack.logits`."""
@@ -327,69 +329,3 @@ def convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor) -> Tenso
 
 
 Stack = DenseStack | ModuleStack
-
-
-def descent(stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> Rule:
-    """The rule of a client's optimiser. linear: a constant added to every gradient, in the stack's shapes."""
-    if local.plain:
-        return Descent(stack, local, lr, linear)
-    return Optimised(stack, local, lr, linear)
-
-
-class Descent:
-    """SGD without momentum: w <- (1 - lr (weight_decay + mu)) w + shift - lr g. Products add their result directly."""
-
-    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
-        self.alpha = -lr / local.batch
-        self.beta = 1 - lr * (local.weight_decay + local.mu)
-        self.shift = None if linear is None else [t * -lr for t in linear]
-        if local.mu:
-            pull = [t * (lr * local.mu) for t in stack.tensors]
-            self.shift = (
-                pull if linear is None else [a.add_(b) for a, b in zip(self.shift, pull, strict=True)]
-            )
-
-    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        multiply(left, right, w, beta=self.beta, alpha=self.alpha)
-        if self.shift is not None:
-            w.add_(self.shift[k][: len(w)])
-
-    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
-        if self.beta != 1:
-            w.mul_(self.beta)
-        w.add_(g, alpha=self.alpha)
-        if self.shift is not None:
-            w.add_(self.shift[k][: len(w)])
-
-
-class Collect:
-    """Keeps the gradients of a step and does not change the weights."""
-
-    def __init__(self, stack: Stack, batch: int) -> None:
-        self.batch = batch
-        self.gradients = [torch.zeros_like(t) for t in stack.tensors]
-
-    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        multiply(left, right, self.gradients[k][: len(w)], beta=0).div_(self.batch)
-
-    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
-        torch.div(g, self.batch, out=self.gradients[k][: len(w)])
-
-
-class Optimised(Collect):
-    """Any optimiser, applied to one tensor after another."""
-
-    def __init__(self, stack: Stack, local: Local, lr: float, linear: list[Tensor] | None) -> None:
-        super().__init__(stack, local.batch)
-        shifts = linear or [None] * len(stack.tensors)
-        self.optimizers = [
-            Optimizer(local, lr, w, shift) for w, shift in zip(stack.tensors, shifts, strict=True)
-        ]
-
-    def product(self, k: int, w: Tensor, left: Tensor, right: Tensor) -> None:
-        super().product(k, w, left, right)
-        self.optimizers[k].step(w, self.gradients[k][: len(w)])
-
-    def vector(self, k: int, w: Tensor, g: Tensor) -> None:
-        super().vector(k, w, g)
-        self.optimizers[k].step(w, self.gradients[k][: len(w)])

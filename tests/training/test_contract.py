@@ -18,10 +18,11 @@ from fedlib.settings.schema import Local
 from fedlib.streams import stream
 from fedlib.training import stacked
 from fedlib.training.chain import Chain, torch_default
-from fedlib.training.compiled import CompiledExecutor, samples
+from fedlib.training.compiled import CompiledExecutor
 from fedlib.training.contract import Job, draw_batches, dropout_bits, dropout_masks
 from fedlib.training.executors import make_executor
 from fedlib.training.looped import ClientLoop
+from fedlib.training.loops import samples
 from fedlib.training.models import build
 from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error

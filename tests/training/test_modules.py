@@ -268,11 +268,11 @@ def test_channels_lie_last_in_memory_where_the_module_can_take_it(kind: str, las
 def test_dropout_is_dropout():
     net = nn.Sequential(nn.Linear(6, 400), nn.Dropout(0.25), nn.Identity())
     executor = ModuleExecutor(lambda: copy.deepcopy(net), data_of(ROWS), CPU, 1)
-    bench = executor._bench
+    bench = executor.bench
     start = executor.initial(stream(0, "init"))
     x = data_of(ROWS).x_train
-    with torch.no_grad(), bench.drawing(5, False):
-        plain, dropped = bench.load(start, False)(x), bench.load(start, True)(x)
+    with torch.no_grad(), bench.drawing(5):
+        plain, dropped = bench.ready(start, False)(x), bench.ready(start, True)(x)
     kept = dropped != 0
     assert torch.allclose(dropped[kept], plain[kept] / 0.75)
     assert float(kept.float().mean()) == pytest.approx(0.75, abs=0.02)  # 10 400 draws: standard error 0.004

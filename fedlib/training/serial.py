@@ -1,0 +1,207 @@
+"""Training one client after another: what the executors of `looped.py` and `modules.py` share.
+
+Every thread has a `Bench`: a copy of the model whose values and gradients lie in two flat vectors, so that an optimiser
+step is a handful of operations, whatever the number of tensors. A subclass of `Bench` says how a batch's gradient is
+computed, and how samples are measured.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib.settings.schema import Local
+from fedlib.training.contract import Batches, Job, Optimizer, Trained, draw_batches, workers
+from fedlib.training.layout import Layout
+
+BLOCK = 500  # samples evaluated at a time
+Gradient = Callable[
+    [int], Tensor | float
+]  # of a step, written to the bench's g; returns the mean loss of its batch
+Anchors = tuple[Tensor, Tensor]  # (d,), (d,) the global and the client's previous model, of Moon's objective
+
+
+class Bench(ABC):
+    """A model for one thread. Its tensors are views of w: (d,), its gradients views of g: (n_trainable,).
+
+    order: for each place in w and g, its place in the layout; None where these are the same. Convolutions then have
+        their weights channels last.
+    """
+
+    def __init__(
+        self, net: nn.Module, layout: Layout, device: torch.device, order: Tensor | None = None
+    ) -> None:
+        self.net, self.layout, self.order = net.requires_grad_(True), layout, order
+        self.back = None if order is None else torch.argsort(order)
+        self.w = torch.zeros(layout.d, device=device)
+        self.g = torch.zeros(layout.n_trainable, device=device)
+        self.trained = self.w[: layout.n_trainable]
+        self.buffers: dict[str, Tensor] = {}
+        parameters = dict(net.named_parameters())
+        for name, shape in zip(layout.names, layout.shapes, strict=True):
+            where = layout.slices[name]
+            if name not in parameters:
+                module, _, buffer = name.rpartition(".")
+                self.buffers[name] = self.w[where].view(shape)
+                setattr(net.get_submodule(module), buffer, self.buffers[name])
+                continue
+            parameters[name].data = self.view(self.w[where], shape)
+            if where.stop <= layout.n_trainable:
+                parameters[name].grad = self.view(self.g[where], shape)
+            else:
+                parameters[name].requires_grad_(False)
+
+    def view(self, flat: Tensor, shape: torch.Size) -> Tensor:
+        """A stretch of w or g as a tensor of the given shape."""
+        if self.order is None or len(shape) != 4:
+            return flat.view(shape)
+        out, into, height, width = shape
+        return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+
+    def load(self, weights: Tensor) -> None:
+        """Give the model the values of a flat vector (d,)."""
+        self.w.copy_(weights if self.order is None else weights[self.order])
+
+    def values(self) -> Tensor:
+        """(d,) the model's present values."""
+        return self.w if self.back is None else self.w[self.back]
+
+    def gradient(self) -> Tensor:
+        """(n_trainable,) the gradient that was computed last."""
+        return self.g if self.back is None else self.g[self.back[: len(self.g)]]
+
+    @abstractmethod
+    def gradients(
+        self, job: Job, batches: Batches, start: Tensor, local: Local, anchors: Anchors | None
+    ) -> AbstractContextManager[Gradient]:
+        """Load `start` and yield the gradient of every step of a job. With anchors, mu weights Moon's objective."""
+
+    @abstractmethod
+    def measure(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Loss and score of each sample in `rows` of a split, under a model (d,)."""
+
+    @torch.no_grad()
+    def train(
+        self,
+        job: Job,
+        batches: Batches,
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None = None,
+        anchors: Anchors | None = None,
+    ) -> np.ndarray:
+        """All steps of one job, whose result is then `values`; returns the mean loss of each step, (S,).
+
+        At a rate of 0 the model stays as it is.
+        """
+        losses = torch.zeros(int(batches.steps[0]), device=self.w.device)
+        if linear is not None:
+            linear = (linear if self.order is None else linear[self.order])[: len(self.g)]
+        with self.gradients(job, batches, start, local, anchors) as gradient:
+            rest = local if anchors is None else local.model_copy(update={"mu": 0.0})
+            optimizer = Optimizer(rest, lr, self.trained, linear)
+            for s in range(len(losses)):
+                losses[s] = gradient(s)
+                if lr:
+                    optimizer.step(self.trained, self.g)
+        return losses.cpu().numpy()
+
+
+class SerialExecutor(ABC):
+    """Executor that trains one client after another on each of its threads; implements `contract.Executor`.
+
+    y: the targets of both splits. scores: the type of the second value that `evaluate` returns.
+    """
+
+    net: nn.Module
+    measures: str | None
+    layout: Layout
+    y: dict[str, Tensor]
+    scores: type = bool
+
+    def __init__(self, device: torch.device, threads: int) -> None:
+        self.device, self.threads, self.pool = device, threads, workers(threads)
+        self._here = threading.local()
+
+    @abstractmethod
+    def new_bench(self) -> Bench:
+        """A bench for a thread that has none."""
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> Tensor: ...
+
+    @property
+    def bench(self) -> Bench:
+        """The calling thread's bench."""
+        if not hasattr(self._here, "bench"):
+            self._here.bench = self.new_bench()
+        return self._here.bench
+
+    def train(
+        self,
+        jobs: Sequence[Job],
+        start: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None = None,
+        previous: Tensor | None = None,
+    ) -> Trained:
+        updates = torch.empty(len(jobs), self.layout.d, device=self.device)
+        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+        order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
+        drawn = draw_batches([jobs[j] for j in order], local.batch, local.steps, local.epochs)
+
+        def work(i: int) -> None:
+            j, bench, batches = order[i], self.bench, drawn.of(i)
+            model = start[jobs[j].run]
+            shift = None if linear is None else linear[j]
+            anchors = None if previous is None else (model, previous[j])
+            loss = bench.train(jobs[j], batches, model, local, lr, shift, anchors)
+            torch.sub(bench.values(), model, out=updates[j])
+            losses[j], steps[j] = batches.mean_loss(0, loss, local.epochs), len(loss)
+
+        self.deal(work, range(len(jobs)))
+        return Trained(updates, losses, steps)
+
+    def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
+        gradients = torch.zeros(len(jobs), self.layout.d, device=self.device)
+
+        def work(j: int) -> None:
+            batches, local = draw_batches([jobs[j]], batch, steps=1), Local(lr=1, batch=batch, steps=1)
+            self.bench.train(jobs[j], batches, start[jobs[j].run], local, lr=0.0)
+            gradients[j, : self.layout.n_trainable] = self.bench.gradient()
+
+        self.deal(work, range(len(jobs)))
+        return gradients
+
+    @torch.no_grad()
+    def evaluate(
+        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        sizes = [len(self.y[split]) if rows is None else len(rows[r]) for r in range(len(weights))]
+        losses = [np.empty(size, np.float32) for size in sizes]
+        scores = [np.empty(size, self.scores) for size in sizes]
+
+        @torch.no_grad()
+        def work(block: tuple[int, int]) -> None:
+            r, first = block
+            part = slice(first, min(first + BLOCK, sizes[r]))
+            where = part if rows is None else torch.from_numpy(np.ascontiguousarray(rows[r][part]))
+            loss, score = self.bench.measure(weights[r], split, where)
+            losses[r][part], scores[r][part] = loss.cpu().numpy(), score.cpu().numpy()
+
+        self.deal(work, [(r, first) for r, size in enumerate(sizes) for first in range(0, size, BLOCK)])
+        return losses, scores
+
+    def deal(self, work: Callable[[Any], None], items: Iterable[Any]) -> None:
+        """Do a piece of work on every item, by all threads."""
+        for _ in self.pool.map(work, items):
+            pass
