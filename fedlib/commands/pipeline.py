@@ -161,8 +161,7 @@ def _stage(name: str, experiments: list[str]) -> str:
         "    outs:",
         f"      - data/artifacts/${{scale}}/{name}",
         "    metrics:",
-        f"      - data/metrics/${{scale}}/{name}.json:",
-        "          cache: false",
+        f"      - data/metrics/${{scale}}/{name}.json",
     ]
     return "\n".join(lines) + "\n"
 

@@ -119,7 +119,8 @@ def run(app: Callable[[], int], arguments: Sequence[str]) -> int:
 
 class Server(ForkingMixIn, UnixStreamServer):
     def __init__(self, address: str, app: Callable[[], int]) -> None:
-        super().__init__(address, Handler)
+        super().__init__(f"{address}.new", Handler)
+        os.rename(f"{address}.new", address)  # once it is there, it listens
         self.app = app
         self.parent = os.getppid()
 
