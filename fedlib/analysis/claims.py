@@ -32,7 +32,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from fedlib.analysis import measure
+from fedlib.analysis import effects, measure
+from fedlib.analysis.claim import Arms
+from fedlib.analysis.claim import Claim as Data
 from fedlib.analysis.measure import Missing as Missing
 from fedlib.analysis.paper import part as part_of
 from fedlib.analysis.verdict import Status as Status
@@ -316,7 +318,29 @@ class Book:
 
 def claims(paper: str) -> list[Claim]:
     """The claims of a paper (`fedlib/papers/<paper>/claims.py`)."""
-    return part_of(paper, "claims").book.claims
+    module = part_of(paper, "claims")
+    return module.book.claims if hasattr(module, "book") else [as_rule(claim) for claim in module.CLAIMS]
+
+
+def as_rule(claim: Data) -> Claim:
+    """A claim that is data, for pages that show verdicts of rules: its outcome under all readings."""
+    needs = {arm.where.experiment for cell in claim.cells for arm in cell.arms}.union(
+        *(c.needs for c in claim.cells)
+    )
+
+    def rule(runs: Runs) -> Verdict:
+        cells = effects.rows(claim, Arms(runs.results))
+        told = effects.summary(effects.claims(pd.DataFrame(cells, columns=effects.COLUMNS)))["outcome"].iloc[
+            0
+        ]
+        if told in ("not run", "one seed", "infeasible"):
+            raise Missing(told)
+        status = "held" if told.startswith("replicated") and "," not in told else "held in part"
+        status = "not held" if told.startswith("refuted") and "," not in told else status
+        return Verdict(status, told)
+
+    shown = "; ".join(dict.fromkeys(cell.shown for cell in claim.cells if cell.shown)) or "not printed"
+    return Claim(claim.id, claim.paper, claim.artifact, claim.text, shown, tuple(sorted(needs)), rule)
 
 
 def claims_of(artifact: str) -> list[Claim]:

@@ -60,6 +60,7 @@ from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 
 ALPHA = 1 - LEVEL
+Row = dict[str, Any]
 NO_VALUES: tuple[list[int], list[float]] = ([], [])
 
 
@@ -71,13 +72,17 @@ def table(
     A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
     cell, *not run*, under the first reading. every: with rows for all readings.
     """
-    arms, rows = Arms(results), []
-    for paper in papers() if of is None else of:
-        for claim in claims_of(paper):
-            found = [_under(claim, reading, arms) for reading in readings(paper)]
-            ran = [cells for cells in found if any(row["outcome"] != "not run" for row in cells)]
-            rows += [row for cells in (found if every else ran or found[:1]) for row in cells]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    every_claim = (claim for paper in (papers() if of is None else of) for claim in claims_of(paper))
+    arms = Arms(results)
+    return pd.DataFrame([row for claim in every_claim for row in rows(claim, arms, every)], columns=COLUMNS)
+
+
+def rows(claim: Claim, arms: Arms, every: bool = False) -> list[Row]:
+    """The rows of one claim."""
+    taken = readings(claim.paper) if claim.measure else readings(claim.paper)[:1]
+    found = [_under(claim, reading, arms) for reading in taken]
+    ran = [cells for cells in found if any(row["outcome"] != "not run" for row in cells)]
+    return [row for cells in (found if every else ran or found[:1]) for row in cells]
 
 
 def _under(claim: Claim, reading: Reading, arms: Arms) -> list[dict[str, Any]]:
@@ -148,8 +153,8 @@ def _values(
         late = [side.censored(tau) for side in sides]
         censored = sum(late)
         open = any(n and arm.weight > 0 for n, arm in zip(late, cell.arms, strict=True))
-        reference = arms.measured(found[0]._replace(method=claim.measure.reference), claim.measure)
-        if isinstance(reference, Arrivals) and not reference.reached:
+        references = (arms.measured(w._replace(method=claim.measure.reference), claim.measure) for w in found)
+        if any(isinstance(one, Arrivals) and not one.reached for one in references):
             words = OUT_OF_REACH
         elif all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
             words = NOBODY
@@ -168,23 +173,19 @@ def _finite(by_seed: list[dict[int, float]], seed: int) -> bool:
 
 def _fact(cell: Cell, arms: Arms) -> dict[str, Any]:
     assert cell.fact is not None
-    try:
-        true = cell.fact(arms.results)
-    except KeyError:
-        said, estimate = "not run", math.nan
-    else:
-        said, estimate = ("replicated" if true else "refuted"), float(true)
+    ran = all(name in arms.results for name in cell.needs)
+    true = ran and cell.fact(arms.results)
     return {
         **dict.fromkeys(("low", "high", "margin", "printed"), math.nan),
-        "estimate": estimate,
+        "estimate": float(true) if ran else math.nan,
         "n": 0,
         "seeds": [],
         "values": [],
         "censored": 0,
         "open": False,
-        "outcome": said,
+        "outcome": ("replicated" if true else "refuted") if ran else "not run",
         "needed": 0,
-        "runs": cell.name,
+        "runs": cell.name if ran else "",
         "words": "",
     }
 
@@ -244,9 +245,10 @@ def _code() -> list[Path]:
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
     """One row per (claim, reading): the effect pooled over cells, and the outcome that follows from the cells."""
-    keys = ["paper", "claim", "reading"]
-    rows = [_claim(cells) for _, cells in table.groupby(keys, sort=False)]
-    found = pd.DataFrame(rows, columns=CLAIM_COLUMNS)
+    cells: dict[tuple, list[Row]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["paper"], row["claim"], row["reading"]), []).append(row)
+    found = pd.DataFrame([_claim(mine) for mine in cells.values()], columns=CLAIM_COLUMNS)
     core = found[(found["kind"] == "core") & (found["p"] < 1)]
     for _, family in core.groupby(["paper", "reading"], sort=False):
         adjusted = holm(family["p"])
@@ -256,84 +258,76 @@ def claims(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _claim(cells: pd.DataFrame) -> dict[str, Any]:
-    first = cells.iloc[0]
-    about = {key: first[key] for key in CLAIM_COLUMNS[:11]}
-    judged = cells[
-        (cells["n"] >= 2) | ((cells["estimator"] == "exact fact") & (cells["outcome"] != "not run"))
-    ]
-    effects = {index: _effect(row) for index, row in judged.iterrows() if row["n"]}
-    pooled = _pooled(judged, effects) if len(effects) else Effect.of([])
+def _claim(cells: list[Row]) -> Row:
+    first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
+    judged = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
+    effects = [_effect(row) for row in judged if row["n"]]
+    pooled = _pooled(judged, effects) if effects else Effect.of([])
     p, said = _decided(cells, judged, effects, pooled)
-    counts = judged["outcome"].value_counts()
-    return about | {
+    outcomes = [row["outcome"] for row in judged]
+    return {key: first[key] for key in CLAIM_COLUMNS[:11]} | {
         "open": pooled.open,
-        "estimate": _natural(pooled.estimate, first),
-        "low": _natural(pooled.low, first),
-        "high": _natural(pooled.high, first),
-        "margin": _natural(pooled.margin, first),
+        "estimate": natural(pooled.estimate),
+        "low": natural(pooled.low),
+        "high": natural(pooled.high),
+        "margin": natural(pooled.margin),
         "n": pooled.n,
         "cells": len(judged),
         "of": len(cells),
-        **{name: int(counts.get(name, 0)) for name in ("replicated", "refuted", "undecided")},
-        "reversed": sum(effect.reversed for effect in effects.values()),
+        **{name: outcomes.count(name) for name in ("replicated", "refuted", "undecided")},
+        "reversed": sum(effect.reversed for effect in effects),
         "p": p,
         "adjusted": p,
         "outcome": said,
         "needed": pooled.needed if said == "undecided" else 0,
-        "runs": hashlib.sha256(";".join(cells["runs"]).encode()).hexdigest()[:12],
+        "runs": hashlib.sha256(";".join(row["runs"] for row in cells).encode()).hexdigest()[:12],
         "badge": _badge(cells, judged),
     }
 
 
-def _effect(row: pd.Series) -> Effect:
+def _effect(row: Row) -> Effect:
     """A cell's effect on the additive scale, from its row."""
     margin = math.log(row["margin"]) if row["null"] == 1 else row["margin"]
     return Effect.of(row["values"], margin, row["test"], row["open"])
 
 
-def _natural(value: float, row: pd.Series) -> float:
-    return math.exp(value) if row["null"] == 1 else value
-
-
-def _pooled(judged: pd.DataFrame, effects: Mapping[Any, Effect]) -> Effect:
+def _pooled(judged: list[Row], effects: list[Effect]) -> Effect:
     """The mean over cells, seed by seed, over the seeds that all judged cells have; cells share runs and seeds."""
-    by_seed = [dict(zip(*pair, strict=True)) for pair in zip(judged["seeds"], judged["values"], strict=True)]
+    by_seed = [dict(zip(row["seeds"], row["values"], strict=True)) for row in judged]
     shared = sorted(set.intersection(*map(set, by_seed)))
-    margin = float(np.mean([effect.margin for effect in effects.values()]))
-    first = next(iter(effects.values()))
+    margin = float(np.mean([effect.margin for effect in effects]))
     means = [float(np.mean([one[seed] for one in by_seed])) for seed in shared]
-    return Effect.of(means, margin, first.test, any(effect.open for effect in effects.values()))
+    return Effect.of(means, margin, effects[0].test, any(effect.open for effect in effects))
 
 
 def _decided(
-    cells: pd.DataFrame, judged: pd.DataFrame, effects: Mapping[Any, Effect], pooled: Effect
+    cells: list[Row], judged: list[Row], effects: list[Effect], pooled: Effect
 ) -> tuple[float, Outcome]:
     """The p-value and the outcome of a claim (`docs/judging.md`, From cells to a claim)."""
-    if (cells["outcome"] == "infeasible").any():
+    if any(row["outcome"] == "infeasible" for row in cells):
         return 1.0, "infeasible"
-    if not len(judged):
-        return 1.0, "one seed" if (cells["n"] == 1).any() else "not run"
+    if not judged:
+        return 1.0, "one seed" if any(row["n"] == 1 for row in cells) else "not run"
     if not effects:  # exact facts
-        return 0.0, "replicated" if (judged["outcome"] == "replicated").all() else "refuted"
-    against = [float(holm([e.p_refuted for e in effects.values()]).min())]
+        return 0.0, "replicated" if all(row["outcome"] == "replicated" for row in judged) else "refuted"
+    tested = [effect.p_refuted for effect in effects]
     if pooled.test == "more":
-        against.append(pooled.p_refuted)
-        stands = 1.0 if any(e.reversed for e in effects.values()) else pooled.p_replicated
+        tested += [pooled.p_refuted] if len(effects) > 1 else []
+        stands = 1.0 if any(effect.reversed for effect in effects) else pooled.p_replicated
     else:
-        stands = max(e.p_replicated for e in effects.values())
-    if min(against) < ALPHA:
-        return min(against), "refuted"
+        stands = max(effect.p_replicated for effect in effects)
+    if (against := float(holm(tested).min())) < ALPHA:
+        return against, "refuted"
     return stands, "replicated" if stands < ALPHA else "undecided"
 
 
-def _badge(cells: pd.DataFrame, judged: pd.DataFrame) -> str:
+def _badge(cells: list[Row], judged: list[Row]) -> str:
     """Which cells were judged, in words; "" if all were."""
     if len(judged) in (0, len(cells)):
         return ""
-    names = list(judged["cell"])
-    named = ", ".join(names) if len(names) <= 3 else ", ".join(dict.fromkeys(judged["data"])) or "a part"
-    return f"{len(judged)} of {len(cells)} cells: {named}"
+    names = [row["cell"] for row in judged]
+    named = names if len(names) <= 3 else list(dict.fromkeys(row["data"] for row in judged))
+    return f"{len(judged)} of {len(cells)} cells: {', '.join(named)}"
 
 
 CLAIM_COLUMNS = [
@@ -374,13 +368,13 @@ def summary(judged: pd.DataFrame) -> pd.DataFrame:
     fewer cells than others cannot answer the whole claim: neither counts.
     """
     texts = {claim.id: claim.text for paper in papers() for claim in claims_of(paper)}
-    rows = []
+    lines = []
     whole = judged[judged["cells"] == judged.groupby("claim")["cells"].transform("max")]
     for id, mine in whole.drop_duplicates(["claim", "runs"]).groupby("claim", sort=False):
         counts = {name: int((mine["outcome"] == name).sum()) for name in OUTCOMES}
         about = {key: mine.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
-        rows.append(about | {"text": texts.get(str(id), "")} | counts | {"outcome": told(counts)})
-    found = pd.DataFrame(rows, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "outcome"])
+        lines.append(about | {"text": texts.get(str(id), "")} | counts | {"outcome": told(counts)})
+    found = pd.DataFrame(lines, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "outcome"])
     found.insert(
         len(found.columns) - 1,
         "readings",

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 Outcome = Literal["replicated", "refuted", "undecided", "one seed", "not run", "infeasible"]
 OUTCOMES: tuple[Outcome, ...] = ("replicated", "refuted", "undecided", "one seed", "not run", "infeasible")
@@ -57,27 +57,27 @@ class Effect:
         return cls(mean, mean - half, mean + half, spread, len(y), margin, test, open)
 
     def p(self, bound: float, above: bool) -> float:
-        """Two-sided p-value of the t-test that the effect is on one side of a bound; 1 with fewer than two seeds."""
+        """P-value of the one-sided t-test that the effect lies on one side of a bound; 1 with fewer than two seeds."""
         if self.n < 2:
             return 1.0
         error = self.spread / math.sqrt(self.n)
         distance = (self.estimate - bound) if above else (bound - self.estimate)
         if error == 0:
             return 0.0 if distance > 0 else 1.0
-        return min(1.0, 2 * float(stats.t.sf(distance / error, self.n - 1)))
+        return float(special.stdtr(self.n - 1, -distance / error))
 
     @property
     def p_replicated(self) -> float:
-        """Of "more": no effect. Of "same": a deviation of at least the margin (two one-sided tests at 2.5 %)."""
+        """Against no effect, two-sided ("more"); against a deviation of the margin, two one-sided tests ("same")."""
         if self.test == "more":
-            return self.p(0.0, above=True)
+            return min(1.0, 2 * self.p(0.0, above=True))
         return max(self.p(-self.margin, above=True), self.p(self.margin, above=False))
 
     @property
     def p_refuted(self) -> float:
-        """Of "more": at least the margin (no effect, where the effect is `open`). Of "same": within the margin."""
+        """Against the margin (no effect, where `open`), two-sided ("more"); against a smaller deviation ("same")."""
         if self.test == "more":
-            return self.p(0.0 if self.open else self.margin, above=False)
+            return min(1.0, 2 * self.p(0.0 if self.open else self.margin, above=False))
         return min(1.0, 2 * min(self.p(self.margin, above=True), self.p(-self.margin, above=False)))
 
     @property
@@ -101,8 +101,8 @@ def outcome(effect: Effect, alpha: float = 1 - LEVEL) -> Outcome:
     """Replicated, refuted or undecided, at a level alpha.
 
     "more" is replicated if the interval lies above no effect and reaches the margin; it is refuted if the interval lies
-    below the margin (below no effect, where the effect is `open`). "same" is replicated if the interval lies within the
-    margin, and refuted if it lies outside.
+    below the margin (below no effect, where the effect is `open`). "same" is replicated if the 90 % interval lies
+    within the margin (two one-sided tests at 5 %), and refuted if the 95 % interval lies outside.
     """
     if effect.n == 0:
         return "not run"

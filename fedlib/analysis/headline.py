@@ -7,6 +7,7 @@ reading closest to print is found after the fact; it never counts as held.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -203,9 +204,10 @@ def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 class Closest:
     """The reading closest to print, and how it was found.
 
-    distance: its distance to print. looked_at: number of readings that have every cell of the reading as written
-    (`cells`); skipped: number of the others. by_luck: median distance of the best of as many readings if each cell's
-    values are dealt at random to the readings; p: how often that is at least as close.
+    distance: its distance to print. written: that of the reading as written; NaN if the paper has none. looked_at:
+    number of readings that have every cell of the reading as written (`cells`); skipped: number of the others.
+    by_luck: median distance of the best of as many readings if each cell's values are dealt at random to the
+    readings; p: how often that is at least as close.
     """
 
     reading: Reading
@@ -225,11 +227,11 @@ def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draw
     readings breaks that and keeps everything else.
 
     Raises:
-        Missing: the reading as written has no cell of the table.
+        Missing: the reading as written has no cell of the table (where there is none: no reading has).
     """
     matrix = np.array([values(headline, one, results) for one in readings])
-    written = next(k for k, one in enumerate(readings) if one.name == AS_WRITTEN)
-    cells = ~np.isnan(matrix[written])
+    written = next((k for k, one in enumerate(readings) if one.name == AS_WRITTEN), None)
+    cells = ~np.isnan(matrix if written is None else matrix[[written]]).all(axis=0)
     if not cells.any():
         raise Missing(f"nothing of {headline.title} has been run")
     whole = ~np.isnan(matrix[:, cells]).any(axis=1)
@@ -241,7 +243,9 @@ def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draw
     return Closest(
         there[int(means.argmin())],
         float(means.min()),
-        float(np.abs(np.log2(matrix[written, cells] / in_print(headline)[cells])).mean()),
+        math.nan
+        if written is None
+        else float(np.abs(np.log2(matrix[written, cells] / in_print(headline)[cells])).mean()),
         int(whole.sum()),
         int((~whole).sum()),
         int(cells.sum()),

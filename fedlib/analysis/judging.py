@@ -38,6 +38,12 @@ def under(
     return found
 
 
+def _judging(paper: str) -> list[Reading]:
+    """The named readings; of a paper without a reading as written one that changes nothing, as its rules take all."""
+    there = named(paper)
+    return there if there[0].name == AS_WRITTEN else [Reading(AS_WRITTEN, "all readings")]
+
+
 def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """One row per claim, judged under the named readings of its paper.
 
@@ -50,7 +56,7 @@ def verdicts(claims: Iterable[Claim], results: Mapping[str, pd.DataFrame]) -> pd
     for claim in claims:
         by_paper.setdefault(claim.paper, []).append(claim)
     for paper, mine in by_paper.items():
-        found = under(mine, named(paper), results)
+        found = under(mine, _judging(paper), results)
         for claim in mine:
             v = found[AS_WRITTEN][claim.id]
             run = found[AS_RUN][claim.id] if AS_RUN in found else None

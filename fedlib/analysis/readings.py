@@ -136,8 +136,12 @@ def readings(paper: str) -> list[Reading]:
 
 
 def named(paper: str) -> list[Reading]:
-    """The readings fixed before any result is seen: as written and, if there is a public program, as run."""
-    return [reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)]
+    """The readings that tables show: as written and, if there is a public program, as run.
+
+    A paper whose text is silent on what matters has neither; it names others (`SHOWN` in its `readings.py`).
+    """
+    there = [reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)]
+    return there or part(paper, "readings").SHOWN
 
 
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:

@@ -10,7 +10,7 @@ from IPython.display import HTML, Markdown, display
 from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.headline import Effect, closest, headlines, specifications
 from fedlib.analysis.paper import papers, part
-from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, readings
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, readings
 from fedlib.drawing import summary
 from fedlib.pages import tables
 from fedlib.pages.artifact import Artifact
@@ -75,7 +75,7 @@ def left_open(paper: str) -> pd.DataFrame:
     Its readings say it of what was varied, `LEFT_OPEN` of the rest.
     """
     there = readings(paper)
-    written = next(one for one in there if one.name == AS_WRITTEN)
+    written = next((one for one in there if one.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none"))
     rows = []
     for what in dict.fromkeys(what for one in there for what in one.choices):
         others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)

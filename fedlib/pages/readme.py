@@ -195,11 +195,14 @@ def nearest(near: Closest) -> str:
             f"Distance to print (mean of |log2(ours / printed)| over {near.cells} cells): {near.distance:.2f} as "
             "written, the only reading that has runs of all of them."
         )
+    as_written = (
+        f"; that of the reading as written is {near.written:.2f}" if near.written == near.written else ""
+    )
     which = "the reading as written" if near.reading.name == AS_WRITTEN else what or near.reading.words
     return (
         f"*Closest to print* ({which}) was found after the fact among {near.looked_at} archived readings "
         f"({near.skipped} more lack runs). Its distance to print, the mean of |log2(ours / printed)| over {near.cells} "
-        f"cells, is {near.distance:.2f}; that of the reading as written is {near.written:.2f}. By chance alone (each "
+        f"cells, is {near.distance:.2f}{as_written}. By chance alone (each "
         f"cell's values dealt at random to the readings), the best of as many readings comes to {near.by_luck:.2f} "
         f"and is as close in {100 * near.p:.1f} % of {DRAWS:,} draws. This reading never counts as held."
     )

@@ -12,10 +12,8 @@ import pytest
 from fedlib.analysis import claims, judging
 from fedlib.analysis.claims import Book, Missing, Runs, Verdict, combine, decide, positive
 from fedlib.analysis.measure import area, paired
-from fedlib.analysis.readings import readings
 from fedlib.papers.clustered_sampling import book
 from fedlib.papers.clustered_sampling import claims as cs
-from fedlib.papers.hcsfed import claims as hc
 
 Curve = Callable[[np.ndarray], np.ndarray]
 
@@ -206,7 +204,7 @@ def test_the_headline_of_a_claim(written: str, run: str, said: str):
     assert judging.headline(written, run) == said
 
 
-@pytest.mark.parametrize("paper", ["clustered_sampling", "hcsfed"])
+@pytest.mark.parametrize("paper", ["clustered_sampling"])
 def test_every_claim_of_the_book_is_complete_and_survives_having_no_runs(paper):
     book = claims.claims(paper)
     assert len({claim.id for claim in book}) == len(book)
@@ -217,11 +215,9 @@ def test_every_claim_of_the_book_is_complete_and_survives_having_no_runs(paper):
 
 
 def test_totals_count_every_claim_once():
-    board = judging.verdicts([*cs.book.claims, *hc.book.claims], {})
+    board = judging.verdicts(cs.book.claims, {})
     totals = judging.totals(board)
     assert totals.loc["all papers", "claims"] == (board["headline"] != "informative").sum()
-    assert totals.loc["hcsfed", "held as written"] == 1
-    assert totals.loc["hcsfed", judging.OF_RUN] == "1 of 1"
     assert totals.loc["clustered_sampling", "not run"] == len(cs.book.claims) - 2
 
 
@@ -372,133 +368,9 @@ def test_cs_gain_over_a_diverged_md_is_whole_and_of_a_diverged_method_infinitely
     assert gain(gone(seed=1)) == pytest.approx([0, 0])
 
 
-# -- rules of HCSFed ----------------------------------------------------------------------------------------------
-
-
-def table_1(rounds: dict[str, list[int]], T: int = 200) -> dict[str, pd.DataFrame]:
-    """Runs that reach 80 % in the given rounds, by method, in the order of the six columns; T + 1 is never."""
-
-    def step(r: int) -> Curve:
-        return lambda t: np.where(t >= r, 0.85, 0.5)
-
-    curves = {c: {m: step(r[i]) for m, r in rounds.items()} for i, c in enumerate(hc.COLUMNS)}
-    return {"hcsfed_table_1": runs_of("hcsfed_table_1", curves, "test_accuracy", T=T)}
-
-
-def printed() -> dict[str, list[int]]:
-    """The paper's own Table 1, as if it were ours."""
-    rows = {name: list(row) for name, row in hc.PRINTED.items()}
-    both = {hc.hcsfed(gc): rows["HCSFed"] for gc in hc.GCS}
-    return {name: row for name, row in rows.items() if name != "HCSFed"} | both
-
-
-def test_hcsfeds_table_claims_hold_on_its_own_printed_numbers():
-    results = table_1(printed())
-    for claim in hc.book.claims:
-        if claim.id.startswith("hcsfed.T1") and not claim.informative:
-            assert claim.judge(results).status == "held", (claim.id, claim.judge(results))
-
-
-def test_hcsfeds_table_claims_fail_where_all_methods_are_alike():
-    results = table_1(dict.fromkeys(printed(), [50] * 6))
-    for id in ("hcsfed.T1.b", "hcsfed.T1.c", "hcsfed.T1.d", "hcsfed.T1.i"):
-        assert verdict(hc.book, id, results).status == "not held", id
-    only_mnist = table_1(printed())["hcsfed_table_1"]
-    only_mnist = {"hcsfed_table_1": only_mnist[only_mnist["setting"].str.startswith("MNIST")]}
-    assert (
-        verdict(hc.book, "hcsfed.T1.a", only_mnist).words == "held on MNIST (6 of 6), Fashion-MNIST not run"
-    )
-
-
-def test_hcsfeds_rounds_hardly_depend_on_q_if_they_are_not_more_at_10_percent():
-    for ends, status in (((15, 34), "held"), ((20, 15), "held"), ((22, 15), "not held")):
-        rounds = dict.fromkeys(printed(), [ends[0], 20, ends[1]] * 2)
-        assert verdict(hc.book, "hcsfed.T1.e", table_1(rounds)).status == status
-
-
-def test_hcsfeds_orders_forgive_what_chance_makes_of_a_tie():
-    near = printed() | {"Cluster": [31, 16, 7, 145, 104, 65]}
-    assert verdict(hc.book, "hcsfed.T1.a", table_1(near)).status == "held"
-    far = printed() | {"Cluster": [31, 16, 6, 145, 104, 50]}
-    assert verdict(hc.book, "hcsfed.T1.a", table_1(far)).status == "held in part"
-
-
 def test_gains_of_opposite_sign_do_not_cancel():
     gain = {0: 0.2, 1: -0.2, 2: 0.0}
     curves = {m: falling(0.1, floor=1.0) for m in ("MD", "Algorithm 1", "Algorithm 2")}
     table = runs_of("cs_cifar", dict.fromkeys(("alpha = 10", "alpha = 0.1"), curves), "train_loss")
     table.loc[table["method"] != "MD", "train_loss"] *= 1 - table["seed"].map(gain)
     assert verdict(cs.book, "cs.F2.b", {"cs_cifar": table}).status == "not held"
-
-
-def test_hcsfeds_printed_numbers_are_not_reproduced_by_runs_that_never_arrive():
-    assert verdict(hc.book, "hcsfed.T1.j", table_1(printed())).value == "36 of 36 parts"
-    late = printed() | {"SCAFFOLD": [74, 36, 21, 201, 144, 115], "Random": [96, 42, 28, 190, 201, 158]}
-    found = verdict(hc.book, "hcsfed.T1.j", table_1(late))  # 200+ for 180, and 190 for 200+
-    assert found.value == "34 of 36 parts"
-
-
-def test_hcsfeds_table_claims_are_judged_at_another_alpha_by_the_same_rule():
-    ours = table_1(dict.fromkeys(printed(), [50] * 6))["hcsfed_table_1"]
-    other = table_1(printed())["hcsfed_table_1"]
-    both = {"hcsfed_table_1": pd.concat([ours, other.assign(setting=other["setting"] + ", alpha = 0.1")])}
-    taken = {"alpha": "0.1", "learning rate": "0.01", "absent clients": "not counted", "compression": "GC-A"}
-    milder = next(
-        one for one in readings("hcsfed") if taken.items() <= one.choices.items() and "official" in one.name
-    )
-    found = judging.under(hc.book.claims, [readings("hcsfed")[0], milder], both)
-    assert found["as written"]["hcsfed.T1.b"].status == "not held"
-    assert found[milder.name]["hcsfed.T1.b"].words == "held on MNIST (4 of 4), held on Fashion-MNIST (4 of 4)"
-
-
-def test_hcsfeds_comparisons_need_somebody_who_arrives():
-    never = table_1(dict.fromkeys(printed(), [201] * 6))
-    for id in "abcdefgh":
-        found = verdict(hc.book, f"hcsfed.T1.{id}", never)
-        assert found.status == "not run"
-        assert "none reaches 80 % in 200 rounds" in found.detail
-    rounds = dict.fromkeys(printed(), [50] * 3 + [201] * 3)
-    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds))
-    assert found.words == "held on MNIST (2 of 2), Fashion-MNIST not run"
-    assert "Not run, GC-A, FMNIST" in found.detail
-    found = verdict(hc.book, "hcsfed.T1.f", table_1(rounds | {"Cluster": [50] * 6}))
-    assert "GC-A, FMNIST: 200+, Cluster 50" in found.value
-
-
-def test_hcsfeds_ablation_rules():
-    step = lambda r, top: lambda t: np.where(t == 0, 0.1, np.where(t >= r, top, 0.5))  # noqa: E731
-    rounds = {
-        "FedAvg": (96, 0.81),
-        "FedAvg, attrition": (96, 0.81),
-        "+importance": (46, 0.85),
-        "SCAFFOLD": (60, 0.85),
-    }
-    for gc in hc.GCS:
-        rounds |= {f"+cluster ({gc})": (37, 0.87), f"+cluster+re-allocation ({gc})": (20, 0.89)}
-        rounds |= {f"+cluster+importance ({gc})": (25, 0.89), hc.hcsfed(gc): (9, 0.91)}
-    curves = {"alpha = 0.01": {m: step(r, top) for m, (r, top) in rounds.items()}}
-    results = {"hcsfed_ablation": runs_of("hcsfed_ablation", curves, "test_accuracy", T=200)}
-    for claim in hc.book.claims:
-        if claim.id.startswith("hcsfed.F7"):
-            assert claim.judge(results).status == "held", (claim.id, claim.judge(results))
-    curves["alpha = 0.01"][hc.hcsfed("GC-A")] = step(70, 0.82)
-    worse = {"hcsfed_ablation": runs_of("hcsfed_ablation", curves, "test_accuracy", T=200)}
-    for id in ("hcsfed.F7a.a", "hcsfed.F7a.b", "hcsfed.F7b.c", "hcsfed.F7b.d"):
-        assert verdict(hc.book, id, worse).status == "held in part", id
-
-
-def test_hcsfeds_sweep_rules():
-    def table(best: dict[str, float], late: dict[str, int]) -> dict[str, pd.DataFrame]:
-        methods = {m for gc in hc.GCS for letter in "HR" for m in hc.sweep(gc, letter).values()}
-        curve = lambda m: lambda t: np.where(t >= late.get(m, 20), best.get(m, 0.9), 0.1)  # noqa: E731
-        curves = {"alpha = 0.01": {m: curve(m) for m in methods}}
-        return {"hcsfed_sweep_mnist": runs_of("hcsfed_sweep_mnist", curves, "test_accuracy")}
-
-    good = table({"R = 100 %": 0.8}, {"R = 100 %": 40, "GC-A, R = 10 %": 15, "GC-B, R = 20 %": 15})
-    for id in ("hcsfed.F4a.a", "hcsfed.F4a.b", "hcsfed.F4b.a", "hcsfed.F4b.b"):
-        assert verdict(hc.book, id, good).status == "held", (id, verdict(hc.book, id, good))
-    bad = table(
-        {"GC-A, H = 5": 0.7, "GC-B, H = 5": 0.7}, {"R = 100 %": 10, "GC-A, H = 5": 60, "GC-B, H = 7": 60}
-    )
-    for id in ("hcsfed.F4a.a", "hcsfed.F4a.b", "hcsfed.F4b.b"):
-        assert verdict(hc.book, id, bad).status == "not held", id
