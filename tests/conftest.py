@@ -50,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "golden(pattern): run once for every case of the golden files that match"
     )
     config.addinivalue_line("markers", "bad_input: hands over something bad, which must be refused in words")
+    config.addinivalue_line(
+        "markers", "outside(kind): a program of one's own, of a kind that once went wrong"
+    )
 
 
 def pytest_unconfigure() -> None:
@@ -64,6 +67,7 @@ COUNTED = (
     "flips found",
     "reads beside writes",
 )  # names that tests give to `record_property`
+OUTSIDE = "outside use: "  # and a kind, of tests with that mark
 
 
 LONG = (  # longest first
@@ -79,6 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("bad_input"):
             item.user_properties.append((COUNTED[1], 1))
+        if outside := item.get_closest_marker("outside"):
+            item.user_properties.append((OUTSIDE + outside.args[0], 1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -95,3 +101,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if tried:
             good = sum(number for number, passed in tried if passed)
             terminalreporter.write_line(f"{counted}: {good} of {sum(number for number, _ in tried)}")
+    kinds = sorted({name for name, _, _ in found if name.startswith(OUTSIDE)})
+    width = max(map(len, kinds), default=0)
+    for kind in kinds:
+        right = [passed for name, _, passed in found if name == kind]
+        terminalreporter.write_line(f"{kind:<{width}}  tried {len(right):3d}  right {sum(right):3d}")

@@ -43,8 +43,8 @@ class Data:
 
     @property
     def labels(self) -> bool:
-        """Whether y holds class labels, one per sample."""
-        return self.y_train.ndim == 1 and self.y_train.dtype == np.int64
+        """Whether y holds class labels, one per sample. Negative ones are for a loss to ignore."""
+        return self.y_train.ndim == 1 and self.y_train.dtype == np.int64 and self.y_train.min(initial=0) >= 0
 
     @cached_property
     def digest(self) -> str:
@@ -73,20 +73,20 @@ class Data:
         return Data(self.x_train, zeros[0], self.x_test, zeros[1])
 
 
-def data_of(x: Any, y: Any, test: Any) -> Data:
+def data_of(x: Any, y: Any, test: Any, negative: bool = False) -> Data:
     """The arguments of `fedlib.simulate` as arrays.
 
     x: (n, ...) samples and y: (n, ...) targets; or x is a dataset of pairs and y is None. test: a pair of such arrays,
-    a dataset of pairs, or None.
+    a dataset of pairs, or None. negative: whether labels may be negative, for a loss that takes them.
 
     Raises:
         ConfigError: they are not arrays of numbers, or do not fit together.
     """
-    x_train, y_train = _pair("x", x, y)
+    x_train, y_train = _pair("x", x, y, negative)
     if test is None:
         return Data(x_train, y_train, x_train[:0], y_train[:0])
     pair = test if isinstance(test, tuple | list) and len(test) == 2 else (test, None)
-    x_test, y_test = _pair("test", *pair)
+    x_test, y_test = _pair("test", *pair, negative)
     for name, ours, theirs in (("x", x_train, x_test), ("y", y_train, y_test)):
         if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
             raise ConfigError(
@@ -95,7 +95,7 @@ def data_of(x: Any, y: Any, test: Any) -> Data:
     return Data(x_train, y_train, x_test, y_test)
 
 
-def _pair(what: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _pair(what: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.ndarray]:
     if y is None:
         if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or hasattr(x, "dtype"):
             raise ConfigError(f"{what}: y is missing; give y, or a dataset of (x, y) pairs.")
@@ -109,7 +109,7 @@ def _pair(what: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     if x.ndim < 2:
         raise ConfigError(f"{what}: samples are {_look(x)}; give (n, ...), one row per sample.")
     y = y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
-    if y.ndim == 1 and y.dtype == np.int64 and len(y) and y.min() < 0:
+    if not negative and y.ndim == 1 and y.dtype == np.int64 and y.min(initial=0) < 0:
         raise ConfigError(f"{what}: a label is {y.min()}; number the classes from 0.")
     return x if x.dtype == np.uint8 else x.astype(np.float32 if x.dtype.kind == "f" else np.int64), y
 

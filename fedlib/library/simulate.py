@@ -125,7 +125,7 @@ def simulate(
     Raises:
         ConfigError, SamplerError: an argument cannot be used; one sentence says why.
     """
-    data = data_of(x, y, test)
+    data = data_of(x, y, test, negative=loss is not None)
     owners = Clients(clients, data, N, holdout)
     classes = int(data.y_train.max()) + 1 if data.labels else 1
     name, own = model_of(model, data.x_train.shape[1:], classes, loss, metric, key, store is not None)

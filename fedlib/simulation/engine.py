@@ -27,7 +27,7 @@ from fedlib.errors import SamplerError
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates, read_only
 from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.algorithms import aggregation_weights
-from fedlib.simulation.evaluation import evaluate, segment_means
+from fedlib.simulation.evaluation import evaluate, segment_means, weights_of
 from fedlib.simulation.guard import Watch
 from fedlib.simulation.live import Answer, Live, check, check_clients, plain
 from fedlib.streams import Purpose
@@ -241,7 +241,12 @@ class Lockstep:
         for (live, clients), part in zip(asked, parts, strict=True):
             live.costs.scalars_up += len(clients)
             live.costs.samples_evaluated += sum(map(len, part))
-        return [segment_means(loss, [len(p) for p in part]) for loss, part in zip(losses, parts, strict=True)]
+        return [
+            segment_means(
+                loss, [len(p) for p in part], weights_of(self.executor, "train", np.concatenate(part))
+            )
+            for loss, part in zip(losses, parts, strict=True)
+        ]
 
     answers: ClassVar[dict[type, Callable[..., list[np.ndarray | None]]]] = {
         Updates: updates,
@@ -360,7 +365,8 @@ class Lockstep:
         part = [live.partition.train[k] for k in clients]
         rows = [np.concatenate(part)] * len(live.models)
         losses, _ = self.executor.evaluate(live.models, "train", rows)
-        by_client = np.stack([segment_means(loss, [len(p) for p in part]) for loss in losses])
+        weights = weights_of(self.executor, "train", rows[0])
+        by_client = np.stack([segment_means(loss, [len(p) for p in part], weights) for loss in losses])
         live.costs.samples_evaluated += len(live.models) * len(rows[0])
         live.assigned |= dict(zip(clients, live.algorithm.assign(by_client).tolist(), strict=True))
 

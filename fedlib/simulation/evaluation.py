@@ -15,14 +15,28 @@ if TYPE_CHECKING:
     from fedlib.simulation.live import Live
 
 
-def segment_means(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Mean of each consecutive segment of `values`; each segment is summed separately, an empty one gives NaN."""
+def segment_means(values: np.ndarray, sizes: Sequence[int], weights: np.ndarray | None = None) -> np.ndarray:
+    """Mean of each consecutive segment of `values`; each segment is summed separately, an empty one gives NaN.
+
+    weights: of the values in their means, None for equal ones.
+    """
+    if weights is not None:
+        total = segment_means(weights, sizes)
+        return np.divide(
+            segment_means(values * weights, sizes), total, where=total > 0, out=np.full(len(total), np.nan)
+        )
     sizes = np.asarray(sizes)
     out = np.full(len(sizes), np.nan)
     some = np.flatnonzero(sizes)
     starts = (np.cumsum(sizes) - sizes)[some]
     out[some] = np.add.reduceat(values, starts, dtype=float) / sizes[some]
     return out
+
+
+def weights_of(executor: Executor, split: str, rows: np.ndarray | slice = slice(None)) -> np.ndarray | None:
+    """Weight of each of these samples in a mean loss; None for equal weights, as in all but a program's own loss."""
+    weights = getattr(executor, "weights", {}).get(split)
+    return None if weights is None else weights.cpu().numpy()[rows]
 
 
 def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]]:
@@ -37,13 +51,16 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
     owner = np.repeat(np.arange(len(lives)), [len(live.models) for live in lives])
     rows: list[dict[str, float]] = [{} for _ in lives]
     accuracy = executor.measures == "test_accuracy"
+    test_weights = weights_of(executor, "test")
     if any(live.run.evaluate.test or live.run.evaluate.clients for live in lives):
         test_loss, test_hit = executor.evaluate(models, "test")
     for r, live in enumerate(lives):
         if live.run.evaluate.test:
             mine = np.flatnonzero(owner == r)
-            best = max(mine, key=lambda j: test_hit[j].mean() if accuracy else -test_loss[j].mean())
-            rows[r]["test_loss"] = float(test_loss[best].mean(dtype=float))
+            best = max(
+                mine, key=lambda j: test_hit[j].mean() if accuracy else -mean_loss(test_loss[j], test_weights)
+            )
+            rows[r]["test_loss"] = mean_loss(test_loss[best], test_weights)
             if executor.measures:
                 rows[r][executor.measures] = float(test_hit[best].mean())
     due = [train_is_due(live, row) for live, row in zip(lives, rows, strict=True)]
@@ -62,6 +79,11 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
             own = segment_means(np.concatenate(hits), [len(part) for part in hits])
             rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(own, live.fed.p)
     return rows
+
+
+def mean_loss(losses: np.ndarray, weights: np.ndarray | None) -> float:
+    """The mean of samples' losses."""
+    return float(losses.mean(dtype=float) if weights is None else np.average(losses, weights=weights))
 
 
 def train_is_due(live: Live, measured: dict[str, float]) -> bool:
@@ -84,7 +106,8 @@ def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]
     losses = iter(executor.evaluate(torch.cat([live.models for live in lives]), "train", used)[0])
 
     def by_client(part: Partition) -> np.ndarray:
-        return segment_means(next(losses)[part.place_in_used], [len(k) for k in part.train])
+        weights = weights_of(executor, "train", np.concatenate(part.train))
+        return segment_means(next(losses)[part.place_in_used], [len(k) for k in part.train], weights)
 
     return [np.stack([by_client(live.partition) for _ in live.models]) for live in lives]
 

@@ -62,8 +62,9 @@ def make_executor(
         net = own_chain(model, data)
         if net is None:
             return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
-        if net[-1].out_features <= int(data.y_train.max()):
-            raise ConfigError(too_few(net[-1].out_features, data.y_train))
+        labels = torch.cat([data.y_train, data.y_test])
+        if net[-1].out_features <= int(labels.max()):
+            raise ConfigError(too_few(net[-1].out_features, labels))
     if device.type != "cpu":
         executor = StackedExecutor
     elif net.is_dense:

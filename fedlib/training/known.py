@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedlib.training.chain import Chain
 from fedlib.training.models import traced
@@ -16,7 +16,9 @@ ANYWHERE = (nn.ReLU, nn.Dropout, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.
 
 def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> Chain | None:
     """The module as a chain, for inputs of `shape` (without the batch); None where torch has to train it."""
-    if type(net) is not nn.Sequential:
+    if type(net) is not nn.Sequential or any(
+        _has_hooks(part) for part in [*net.modules(), *net.parameters()]
+    ):
         return None
     layers = list(_in_a_row(net))
     flat = len(shape) == 1
@@ -35,6 +37,18 @@ def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ..
         return None
     chain = traced(Chain(*layers, make=lambda seed: made(make, seed)), shape)
     return chain if chain.is_dense or len(shape) == 3 else None
+
+
+def _has_hooks(part: nn.Module | Tensor) -> bool:
+    """Whether a module or parameter has hooks, which the hand-written passes would not run."""
+    kinds = (
+        "_backward_hooks",
+        "_post_accumulate_grad_hooks",
+        "_backward_pre_hooks",
+        "_forward_hooks",
+        "_forward_pre_hooks",
+    )
+    return any(getattr(part, kind, None) for kind in kinds)
 
 
 def _in_a_row(net: nn.Sequential) -> Iterator[nn.Module]:

@@ -13,7 +13,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.contract import Batches, Job, Trained, contrast
 from fedlib.training.layout import Layout
-from fedlib.training.objective import Function, Objective, first_line, shape, too_few
+from fedlib.training.objective import Function, Objective, first_line, shape, too_few, tried_on
 from fedlib.training.randomness import (
     Source,
     drawn,
@@ -36,8 +36,10 @@ from fedlib.training.randomness import (
     redirect_dropout,
     seeded,
 )
-from fedlib.training.serial import Anchors, Bench, Gradient, SerialExecutor
+from fedlib.training.serial import BLOCK, Anchors, Bench, Gradient, SerialExecutor
 from fedlib.training.stacked import StackedExecutor
+
+LOSSES = {"sum": "its loss is a sum over samples", "weighted": "its loss weighs samples"}  # not stacked
 
 
 class ModuleExecutor(SerialExecutor):
@@ -69,14 +71,19 @@ class ModuleExecutor(SerialExecutor):
         self.x = {"train": data.x_train.to(device), "test": data.x_test.to(device)}
         self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
         self.net = self._made(0)
-        out = self._tried()
+        first = tried_on(self.y["train"]) if loss or metric else torch.arange(min(2, len(data.y_train)))
+        more = tried_on(self.y["test"]) if (loss or metric) and len(data.y_test) else first[:0]
+        out = self._tried(torch.cat([self.x["train"][first], self.x["test"][more]]))
         if device.type == "cpu" and takes_channels_last(self.net, self.x["train"][:2]):
             self.x = {split: x.contiguous(memory_format=torch.channels_last) for split, x in self.x.items()}
-        self.objective = Objective(loss, metric, out, self.y["train"][:2])
+        self.objective = Objective(
+            loss, metric, out, torch.cat([self.y["train"][first], self.y["test"][more]])
+        )
+        self.weights = {split: self.objective.weight(y) for split, y in self.y.items()}
         self.measures = self.objective.column
         self.scores = bool if self.measures == "test_accuracy" else np.float32
-        if loss is None and out.shape[1] <= int(data.y_train.max()):
-            raise ConfigError(too_few(out.shape[1], data.y_train))
+        if loss is None and out.shape[1] <= int(torch.cat([data.y_train, data.y_test]).max()):
+            raise ConfigError(too_few(out.shape[1], torch.cat([data.y_train, data.y_test])))
         self.layout = replace(Layout.of(self.net), output=output_layer(self.net, self.x["train"][:2]))
         self.random = draws(self.net, self.x["train"][:2])
         stack = device.type != "cpu" if stacked is None else stacked
@@ -109,7 +116,11 @@ class ModuleExecutor(SerialExecutor):
         )
         if checked:
             return executor
-        reason = "its forward pass draws at random" if self.random or has_dropout(self.net) else ""
+        reason = LOSSES.get(self.objective.kind, "")
+        if any(hooks(p) for p in self.net.parameters()):
+            reason = "gradients of its parameters have hooks"
+        if not reason:
+            reason = "its forward pass draws at random" if self.random or has_dropout(self.net) else ""
         if not reason and keeps_statistics(self.net, self.x["train"][:2]):
             reason = "it keeps statistics of its batches"
         if not reason:
@@ -126,9 +137,31 @@ class ModuleExecutor(SerialExecutor):
     def _made(self, seed: int) -> nn.Module:
         return made(self.make, seed, self.device)
 
-    def _tried(self) -> Any:
-        """The module's output for two samples."""
-        x = self.x["train"][:2]
+    def told(self, batches: Batches) -> Batches:
+        if (weights := self.weights["train"]) is None:
+            return batches
+        filled = np.arange(batches.index.shape[2]) < batches.count[:, :, None]
+        return replace(batches, count=(weights.cpu().numpy()[batches.index] * filled).sum(2))
+
+    def evaluate(
+        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """As in the contract. The value of a metric of all samples together stands for each of them."""
+        losses, scores = super().evaluate(weights, split, rows)
+        if self.objective.metric_kind == "together" and split == "test":
+            scores = list(self.pool.map(self._together, weights, rows or [slice(None)] * len(weights)))
+        return losses, scores
+
+    @torch.no_grad()
+    def _together(self, weights: Tensor, rows: np.ndarray | slice) -> np.ndarray:
+        """The metric of all test samples at once, for each of them."""
+        places = np.arange(len(self.y["test"]))[rows]
+        parts = [torch.from_numpy(part) for part in np.split(places, range(BLOCK, len(places), BLOCK))]
+        outs = [self.bench.output(weights, "test", part) for part in parts]
+        return self.objective.scores(joined(outs), self.y["test"][torch.cat(parts)]).cpu().numpy()
+
+    def _tried(self, x: Tensor) -> Any:
+        """The module's output for some samples."""
         with seeded(0, self.device), torch.no_grad():
             try:
                 return copy.deepcopy(self.net).eval()(x)
@@ -144,6 +177,9 @@ class ModuleBench(Bench):
     def __init__(self, executor: ModuleExecutor) -> None:
         net, self.source = copy.deepcopy(executor.net), Source()
         redirect_dropout(net, self.source)
+        for parameter, copied in zip(executor.net.parameters(), net.parameters(), strict=True):
+            for hook in hooks(parameter):
+                copied.register_hook(hook)
         super().__init__(net, executor.layout, executor.device)
         self.x, self.y, self.objective, self.random = (
             executor.x,
@@ -210,7 +246,7 @@ class ModuleBench(Bench):
                     ) from error
                 total = loss if term is None else loss + local.mu * term(x)
                 total.backward()
-            return loss.detach()
+            return self.objective.told(loss.detach(), y)
 
         with self.drawing(int(job.rng.integers(2**63))):
             yield gradient
@@ -237,10 +273,36 @@ class ModuleBench(Bench):
         return term
 
     def measure(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
-        y = self.y[split][rows]
+        y, out = self.y[split][rows], self.output(weights, split, rows)
+        alone = self.objective.metric_kind != "together"
+        return self.objective.losses(out, y), self.objective.scores(out, y) if alone else y.new_zeros(len(y))
+
+    def output(self, weights: Tensor, split: str, rows: Tensor | slice) -> Any:
+        """What the model (d,) returns for some samples, in evaluation mode."""
         with self.drawing(0):
-            out = self.ready(weights, training=False)(self.x[split][rows])
-        return self.objective.losses(out, y), self.objective.scores(out, y)
+            return self.ready(weights, training=False)(self.x[split][rows])
+
+
+def hooks(parameter: Tensor) -> list[Callable[[Tensor], Tensor | None]]:
+    """The functions that change a parameter's gradient.
+
+    Raises:
+        ConfigError: there are some that act after the gradient was added up, which is not possible here.
+    """
+    if getattr(parameter, "_post_accumulate_grad_hooks", None):
+        raise ConfigError(
+            "model: a parameter has a hook after accumulation, which is not run here; use register_hook instead."
+        )
+    return list((getattr(parameter, "_backward_hooks", None) or {}).values())
+
+
+def joined(outs: Sequence[Any]) -> Any:
+    """The outputs of several batches as that of one."""
+    if isinstance(outs[0], Tensor):
+        return torch.cat(list(outs))
+    if isinstance(outs[0], dict):
+        return {key: joined([out[key] for out in outs]) for key in outs[0]}
+    return type(outs[0])(joined(parts) for parts in zip(*outs, strict=True))
 
 
 def takes_channels_last(net: nn.Module, x: Tensor) -> bool:

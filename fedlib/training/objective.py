@@ -1,9 +1,19 @@
-"""What a model minimises and how it is measured: cross-entropy and accuracy, or a program's own functions."""
+"""What a model minimises and how it is measured: cross-entropy and accuracy, or a program's own functions.
+
+A program's function is tried on samples before training. What it returns for a batch decides how it is used:
+
+    one value per sample      each depends on its own sample alone
+    their mean                the same in one number
+    their sum                 trained on as it is; what is told is the mean
+    a weighted mean           class weights, or labels to ignore: sums of weighted losses over sums of weights
+    anything else             a loss is refused; a metric is measured on the whole test set at once
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,23 +23,25 @@ from torch.nn.functional import cross_entropy
 from fedlib.errors import ConfigError
 
 Function = Callable[[Any, Tensor], Tensor]
+Kind = Literal["each", "mean", "sum", "weighted", "together"]
+MOST_LABELS = 2_000  # of which the weights in a loss are found out
+TRIED = 64  # samples that functions are tried on, besides one of every label
 
 
 class Objective:
     """A loss and a metric of a model's output and the targets y: (B, ...).
 
-    Both may return one value per sample, (B,) or (B, ...), or the mean over the batch.
-
     loss: None for cross-entropy.
     metric: None for accuracy if the output is (B, K) and y holds labels, and otherwise for no metric.
     column: name of the metric in the results; None where there is none.
+    kind, metric_kind: what the functions return for a batch. weights: of each label, for a weighted loss.
     """
 
     def __init__(self, loss: Function | None, metric: Function | None, out: Any, y: Tensor) -> None:
-        """out, y: the model's output for two samples, and their targets.
+        """out, y: the model's output for the samples `tried_on`, and their targets.
 
         Raises:
-            ConfigError: the loss or the metric cannot be computed from them.
+            ConfigError: the loss or the metric cannot be computed from them, or a loss is undefined for one sample.
         """
         labels = y.dim() == 1 and not y.is_floating_point()
         scores = isinstance(out, Tensor) and out.dim() == 2
@@ -40,27 +52,67 @@ class Objective:
             )
         self.loss, self.metric = loss or cross_entropies, metric
         self.column = "test_metric" if metric else None
-        if metric is None and labels and scores:
+        self.kind: Kind = "each"
+        self.metric_kind: Kind = "each"
+        self.weights: tuple[Tensor, Tensor] | None = None
+        if loss is not None:
+            self.kind = _kind("loss", loss, out, y)
+        if self.kind == "together":
+            self.weights = _weights(loss, out, y)
+            if self.weights is None:
+                raise ConfigError(_undefined("loss", out, y))
+            self.kind = "weighted"
+        if metric is not None:
+            self.metric_kind = _kind("metric", metric, out, y)
+            if self.metric_kind == "sum":
+                self.metric_kind = "together"
+        elif labels and scores and int(y.min()) >= 0:
             self.metric, self.column = _hits, "test_accuracy"
-        self._each = {}
-        for what, function in (("loss", self.loss), ("metric", self.metric)):
-            if function is not None:
-                self._each[what] = _by_sample(what, function, out, y)
+        self._loss_of_each = _of_each(self.loss, self.kind, out, y)
+        self._score_of_each = _of_each(self.metric, self.metric_kind, out, y) if self.metric else None
 
     def mean(self, out: Any, y: Tensor) -> Tensor:
-        """The mean loss of a batch, as a differentiable tensor."""
+        """The loss of a batch as it is minimised, as a differentiable tensor: the function's own mean or sum."""
         loss = self.loss(out, y)
         return loss.mean() if loss.dim() else loss
 
+    def told(self, loss: Tensor, y: Tensor) -> Tensor:
+        """The mean loss of a batch, from what was minimised."""
+        return loss / len(y) if self.kind == "sum" else loss
+
+    def weight(self, y: Tensor) -> Tensor | None:
+        """(B,) weight of each sample in a mean loss; None for equal weights."""
+        if self.weights is None:
+            return None
+        labels, weights = (part.to(y.device) for part in self.weights)
+        each = weights[torch.searchsorted(labels, y).clamp(max=len(labels) - 1)]
+        return each.flatten(1).sum(1) if y.dim() > 1 else each
+
     def losses(self, out: Any, y: Tensor) -> Tensor:
-        """(B,) loss of each sample."""
-        return self._each["loss"](out, y)
+        """(B,) loss of each sample; 0 where its weight is 0."""
+        each, weight = self._loss_of_each(out, y), self.weight(y)
+        return each if weight is None else torch.where(weight > 0, each, 0.0)
 
     def scores(self, out: Any, y: Tensor) -> Tensor:
-        """(B,) metric of each sample, NaN where there is none."""
-        if self.metric is None:
+        """(B,) metric of each sample, NaN where there is none. A metric of all together is the same for each."""
+        if self._score_of_each is None or self.metric is None:
             return torch.full((len(y),), torch.nan)
-        return self._each["metric"](out, y)
+        if self.metric_kind == "together":
+            return torch.as_tensor(self.metric(out, y)).float().expand(len(y))
+        return self._score_of_each(out, y)
+
+
+def tried_on(y: Tensor, *others: Tensor) -> Tensor:
+    """Rows of y to try functions on: some that are spread evenly, and the first of every label (but not too many)."""
+    rows = torch.linspace(0, len(y) - 1, min(TRIED, len(y))).long()
+    if not y.is_floating_point():
+        flat = y.flatten().cpu()
+        labels, place = torch.unique(flat, return_inverse=True)
+        first = torch.full((len(labels),), len(flat)).scatter_reduce(
+            0, place, torch.arange(len(flat)), "amin"
+        )
+        rows = torch.cat([rows, first[:MOST_LABELS] // max(1, y[0].numel())])
+    return torch.unique(rows)
 
 
 def cross_entropies(out: Tensor, y: Tensor) -> Tensor:
@@ -71,36 +123,159 @@ def _hits(out: Tensor, y: Tensor) -> Tensor:
     return out.argmax(1) == y
 
 
-def _by_sample(what: str, function: Function, out: Any, y: Tensor) -> Function:
-    """Turn a function of a batch into one with a value per sample. out, y: of two samples, to try it on."""
+# -- how a function treats a batch ---------------------------------------------------------------------------------
 
-    def given(out: Any, y: Tensor) -> Tensor:
-        value = function(out, y)
-        return value.flatten(1).float().mean(1) if value.dim() > 1 else value
 
-    def together(out: Any, y: Tensor) -> Tensor:
-        return vmap(lambda o, t: function(o.unsqueeze(0), t.unsqueeze(0)))(out, y)
+def _kind(what: str, function: Function, out: Any, y: Tensor) -> Kind:
+    """What a function returns for a batch, as seen on these outputs, and on outputs with noise.
 
-    def one_by_one(out: Any, y: Tensor) -> Tensor:
-        return torch.stack([function(out[i : i + 1], y[i : i + 1]) for i in range(len(y))])
-
+    Raises:
+        ConfigError: it fails, or returns something else.
+    """
     try:
-        value = function(out, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about broadcasting; what comes of it is found below
+            value = function(out, y)
     except Exception as error:
         raise ConfigError(
             f"{what}: it fails on outputs {shape(out)} and targets {shape(y)}: {first_line(error)}"
         ) from None
+    if what == "metric" and isinstance(value, float | int):
+        value = torch.tensor(float(value))
     if not isinstance(value, Tensor) or (value.dim() and len(value) != len(y)):
         raise ConfigError(
-            f"{what}: it must return a tensor, one value per sample or their mean, not {shape(value)} for 2 samples."
+            f"{what}: it must return a tensor, one value per sample or their mean, not {shape(value)} for {len(y)} "
+            "samples."
         )
-    if value.dim():
-        return given
+    kinds: set[Kind] = set()
+    for some in _outputs(out):
+        try:
+            batch = _flat(function(some, y))
+            singles = torch.stack(
+                [_flat(function(_rows(some, i), y[i : i + 1])).reshape(()) for i in range(len(y))]
+            )
+        except Exception:
+            if some is out:
+                kinds.add("together")
+            continue  # noise can leave a function's domain
+        choices: dict[Kind, Tensor] = {"mean": singles.mean(), "sum": singles.sum()}
+        if value.dim():
+            choices = {"each": singles}
+        kinds.add(next((kind for kind, wanted in choices.items() if _close(batch, wanted)), "together"))
+    if value.dim() and kinds != {"each"}:
+        raise ConfigError(_undefined(what, out, y))
+    return kinds.pop() if len(kinds) == 1 else "together"
+
+
+def _outputs(out: Any) -> Iterator[Any]:
+    """A model's outputs, and outputs that differ more: those of a fresh model may all be the same."""
+    yield out
+    if isinstance(out, Tensor) and out.is_floating_point():
+        noise = torch.randn(out.shape, generator=torch.Generator().manual_seed(0)).to(out.device)
+        yield out + noise
+
+
+def _weights(loss: Function, out: Any, y: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(labels, their weights) with which the loss of a batch is a weighted mean of single losses; None if it is none.
+
+    From two samples of labels a and b: f(both) = (w_a f(a) + w_b f(b)) / (w_a + w_b).
+    """
+    if not isinstance(out, Tensor) or y.is_floating_point():
+        return None
+    labels = torch.unique(y).cpu()
+    weights = torch.ones(len(labels))
+    generator, device = torch.Generator().manual_seed(0), out.device
+    if isinstance(stated := getattr(loss, "weight", None), Tensor) and len(stated) > int(labels.max()):
+        weights = stated.detach().cpu().float()[labels.clamp(min=0)]
+        weights[labels == getattr(loss, "ignore_index", None)] = 0.0
+    else:
+        reference: int | None = None
+        for i, label in enumerate(labels.tolist()):
+            pairs = torch.randn(8, 2, *out.shape[1:], generator=generator).to(device).unbind()
+            single = torch.stack(
+                [loss(pair[:1], torch.full_like(y[:1], label)).reshape(()) for pair in pairs]
+            )
+            if torch.isnan(single).any():
+                weights[i] = 0.0
+                continue
+            if reference is None:
+                reference = label
+                continue
+            targets = torch.cat([torch.full_like(y[:1], label), torch.full_like(y[:1], reference)])
+            other = torch.stack([loss(pair[1:], targets[1:]).reshape(()) for pair in pairs])
+            both = torch.stack([loss(pair, targets).reshape(()) for pair in pairs])
+            best = (single - other).abs().argsort(descending=True)[:4]
+            weights[i] = ((both - other) / (single - both))[best].median().cpu()
+    if not torch.isfinite(weights).all() or (weights < 0).any():
+        return None
+    for some in _outputs(out):
+        single = torch.stack([loss(_rows(some, i), y[i : i + 1]).reshape(()) for i in range(len(y))])
+        each = weights.to(device)[torch.searchsorted(labels.to(device), y)]
+        each = each.flatten(1).sum(1) if y.dim() > 1 else each
+        mean = (torch.where(each > 0, single, 0.0) * each).sum() / each.sum()
+        if not _close(loss(some, y), mean):
+            return None
+    return labels, weights
+
+
+def _close(value: Tensor, wanted: Tensor) -> bool:
+    scale = float(wanted.nan_to_num().abs().max()) if wanted.numel() else 0.0
+    return bool(
+        torch.allclose(value.float(), wanted.float(), rtol=1e-3, atol=1e-4 * scale + 1e-7, equal_nan=True)
+    )
+
+
+def _flat(value: Any) -> Tensor:
+    """Values of a batch as (B,), or as one number."""
+    value = torch.as_tensor(value).detach()
+    return value.flatten(1).float().mean(1) if value.dim() > 1 else value
+
+
+def _rows(out: Any, i: int) -> Any:
+    """The output of one sample."""
+    if isinstance(out, Tensor):
+        return out[i : i + 1]
+    if isinstance(out, dict):
+        return {key: _rows(part, i) for key, part in out.items()}
+    return type(out)(_rows(part, i) for part in out)
+
+
+def _of_each(function: Function, kind: Kind, out: Any, y: Tensor) -> Function:
+    """A function of a batch as one with a value per sample. out, y: to try it on."""
+
+    def of_batch(out: Any, y: Tensor) -> Tensor:
+        value = function(out, y)
+        return value.flatten(1).float().mean(1) if value.dim() > 1 else value
+
+    def stacked(out: Any, y: Tensor) -> Tensor:
+        return vmap(lambda o, t: function(o.unsqueeze(0), t.unsqueeze(0)))(out, y)
+
+    def one_by_one(out: Any, y: Tensor) -> Tensor:
+        return torch.stack([torch.as_tensor(function(_rows(out, i), y[i : i + 1])) for i in range(len(y))])
+
+    if kind == "each":
+        return of_batch
     try:
-        together(out, y)
+        stacked(out, y)
     except Exception:
         return one_by_one
-    return together
+    return stacked
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+def _undefined(what: str, out: Any, y: Tensor) -> str:
+    if isinstance(out, Tensor) and out.shape != y.shape and out.squeeze().shape == y.squeeze().shape:
+        return (
+            f"{what}: outputs {shape(out)} and targets {shape(y)} are broadcast against each other, every sample's "
+            "against every other's: give both one shape, for example with nn.Flatten(0) as the model's last layer."
+        )
+    return (
+        f"{what}: its value of a batch is neither the mean, nor a weighted mean, nor the sum of its values of single "
+        "samples, so that the loss of a client or a test set is undefined: return one value per sample that depends on "
+        "that sample alone."
+    )
 
 
 def too_few(scores: int, y: Tensor) -> str:

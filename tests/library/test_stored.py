@@ -54,6 +54,7 @@ OTHERS = {  # kind -> two programs
 }
 
 
+@pytest.mark.outside("stores and other programs")
 @pytest.mark.parametrize("kind", OTHERS)
 def test_another_program_is_trained(kind: str, tmp_path: Path) -> None:
     for options in OTHERS[kind]:

@@ -45,6 +45,7 @@ SAME = {
 }
 
 
+@pytest.mark.outside("edits that change nothing")
 @pytest.mark.parametrize("kind", SAME)
 def test_what_computes_nothing_changes_nothing(kind: str) -> None:
     assert digest(SAME[kind]) == digest(PLAIN)
@@ -134,6 +135,7 @@ PAIRS = {  # kind -> two programs that compute different things, as text with on
 }
 
 
+@pytest.mark.outside("values that decide the numbers")
 @pytest.mark.parametrize("kind", PAIRS)
 def test_what_decides_the_numbers_is_seen(kind: str) -> None:
     text, one, other = PAIRS[kind]
@@ -204,6 +206,7 @@ class Holder:
     more: list = field(default_factory=list)
 
 
+@pytest.mark.outside("values that cannot be identified")
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("value", "named"),
