@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.samplers import Federation, Round, Sampler, Selection, Updates
+from fedlib.samplers import Federation, Sampler, Selection, Updates
 
 
 def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
@@ -17,7 +17,7 @@ def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: in
     nothing = slice(d, d)
     fed = Federation(sizes, np.full((N, 1), 100), m, T, d, nothing, nothing)
     sampler.setup(fed, rng)
-    answer: Any = sampler.select(Round(1, rng))
+    answer: Any = sampler.select(fed.round(1, rng))
     if isinstance(answer, Generator):
         try:
             question = next(answer)

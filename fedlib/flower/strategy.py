@@ -230,7 +230,7 @@ class SamplerStrategy(Strategy):
         return new[0].numpy()
 
     def round(self, purpose: Purpose) -> Round:
-        return Round(self.t, stream(self.seed, purpose, self.t))
+        return self.fed.round(self.t, stream(self.seed, purpose, self.t))
 
     # -- evaluation by the clients -----------------------------------------------------------------------------
 

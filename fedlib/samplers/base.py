@@ -42,6 +42,7 @@ __all__ = [
     "Round",
     "Sampler",
     "Selection",
+    "ServerLosses",
     "TrialLosses",
     "Updates",
     "read_only",
@@ -111,13 +112,44 @@ class Federation:
         """(N,) ids of all clients, 0 to N - 1."""
         return np.arange(self.N)
 
+    def shares(self, clients: np.ndarray) -> np.ndarray:
+        """(n,) data shares among `clients` alone: n_k over their sum; p itself for everyone."""
+        return self.sizes[clients] / self.sizes[clients].sum()
+
+    def round(self, t: int, rng: np.random.Generator, available: np.ndarray | None = None) -> Round:
+        """Round t, in which everyone is there or only the clients `available`."""
+        ids = self.everyone if available is None else available
+        return Round(t, rng, read_only(ids), min(self.m, len(ids)))
+
 
 @dataclass(frozen=True)
 class Round:
-    """One round: its 1-based number t and its own generator, which does not depend on how the run is executed."""
+    """One round: its 1-based number t and its own generator, which does not depend on how the run is executed.
+
+    available: ids of the clients that the server may select, ascending; everyone where nobody is ever absent, and where
+        the server does not see who is absent. Read-only, never empty.
+    m: how many it selects: fewer than the federation's m where fewer are available, and all that are available in a
+        world where all of them train.
+    time: seconds since the start of the run, on the clock of its world; 0 without a world.
+    silent: whether clients that are asked may not answer. Their answer is then NaN (see `answered`).
+    """
 
     t: int
     rng: np.random.Generator
+    available: np.ndarray
+    m: int
+    time: float = 0.0
+    silent: bool = False
+
+    def answered(self, clients: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The asked clients (n,) that answered, and their answers (n, ...): all of them, unless clients may be silent.
+
+        Only the absences of a world count: a client that diverged has answered, with numbers that are not finite.
+        """
+        if not self.silent:
+            return clients, answers
+        came = ~np.isnan(answers.reshape(len(answers), -1)).all(axis=1)
+        return clients[came], answers[came]
 
 
 # Questions. Each is answered at the current global model: in `select`, the model that the round starts from; in
@@ -169,7 +201,19 @@ class TrialLosses:
     clients: np.ndarray
 
 
-Question = Updates | Gradients | Losses | TrialLosses
+@dataclass(frozen=True)
+class ServerLosses:
+    """Mean loss on the server's own validation samples of mean models -> (n,), in `observe` only.
+
+    teams: n lists of positions in the report. Each is answered for the model that the round began with plus the
+        average of these positions' updates, weighted by the clients' sizes; for an empty list, that model itself.
+    The run's setting `validation` says how many samples the server has.
+    """
+
+    teams: Sequence[Sequence[int]]
+
+
+Question = Updates | Gradients | Losses | TrialLosses | ServerLosses
 
 
 @dataclass(frozen=True)
@@ -197,13 +241,20 @@ class Report:
     clients: (n,) ids.
     updates: (n, d) float32.
     losses: (n,) mean training loss over the last local epoch, or over all steps where the work is counted in steps.
-    missing: selected clients that sent nothing. The engine never has any; a real system sometimes does.
+    missing: selected clients of which nothing arrived in this round: absent, or too late. None without a world.
+    seconds: (n,) from the start of the round until the update arrived. None where there is no clock.
+    squared: (n,) mean over each client's training samples of the squared loss, at the model that the round began with.
+        Only for samplers with `squared` among their `reads`.
+    late: clients among `clients` whose update was trained in an earlier round, where late updates are kept.
     """
 
     clients: np.ndarray
     updates: np.ndarray
     losses: np.ndarray
     missing: Sequence[int] = ()
+    seconds: np.ndarray | None = None
+    squared: np.ndarray | None = None
+    late: Sequence[int] = ()
 
 
 Asking = Generator[Question, np.ndarray, Any]
@@ -220,6 +271,9 @@ class Sampler:
     needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = (
         frozenset()
     )  # knowledge that not every federation has
+    reads: ClassVar[frozenset[Literal["squared"]]] = (
+        frozenset()
+    )  # numbers of the report that cost extra to make
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         """Prepare the state. Called once before round 1; an override calls super first."""

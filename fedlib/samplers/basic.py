@@ -20,8 +20,8 @@ class Uniform(Sampler):
     """m distinct clients, all equally likely (FedAvg's "random")."""
 
     def select(self, round: Round) -> Selection:
-        N, m = self.fed.N, self.fed.m
-        return Selection(round.rng.choice(N, m, replace=False), expected=np.full(m, m / N))
+        n, m = len(round.available), round.m
+        return Selection(round.rng.choice(round.available, m, replace=False), expected=np.full(m, m / n))
 
 
 @register("md")
@@ -32,8 +32,9 @@ class MD(Sampler):
     draws = "repeated"
 
     def select(self, round: Round) -> Selection:
-        clients = round.rng.choice(self.fed.N, self.fed.m, p=self.fed.p)
-        return Selection(clients, expected=self.fed.m * self.fed.p[clients])
+        p = self.fed.shares(round.available)
+        drawn = round.rng.choice(len(p), round.m, p=p)
+        return Selection(round.available[drawn], expected=round.m * p[drawn])
 
 
 @register("target")
@@ -41,7 +42,8 @@ class MD(Sampler):
 class Target(Sampler):
     """One client per label, drawn uniformly among the clients that mostly hold it (Clustered Sampling, Figure 1).
 
-    This is a reference, not a method: it looks at the clients' labels.
+    This is a reference, not a method: it looks at the clients' labels. A label whose clients are all absent is left
+    out of the round.
 
     Raises:
         ValueError: m differs from the number of labels that are some client's most frequent one.
@@ -63,8 +65,8 @@ class Target(Sampler):
         return self.fed.label_counts.argmax(axis=1)
 
     def select(self, round: Round) -> Selection:
-        labels = self.labels
-        blocks = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        labels = self.labels[round.available]
+        blocks = [round.available[labels == label] for label in np.unique(labels)][: round.m]
         clients = np.array([round.rng.choice(block) for block in blocks])
         return Selection(clients, expected=np.array([1 / len(block) for block in blocks]))
 
@@ -78,4 +80,4 @@ class Full(Sampler):
     draws = "random"  # N clients, not m
 
     def select(self, round: Round) -> Selection:
-        return Selection(self.fed.everyone, expected=np.ones(self.fed.N))
+        return Selection(round.available, expected=np.ones(len(round.available)))

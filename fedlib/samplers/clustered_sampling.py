@@ -20,6 +20,8 @@ Differences from the printed algorithms:
 6. In Algorithm 2, a client with m p_i >= 1 gets floor(m p_i) draws of its own. The paper's prose says so; the authors'
    code does not do it.
 7. A non-finite update leaves the client's representative gradient unchanged.
+8. The authors do not say what happens where clients are absent. Here the distributions of a round are those of the
+   algorithm for the available clients alone, so that Proposition 1 holds for their weighted mean.
 """
 
 from __future__ import annotations
@@ -217,11 +219,13 @@ class ClusteredSize(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        self.r = size_distributions(fed.sizes, fed.m, size_order(fed.sizes, self.order, rng))
+        self.ranking = size_order(fed.sizes, self.order, rng)
 
     def select(self, round: Round) -> Selection:
-        clients = draw(self.r, round.rng)
-        return Selection(clients, expected=self.fed.m * self.fed.p[clients])
+        A, m = round.available, round.m
+        ranking = np.searchsorted(A, self.ranking[np.isin(self.ranking, A)])
+        drawn = draw(size_distributions(self.fed.sizes[A], m, ranking), round.rng)
+        return Selection(A[drawn], expected=m * self.fed.shares(A)[drawn])
 
 
 @register("clustered_similarity")
@@ -249,17 +253,17 @@ class ClusteredSimilarity(Sampler):
         self.rho = np.zeros((fed.N, fed.N))
 
     def select(self, round: Round) -> Selection:
+        A, m = round.available, round.m
         if round.t <= self.warmup:
-            clients = round.rng.choice(self.fed.N, self.fed.m, p=self.fed.p)
-            return Selection(clients, expected=self.fed.m * self.fed.p[clients])
-        places = self.places
+            p = self.fed.shares(A)
+            drawn = round.rng.choice(len(A), m, p=p)
+            return Selection(A[drawn], expected=m * p[drawn])
+        places = self.places[np.isin(self.places, A)]
         tree = ward_tree(self.rho[np.ix_(places, places)], self.linkage)
-        r, groups = similarity_distributions(
-            self.fed.sizes[places], self.fed.m, tree, round.rng, self.filling
-        )
-        clients = places[draw(r, round.rng)]
+        r, groups = similarity_distributions(self.fed.sizes[places], m, tree, round.rng, self.filling)
+        drawn = draw(r, round.rng)
         notes = {"group_sizes": sorted((len(group) for group in groups), reverse=True)}
-        return Selection(clients, expected=self.fed.m * self.fed.p[clients], notes=notes)
+        return Selection(places[drawn], expected=m * self.fed.shares(places)[drawn], notes=notes)
 
     def observe(self, round: Round, report: Report) -> None:
         usable = np.isfinite(np.vecdot(report.updates, report.updates))

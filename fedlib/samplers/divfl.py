@@ -46,14 +46,18 @@ class DivFL(Sampler):
             self.D = np.zeros((fed.N, fed.N))
 
     def select(self, round: Round) -> Asking:
-        everyone = self.fed.everyone
-        if self.gradients == "one_step":
-            D = distances((yield Gradients(everyone)))
-        else:
-            D, self.D = self.D, distances((yield Updates(everyone)))
-        if self.greedy == "lazy":
-            return Selection(lazy_greedy(D, self.fed.m))
-        return Selection(stochastic_greedy(D, self.fed.m, round.rng))
+        question = Gradients if self.gradients == "one_step" else Updates
+        A, G = round.answered(round.available, (yield question(round.available)))
+        if not len(A):
+            return Selection(round.rng.choice(round.available, round.m, replace=False))
+        D, m = distances(G), min(round.m, len(A))
+        if self.gradients == "previous":
+            known, pairs = self.D.copy(), np.ix_(A, A)
+            known[pairs] = D
+            D, self.D = self.D[pairs], known
+        return Selection(
+            A[lazy_greedy(D, m) if self.greedy == "lazy" else stochastic_greedy(D, m, round.rng)]
+        )
 
 
 def distances(G: np.ndarray) -> np.ndarray:

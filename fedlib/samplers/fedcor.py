@@ -23,6 +23,8 @@ Where the paper leaves a choice open or the authors' code differs (e is the 0-ba
    a shift by one round. We follow the code.
 5. mu and the scale of alpha never influence the choice (the theory notebook shows it), so neither is kept.
 6. A sample with a non-finite value is ignored.
+7. Where clients are absent (the paper does not say), the choice is among the available ones, and a sample takes the
+   mean loss change of the others for a client that was absent.
 HiCS-FL's code of this baseline differs in three ways. Its sample is the loss change of the update round itself (probe
 "own"). It draws by p_k wherever it draws at random. It fits the likelihood of client 0 alone (likelihood
 "loo_upstream": a leave-one-out sum over as many clients as there are samples, which is one).
@@ -124,25 +126,28 @@ class FedCor(Sampler):
 
     def select(self, round: Round) -> Asking:
         fed, e = self.fed, round.t - 1
-        if self.samples_itself(e) and self.losses_at != e:
-            self.losses, self.losses_at = (yield Losses(fed.everyone)), e
+        A, m = round.available, round.m
+        unknown = self.losses_at != e or not np.isfinite(self.losses[A]).all()
+        if self.samples_itself(e) and unknown:
+            self.losses, self.losses_at = self.of_all(A, (yield Losses(A))), e
         if e <= self.warmup or (self.probe == "own" and self.updates(e)):
-            return Selection(self.at_random(round.rng))
-        clients = choose(covariance(self.X, self.sigma_n), fed.p, self.alpha, fed.m)
+            return Selection(self.at_random(round))
+        Sigma = covariance(self.X, self.sigma_n)[np.ix_(A, A)]
+        clients = A[choose(Sigma, fed.p[A], self.alpha[A], m)]
         notes = {"alpha": np.round(self.alpha, 6).tolist()}
         if e == self.warmup + 1:
             notes["embedding"] = np.round(self.X.T, 6).tolist()
         return Selection(clients, notes=notes)
 
     def observe(self, round: Round, report: Report) -> Asking:
-        fed, e = self.fed, round.t - 1
+        fed, e, A = self.fed, round.t - 1, round.available
         if self.samples_itself(e):
-            after = yield Losses(fed.everyone)
+            after = self.of_all(A, (yield Losses(A)))
             change = after - self.losses
             self.losses, self.losses_at = after, e + 1
         elif self.updates(e):
-            before = yield Losses(fed.everyone)
-            change = (yield TrialLosses(self.at_random(round.rng), fed.everyone)) - before
+            before = self.of_all(A, (yield Losses(A)))
+            change = self.of_all(A, (yield TrialLosses(self.at_random(round), A))) - before
         else:
             if e > self.warmup:
                 chosen = np.isin(fed.everyone, report.clients)
@@ -150,8 +155,17 @@ class FedCor(Sampler):
             return
         if e > self.warmup:
             self.alpha = np.ones(fed.N)
+        if len(A) < fed.N or round.silent:
+            known = np.isfinite(change)
+            change = np.where(known, change, change[known].mean() if known.any() else np.nan)
         if np.isfinite(change).all():
             self.learn(e, change)
+
+    def of_all(self, clients: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """(N,) the values (n,) of `clients`; NaN for the other clients."""
+        out = np.full(self.fed.N, np.nan)
+        out[clients] = values
+        return out
 
     def updates(self, e: int) -> bool:
         """Whether round e, after the warm-up, updates the process."""
@@ -162,11 +176,11 @@ class FedCor(Sampler):
         begin = SCHEDULES[self.schedule].begin if self.gpr_begin is None else self.gpr_begin
         return min(begin, self.warmup) <= e <= self.warmup or (self.probe == "own" and self.updates(e))
 
-    def at_random(self, rng: np.random.Generator) -> np.ndarray:
-        """(m,) distinct clients: drawn by p_k with probe "own", uniformly otherwise."""
+    def at_random(self, round: Round) -> np.ndarray:
+        """(m,) distinct available clients: drawn by p_k with probe "own", uniformly otherwise."""
         if self.probe == "own":
-            return draw_distinct(rng, log(self.fed.p), self.fed.m)
-        return rng.choice(self.fed.N, self.fed.m, replace=False)
+            return round.available[draw_distinct(round.rng, log(self.fed.p[round.available]), round.m)]
+        return round.rng.choice(round.available, round.m, replace=False)
 
     def learn(self, e: int, change: np.ndarray) -> None:
         """Add the sample `change` (N,) of round e and train the embedding on the retained samples."""

@@ -153,12 +153,16 @@ class HCSFed(Sampler):
         return "repeated" if self.variant == "U" else "distinct"
 
     def select(self, round: Round) -> Asking:
-        N, m = self.fed.N, self.fed.m
+        A = round.available
         if self.gc == "A":
             sent = compressed_size(self.fed.d, self.R)
-            X = yield Updates(self.fed.everyone, parameters=sent, encode=self.encode)
+            X = yield Updates(A, parameters=sent, encode=self.encode)
         else:
-            X = yield Updates(self.fed.everyone, parameters=self.fed.d)
+            X = yield Updates(A, parameters=self.fed.d)
+        A, X = round.answered(A, X)
+        if not len(A):
+            return Selection(A)
+        N, m = len(A), min(round.m, len(A))
         finite = np.isfinite(X).all(axis=1)
         broken = np.flatnonzero(~finite)
         if len(broken):
@@ -176,8 +180,8 @@ class HCSFed(Sampler):
         ]
         notes = {"cluster_sizes": sizes.tolist(), "places": places.tolist(), "spreads": S.tolist()}
         if len(broken):
-            notes["not_finite"] = broken.tolist()
-        clients = np.concatenate([clients for clients, _ in drawn])
+            notes["not_finite"] = A[broken].tolist()
+        clients = A[np.concatenate([places for places, _ in drawn])]
         known = self.variant == "U" or not self.importance
         expected = np.concatenate([expected for _, expected in drawn]) if known else None
         return Selection(clients, expected=expected, notes=notes)

@@ -14,6 +14,9 @@ There are three variants. P is the paper as written, C the published code, C0 th
 5. Clients are drawn uniformly in their cluster, and a full cluster is drawn again. In the paper, clients are drawn by
    p_k, and a client that was drawn already is drawn again.
 6. gamma^t = gamma (T - t + 1) / T; the paper's is gamma (1 - t / T). Both are 0 beyond T.
+Where clients are absent (the authors do not say), the clusters are those of the available clients. A warm-up round
+takes the next clients of its order that are available, or, where none is left, draws as later rounds do; an update
+never received is zero, which looks most balanced.
 In all variants, Ward's tree takes the rows of the distance matrix as observations, as in the code (the paper does not
 say); the softmax subtracts its maximum; and a non-finite update is not kept.
 """
@@ -118,25 +121,27 @@ class HiCSFL(Sampler):
         return t <= (-(-N // m) if self.paper else N // m)
 
     def select(self, round: Round) -> Selection:
-        fed, t = self.fed, round.t
-        if self.warming_up(t):
-            return Selection(self.warmup_order[(t - 1) * fed.m : t * fed.m])
-        H = estimated_entropy(magnitudes(self.updates, fed.K, self.of), self.T_s)
-        tree = ward_tree(distances(self.updates, H, self.lam))
-        labels = cut(tree, self.M or fed.m)
+        fed, t, A, m = self.fed, round.t, round.available, round.m
+        if self.warming_up(t) and len(left := self.warmup_order[np.isin(self.warmup_order, A)]):
+            self.warmup_order = self.warmup_order[~np.isin(self.warmup_order, left[:m])]
+            return Selection(left[:m])
+        updates = self.updates[A]
+        H = estimated_entropy(magnitudes(updates, fed.K, self.of), self.T_s)
+        tree = ward_tree(distances(updates, H, self.lam))
+        labels = cut(tree, self.M or m)
         notes = {"entropy": np.round(H, 6).tolist(), "clusters": labels.tolist()}
         T = self.horizon or fed.T
         if self.paper:
             pi = scipy.special.log_softmax(self.gamma * annealed(t, T) * cluster_means(H, labels))
-            weight = fed.p if self.within == "share" else np.ones(fed.N)
+            weight = fed.p[A] if self.within == "share" else np.ones(len(A))
             within = weight / np.bincount(labels, weight)[labels]
-            return Selection(draw_distinct(round.rng, pi[labels] + log(within), fed.m), notes=notes)
+            return Selection(A[draw_distinct(round.rng, pi[labels] + log(within), m)], notes=notes)
         if self.hierarchical(H):
             pi = scipy.special.log_softmax(self.gamma * annealed(t - 1, T) * cluster_means(H, labels))
-            clients = draw_by_cluster(round.rng, pi, labels, fed.m)
-            return Selection(clients, notes=notes | {"branch": "hierarchical"})
-        r, _ = similarity_distributions(fed.sizes, fed.m, tree, round.rng)
-        return Selection(draw(r, round.rng), notes=notes | {"branch": "clustered_sampling"})
+            drawn = draw_by_cluster(round.rng, pi, labels, m)
+            return Selection(A[drawn], notes=notes | {"branch": "hierarchical"})
+        r, _ = similarity_distributions(fed.sizes[A], m, tree, round.rng)
+        return Selection(A[draw(r, round.rng)], notes=notes | {"branch": "clustered_sampling"})
 
     def hierarchical(self, H: np.ndarray) -> bool:
         """Which branch the code takes: True for the clusters of this module, False for Clustered Sampling."""

@@ -60,10 +60,11 @@ class Importance(Sampler):
     draws = "random"
 
     def select(self, round: Round) -> Asking:
-        u = yield Updates(self.fed.everyone, parameters=0, scalars=1, encode=norms)
-        p = inclusion_probabilities(self.fed.p * u, self.fed.m)
-        clients = np.flatnonzero(round.rng.random(self.fed.N) < p)
-        return Selection(clients, expected=p[clients])
+        u = yield Updates(round.available, parameters=0, scalars=1, encode=norms)
+        A, u = round.answered(round.available, u)
+        p = inclusion_probabilities(self.fed.p[A] * u, min(round.m, len(A)))
+        drawn = np.flatnonzero(round.rng.random(len(A)) < p)
+        return Selection(A[drawn], expected=p[drawn])
 
 
 @register("importance_mean")
@@ -72,5 +73,6 @@ class ImportanceMean(Sampler):
     """m distinct clients, drawn one after another in proportion to ||update_k||."""
 
     def select(self, round: Round) -> Asking:
-        u = yield Updates(self.fed.everyone, parameters=0, scalars=1, encode=norms)
-        return Selection(draw_by_norm(round.rng, u, self.fed.m))
+        u = yield Updates(round.available, parameters=0, scalars=1, encode=norms)
+        A, u = round.answered(round.available, u)
+        return Selection(A[draw_by_norm(round.rng, u, min(round.m, len(A)))])

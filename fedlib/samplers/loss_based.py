@@ -69,7 +69,7 @@ class AFL(Sampler):
     """Clients of high valuation v_k = sqrt(n_k) l_k by a softmax lottery, and a few clients at random.
 
     At first, v uses every client's loss at the initial model. Later, a client's v is updated when it is selected, with
-    its loss at the model that it received.
+    its loss at the model that it received. A client that was absent at first is asked when it first comes.
     alpha1: share of clients that is dropped.
     alpha2: inverse temperature of the softmax.
     alpha3: share of the m clients that is drawn uniformly from all remaining clients, including the dropped ones.
@@ -79,19 +79,31 @@ class AFL(Sampler):
     alpha2: NotNegative = 0.01
     alpha3: Share = 0.1
 
+    def setup(self, fed: Federation, rng: np.random.Generator) -> None:
+        super().setup(fed, rng)
+        self.v = np.full(fed.N, np.nan)  # not asked yet
+
     def select(self, round: Round) -> Asking:
-        fed, scale = self.fed, np.sqrt(self.fed.sizes)
-        if round.t == 1:
-            self.v = scale * finite((yield Losses(fed.everyone)))
-        draw = lottery(self.v, fed.m, self.alpha1, self.alpha2, self.alpha3)
-        first = draw.candidates[draw_distinct(round.rng, log(draw.probabilities), draw.sel_num)]
-        left = np.setdiff1d(fed.everyone, first)
-        clients = np.concatenate([first, round.rng.choice(left, fed.m - len(first), replace=False)])
-        if round.t > 1:
-            v = self.v.copy()
-            v[clients] = scale[clients] * finite((yield Losses(clients)))
-            self.v = v
+        A, m, scale = round.available, round.m, np.sqrt(self.fed.sizes)
+        new = A[np.isnan(self.v[A])]
+        if len(new):
+            yield from self.ask(round, new, scale)
+        known = A[~np.isnan(self.v[A])]
+        draw = lottery(self.v[known], m, self.alpha1, self.alpha2, self.alpha3)
+        first = known[draw.candidates[draw_distinct(round.rng, log(draw.probabilities), draw.sel_num)]]
+        left = np.setdiff1d(A, first)
+        clients = np.concatenate([first, round.rng.choice(left, m - len(first), replace=False)])
+        asked_again = np.setdiff1d(clients, new, assume_unique=True)  # keeps the order of the clients
+        if len(asked_again):
+            yield from self.ask(round, asked_again, scale)
         return Selection(clients)
+
+    def ask(self, round: Round, clients: np.ndarray, scale: np.ndarray) -> Asking:
+        """Renew the valuations of the clients that answer."""
+        clients, losses = round.answered(clients, (yield Losses(clients)))
+        v = self.v.copy()
+        v[clients] = scale[clients] * finite(losses)
+        self.v = v
 
 
 @register("power_of_choice")
@@ -117,9 +129,11 @@ class PowerOfChoice(Sampler):
             )
 
     def select(self, round: Round) -> Asking:
-        fed = self.fed
-        A = fed.everyone if self.d is None else draw_distinct(round.rng, log(fed.p), self.d)
-        return Selection(highest(A, (yield Losses(A)), fed.m))
+        A, p = round.available, self.fed.p
+        if self.d is not None:
+            A = A[draw_distinct(round.rng, log(p[A]), max(self.d, round.m))]
+        asked, losses = round.answered(A, (yield Losses(A)))
+        return Selection(highest(asked, losses, round.m))
 
 
 def highest(A: np.ndarray, losses: np.ndarray, m: int) -> np.ndarray:

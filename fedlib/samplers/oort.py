@@ -54,20 +54,20 @@ class Oort(Sampler):
         self.seen = np.zeros(fed.N, dtype=int)  # last round in which the client took part, 0 for never
 
     def select(self, round: Round) -> Selection:
-        fed, rng, t = self.fed, round.rng, round.t
+        fed, rng, t, A, m = self.fed, round.rng, round.t, round.available, round.m
         if t <= self.warmup:
-            return Selection(draw_distinct(rng, log(fed.p), fed.m))
-        explored, new = np.flatnonzero(self.seen), np.flatnonzero(self.seen == 0)
+            return Selection(A[draw_distinct(rng, log(fed.p[A]), m)])
+        explored, new = A[self.seen[A] > 0], A[self.seen[A] == 0]
         share = (
             max(self.exploration * self.decay ** (t - self.warmup), self.exploration_min) if len(new) else 0
         )
-        exploited = self.exploit(explored, min(int(fed.m * (1 - share)), len(explored)), round)
-        n = min(fed.m - len(exploited), len(new))
+        exploited = self.exploit(explored, min(int(m * (1 - share)), len(explored)), round)
+        n = min(m - len(exploited), len(new))
         window = new[np.argsort(-self.utility[new], kind="stable")[: int(self.window * n)]]
         found = window[draw_distinct(rng, log(self.utility[window]), n)]
         clients = np.concatenate([exploited, found])
-        rest = np.setdiff1d(fed.everyone, clients)
-        clients = np.concatenate([clients, rng.choice(rest, fed.m - len(clients), replace=False)])
+        rest = np.setdiff1d(A, clients)
+        clients = np.concatenate([clients, rng.choice(rest, m - len(clients), replace=False)])
         return Selection(clients, notes={"explored": len(found)})
 
     def exploit(self, explored: np.ndarray, n: int, round: Round) -> np.ndarray:

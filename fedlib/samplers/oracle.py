@@ -52,15 +52,14 @@ class Oracle(Sampler):
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, "weight").shape[1]))
 
     def select(self, round: Round) -> Selection:
-        fed = self.fed
-        H = label_entropy(fed.label_counts)
-        labels = cut(ward_tree(distances(self.updates, H, self.lam)), self.M)
+        fed, A = self.fed, round.available
+        H = label_entropy(fed.label_counts)[A]
+        labels = cut(ward_tree(distances(self.updates[A], H, self.lam)), self.M)
         log_pi = scipy.special.log_softmax(
             self.gamma * annealed(round.t - 1, self.horizon or fed.T) * cluster_means(H, labels)
         )
-        return Selection(
-            draw_by_cluster(round.rng, log_pi, labels, fed.m), notes={"clusters": labels.tolist()}
-        )
+        drawn = draw_by_cluster(round.rng, log_pi, labels, round.m)
+        return Selection(A[drawn], notes={"clusters": labels.tolist()})
 
     def observe(self, round: Round, report: Report) -> None:
         self.updates = refreshed(self.updates, report, self.fed, "weight")

@@ -34,4 +34,5 @@ class Weighted(Sampler):
     """
 
     def select(self, round: Round) -> Selection:
-        return Selection(draw_distinct(round.rng, log(self.fed.p), self.fed.m))
+        drawn = draw_distinct(round.rng, log(self.fed.p[round.available]), round.m)
+        return Selection(round.available[drawn])

@@ -112,7 +112,7 @@ class Live(Guarded):
         return own and not (self.diverged or self.failed)
 
     def round(self, purpose: Purpose) -> Round:
-        return Round(self.t, stream(self.run.seed, purpose, self.t))
+        return self.fed.round(self.t, stream(self.run.seed, purpose, self.t))
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
         """Count what clients still lack of `copies` vectors: the model, and what the algorithm sends with it."""

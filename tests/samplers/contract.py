@@ -25,7 +25,6 @@ from fedlib.samplers import (
     Gradients,
     Losses,
     Report,
-    Round,
     Sampler,
     Selection,
     TrialLosses,
@@ -52,16 +51,19 @@ class World:
     """Stands in for the engine: client k has the loss 0.5 |w - optimum_k|^2; local work goes half way there.
 
     change: what is done to the (n, d) updates of `clients` before a sampler sees them.
+    available: the clients that are there in round t; None for everyone. A question to another client fails.
     """
 
     fed: Federation
     change: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda updates, clients: updates
+    available: Callable[[int], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         centres = np.random.default_rng(1).normal(size=(K, D))
         own = np.random.default_rng(2).normal(size=(self.fed.N, D))
         self.optimum = centres[np.arange(self.fed.N) % K] + 0.3 * own
         self.model = np.zeros(D)
+        self.here = self.fed.everyone
 
     def updates(self, clients: np.ndarray) -> np.ndarray:
         return self.change((0.5 * (self.optimum[clients] - self.model)).astype(np.float32), clients)
@@ -70,7 +72,7 @@ class World:
         return 0.5 * ((model - self.optimum[clients]) ** 2).sum(axis=1)
 
     def answer(self, question: Question) -> np.ndarray:
-        clients = check_clients(question.clients, self.fed.N)
+        clients = self.check_here(question.clients)
         match question:
             case Updates():
                 return _frozen(question.encode(self.updates(clients)))
@@ -79,9 +81,13 @@ class World:
             case Losses():
                 return _frozen(self.losses(clients, self.model))
             case TrialLosses():
-                trial = self.model + self.updates(check_clients(question.train, self.fed.N)).mean(axis=0)
+                trial = self.model + self.updates(self.check_here(question.train)).mean(axis=0)
                 return _frozen(self.losses(clients, trial))
         raise AssertionError(f"not a question: {question!r}")
+
+    def check_here(self, clients: np.ndarray) -> np.ndarray:
+        assert np.isin(clients, self.here).all(), "it named a client that is absent"
+        return check_clients(clients, self.fed.N)
 
     def ask(self, step: Any) -> Any:
         """Run what `select` or `observe` returned to its end, answering what it asks."""
@@ -99,13 +105,14 @@ class World:
         """Rounds `start` .. `start` + `rounds` - 1 of a sampler that is set up; the model moves along."""
         out = []
         for t in range(start, start + rounds):
-            selection = self.ask(sampler.select(Round(t, stream(seed, "select", t))))
+            self.here = self.available(t) if self.available else self.fed.everyone
+            selection = self.ask(sampler.select(self.fed.round(t, stream(seed, "select", t), self.here)))
             clients = np.asarray(selection.clients)
             updates, losses = self.updates(clients), self.losses(clients, self.model)
             if len(clients) and np.isfinite(updates).all():
                 self.model = self.model + updates.mean(axis=0)
             report = Report(clients, _frozen(updates), _frozen(losses))
-            self.ask(sampler.observe(Round(t, stream(seed, "observe", t)), report))
+            self.ask(sampler.observe(self.fed.round(t, stream(seed, "observe", t), self.here), report))
             out.append(selection)
         return out
 
@@ -207,6 +214,22 @@ class SamplerContract:
         sizes = np.full(12, 10)
         sizes[3] = 5000
         self.check_run(World(federation(sizes=sizes)))
+
+    def test_names_only_available_clients(self) -> None:
+        """Clients come and go, sometimes fewer than m: absent ones are neither selected nor asked."""
+
+        def available(t: int) -> np.ndarray:
+            rng = np.random.default_rng(t)
+            return np.sort(rng.choice(12, rng.integers(1, 9), replace=False))
+
+        fed = federation(m=4 if self.any_m else K)
+        world = World(fed, available=available)
+        sampler = self.started(fed)
+        for t in range(1, 16):
+            (selection,) = world.play(sampler, 1, start=t)
+            clients = check_clients(selection.clients, fed.N)
+            assert np.isin(clients, available(t)).all()
+            assert sampler.draws == "random" or 0 < len(clients) <= min(fed.m, len(available(t)))
 
     def test_zero_updates(self) -> None:
         self.check_run(World(federation(), change=lambda updates, clients: np.zeros_like(updates)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedlib.samplers import Federation, Round, Sampler
+from fedlib.samplers import Federation, Sampler
 from fedlib.samplers.basic import MD, Full, Target, Uniform
 
 from .contract import K, SamplerContract, World, federation
@@ -17,7 +17,7 @@ def draws(sampler: Sampler, fed: Federation, times: int = 3000) -> np.ndarray:
     """(N,) mean number of draws of each client a round."""
     rng = np.random.default_rng(0)
     sampler.setup(fed, rng)
-    clients = np.concatenate([sampler.select(Round(t, rng)).clients for t in range(times)])
+    clients = np.concatenate([sampler.select(sampler.fed.round(t, rng)).clients for t in range(times)])
     return np.bincount(clients, minlength=fed.N) / times
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
 from fedlib.kernels.lloyd import lloyd_1d
-from fedlib.samplers import Round, Sampler
+from fedlib.samplers import Sampler
 from fedlib.samplers.hcsfed import (
     HCSFed,
     allocate,
@@ -67,7 +67,7 @@ def test_unbiased_variant(H: int) -> None:
 def test_what_a_client_uploads(options: dict, sent: int) -> None:
     sampler = HCSFed(**{"R": 0.2} | options)
     sampler.setup(federation(), np.random.default_rng(0))
-    question = next(sampler.select(Round(1, np.random.default_rng(0))))
+    question = next(sampler.select(sampler.fed.round(1, np.random.default_rng(0))))
     assert (question.parameters, len(question.clients)) == (sent, 12)
 
 
@@ -83,7 +83,7 @@ def test_notes_who_diverged() -> None:
     )
     sampler = HCSFed(R=0.5, H=4)
     sampler.setup(world.fed, np.random.default_rng(0))
-    selection = world.ask(sampler.select(Round(1, np.random.default_rng(0))))
+    selection = world.ask(sampler.select(sampler.fed.round(1, np.random.default_rng(0))))
     assert selection.notes["not_finite"] == [3]
 
 

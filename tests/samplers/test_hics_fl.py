@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from fedlib.samplers import Report, Round, Sampler
+from fedlib.samplers import Report, Sampler
 from fedlib.samplers.clustered_sampling import ward_tree
 from fedlib.samplers.hics_fl import (
     HiCSFL,
@@ -122,7 +122,7 @@ def test_papers_draw_equals_its_rejection_loop() -> None:
     fed = federation(N=6, m=3, T=10)
     sampler = started(fed, T_s=1.0, M=3, gamma=2.0)
     sampler.updates = np.random.default_rng(5).normal(size=(6, K))
-    notes = sampler.select(Round(4, stream(0, "select", 4))).notes
+    notes = sampler.select(sampler.fed.round(4, stream(0, "select", 4))).notes
     labels, H = np.array(notes["clusters"]), np.array(notes["entropy"])
     pi = softmax(2.0 * (1 - 4 / 10) * cluster_means(H, labels))
     within = fed.p / np.bincount(labels, fed.p)[labels]
@@ -135,7 +135,7 @@ def test_papers_draw_equals_its_rejection_loop() -> None:
             S.add(int(members[np.searchsorted(within[members].cumsum(), rng.random())]))
         literal[list(S)] += 1 / loops
     for i in range(draws):
-        ours[sampler.select(Round(4, stream(i, "select", 4))).clients] += 1 / draws
+        ours[sampler.select(sampler.fed.round(4, stream(i, "select", 4))).clients] += 1 / draws
     np.testing.assert_allclose(ours, literal, atol=5 * np.sqrt(0.25 / loops + 0.25 / draws))
 
 
@@ -153,8 +153,8 @@ def test_large_gamma_prefers_balanced_clients_and_fades() -> None:
     fed = federation(N=12, m=2, T=10)
     sampler = started(fed, gamma=20.0, M=2)
     sampler.updates = np.vstack([np.full((6, K), 0.001), np.tile([0.5, -0.25, -0.25], (6, 1))])
-    early = [sampler.select(Round(7, stream(s, "select", 7))).clients for s in range(50)]
-    late = [sampler.select(Round(15, stream(s, "select", 15))).clients for s in range(50)]
+    early = [sampler.select(sampler.fed.round(7, stream(s, "select", 7))).clients for s in range(50)]
+    late = [sampler.select(sampler.fed.round(15, stream(s, "select", 15))).clients for s in range(50)]
     assert (np.concatenate(early) < 6).all()
     assert 0.3 < (np.concatenate(late) < 6).mean() < 0.7
 
@@ -165,7 +165,9 @@ def test_gamma_falls_to_0_at_its_horizon() -> None:
     for horizon, balanced in ((None, True), (7, False)):  # round 7 is the first after the warm-up
         sampler = started(fed, gamma=100.0, M=2, horizon=horizon)
         sampler.updates = np.vstack([np.full((6, K), 0.001), np.tile([0.5, -0.25, -0.25], (6, 1))])
-        drawn = np.concatenate([sampler.select(Round(7, stream(s, "select", 7))).clients for s in range(40)])
+        drawn = np.concatenate(
+            [sampler.select(sampler.fed.round(7, stream(s, "select", 7))).clients for s in range(40)]
+        )
         assert (drawn < 6).all() == balanced
 
 
@@ -184,7 +186,7 @@ def test_code_keeps_updates_of_the_warm_up_only(settings: dict, renewed: bool) -
     World(fed).play(sampler, 3)  # N / m = 3 rounds of warm-up
     before = sampler.updates
     update = np.random.default_rng(0).normal(size=(1, fed.d)).astype(np.float32)
-    sampler.observe(Round(4, stream(0, "observe", 4)), Report(np.array([2]), update, np.zeros(1)))
+    sampler.observe(sampler.fed.round(4, stream(0, "observe", 4)), Report(np.array([2]), update, np.zeros(1)))
     assert np.array_equal(sampler.updates[2], output_layer(update, fed, sampler.of)[0]) == renewed
     np.testing.assert_array_equal(np.delete(sampler.updates, 2, 0), np.delete(before, 2, 0))
 
@@ -200,16 +202,16 @@ def test_branches_of_the_code() -> None:
     for settings, branch in (({"variant": "C"}, "clustered_sampling"), ({"variant": "C0"}, "hierarchical")):
         sampler = started(fed, T_s=0.001, **settings)
         sampler.updates[:6] = np.random.default_rng(0).normal(size=(6, K * L + K))
-        assert sampler.select(Round(4, stream(0, "select", 4))).notes["branch"] == branch
+        assert sampler.select(sampler.fed.round(4, stream(0, "select", 4))).notes["branch"] == branch
 
 
 def test_a_client_with_nearly_all_data_is_nearly_always_drawn_from_its_cluster() -> None:
     fed = replace(federation(m=1), sizes=np.r_[10**6, np.ones(11, dtype=int)])
     sampler = started(fed, M=1)
-    drawn = [sampler.select(Round(13, stream(s, "select", 13))).clients[0] for s in range(50)]
+    drawn = [sampler.select(sampler.fed.round(13, stream(s, "select", 13))).clients[0] for s in range(50)]
     assert drawn == [0] * 50
     sampler = started(fed, M=1, within="uniform")
-    drawn = [sampler.select(Round(13, stream(s, "select", 13))).clients[0] for s in range(200)]
+    drawn = [sampler.select(sampler.fed.round(13, stream(s, "select", 13))).clients[0] for s in range(200)]
     assert set(drawn) == set(range(fed.N))
 
 
@@ -229,7 +231,7 @@ def test_the_codes_annealing_lags_a_round_behind_the_papers() -> None:
     for variant in ("P", "C0"):
         sampler = started(fed, variant=variant, T_s=1.0, M=3, gamma=1e5)
         sampler.updates = np.random.default_rng(5).normal(size=sampler.updates.shape)
-        draws = [sampler.select(Round(7, stream(seed, "select", 7))) for seed in range(40)]
+        draws = [sampler.select(sampler.fed.round(7, stream(seed, "select", 7))) for seed in range(40)]
         labels, H = (np.array(draws[0].notes[key]) for key in ("clusters", "entropy"))
         chosen[variant] = {int(labels[draw.clients[0]]) for draw in draws}
         top = int(cluster_means(H, labels).argmax())

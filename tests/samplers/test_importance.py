@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedlib.samplers import Round, Sampler, Updates
+from fedlib.samplers import Sampler, Updates
 from fedlib.samplers.importance import (
     Importance,
     ImportanceMean,
@@ -26,7 +26,7 @@ class TestImportance(SamplerContract):
         return Importance()
 
     def test_everyone_is_asked_for_one_number(self) -> None:
-        question = next(self.started(federation()).select(Round(1, np.random.default_rng(0))))
+        question = next(self.started(federation()).select(federation().round(1, np.random.default_rng(0))))
         assert isinstance(question, Updates)
         assert (question.parameters, question.scalars, len(question.clients)) == (0, 1, 12)
 
@@ -45,7 +45,7 @@ def check_unbiased(sampler: Sampler, rounds: int = 400) -> None:
     p, full = sampler.fed.p, world.updates(sampler.fed.everyone)
     estimates = []
     for t in range(1, rounds + 1):
-        selection = world.ask(sampler.select(Round(t, rng)))
+        selection = world.ask(sampler.select(sampler.fed.round(t, rng)))
         estimates.append((p[selection.clients] / selection.expected) @ full[selection.clients])
     error = np.mean(estimates, axis=0) - p @ full
     assert (abs(error) < 4 * np.std(estimates, axis=0) / np.sqrt(rounds)).all()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedlib.samplers import Losses, Round, Sampler
+from fedlib.samplers import Losses, Sampler
 from fedlib.samplers.loss_based import AFL, PowerOfChoice, finite, floor, highest, lottery
 from fedlib.samplers.weighted import Weighted, draw_distinct, log
 from fedlib.streams import stream
@@ -67,7 +67,7 @@ def test_draws_have_the_law_of_drawing_one_after_another() -> None:
 def test_power_of_choice_asks_its_d_candidates_only() -> None:
     sampler, fed = PowerOfChoice(d=6), federation()
     sampler.setup(fed, stream(0, "setup"))
-    talk = sampler.select(Round(1, stream(0, "select", 1)))
+    talk = sampler.select(sampler.fed.round(1, stream(0, "select", 1)))
     question = next(talk)
     assert isinstance(question, Losses)
     assert len(set(question.clients.tolist())) == 6
