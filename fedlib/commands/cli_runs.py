@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedlib.commands.cli_options import ScaleName, ScaleOption, short, tell
 from fedlib.errors import Unfinished
+
+if TYPE_CHECKING:
+    from fedlib.settings.params import Experiments
+    from fedlib.settings.schema import Scale
 
 commands = typer.Typer()
 SEEDS = 10_000  # of a range
@@ -59,7 +65,7 @@ def run(
         bool, typer.Option("--traceback", help="Show the traceback of runs that fail.")
     ] = False,
 ) -> None:
-    """Train the missing runs of an experiment (or measure the missing units of a study) and write its table.
+    """Train the missing runs of an experiment, or make the missing measurements of a study, and write its table.
 
     Nothing is trained twice. After an interruption, the same command continues from the last checkpoints.
 
@@ -73,33 +79,22 @@ def run(
 
     Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
     """
-    from fedlib.settings import params
+    from fedlib.analysis.plans import plan
 
-    experiments, at = params.load(), scale and scale.value
-    if experiment in experiments.studies:
-        if methods or seeds or settings:
-            raise typer.BadParameter(
-                f"{experiment} is a study: it is measured whole, without --methods, --seeds and --setting"
-            )
-        from fedlib.analysis.studies import run_study
+    whole = plan(experiment, scale and scale.value)
+    part = whole.only(
+        _named(methods, {work.shown["method"] for work in whole.work}) if methods else None,
+        [number for text in seeds for number in _numbers(text)] if seeds else None,
+        settings or None,
+    )
+    from fedlib.runs.simulate import Failed, simulate  # after the names are checked: it imports pandas
 
-        path = run_study(experiment, at, tell=tell)
-    else:
-        planned = experiments.runs(experiment, at)
-        chosen = {
-            "methods": _named(methods, {one.method for one in planned}) if methods else None,
-            "seeds": [number for text in seeds for number in _numbers(text)] if seeds else None,
-            "settings": settings or None,
-        }
-        params.choose(planned, **chosen)  # reports misspelt names before torch is imported
-        from fedlib.runs.results import Failed, simulate
-
-        try:
-            path = simulate(experiment, at, **chosen, tell=tell)
-        except Failed as failed:
-            for name, trace in failed.traces.items() if traceback else ():
-                tell(f"{name}:\n{trace}")
-            raise
+    try:
+        path = simulate(whole, part, tell=tell)
+    except Failed as failed:
+        for name, trace in failed.traces.items() if traceback else ():
+            tell(f"{name}:\n{trace}")
+        raise
     typer.echo(f"{short(path)}: written.")
 
 
@@ -150,7 +145,9 @@ def results(
     scale: ScaleOption = None,
 ) -> None:
     """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
-    _each(names, scale, "collect")
+    from fedlib.analysis.plans import collect
+
+    _each(names, scale, collect)
 
 
 @commands.command()
@@ -166,12 +163,22 @@ def archive(
     from fedlib.files import alone
     from fedlib.settings.schema import ROOT
 
+    def packed(name: str, at: Scale, told: Callable[[str], None], settings: Experiments) -> Path:
+        from fedlib.analysis.plans import plan
+        from fedlib.runs.simulate import pack
+
+        return pack(plan(name, at, settings), told)
+
     with alone(ROOT / "data"):
-        _each(names, scale, "pack")
+        _each(names, scale, packed)
 
 
-def _each(names: list[str] | None, scale: ScaleName | None, what: str) -> None:
-    """Call `fedlib.analysis.collect.<what>` for the named experiments and studies, or for all that have results.
+def _each(
+    names: list[str] | None,
+    scale: ScaleName | None,
+    make: Callable[[str, Scale, Callable[[str], None], Experiments], Path],
+) -> None:
+    """Make something of the named experiments and studies, or of all that have results.
 
     A named one that is unknown or has no results stops no other; the exit status is then 1.
     """
@@ -189,10 +196,9 @@ def _each(names: list[str] | None, scale: ScaleName | None, what: str) -> None:
         names, lacks = [one for one in names if one != name], True
     if lacks and not names:
         raise typer.Exit(1)
-    from fedlib.analysis import collect  # after the names are checked: it imports pandas
-    from fedlib.runs.results import lacking, record
+    from fedlib.runs.coverage import lacking  # after the names are checked: it imports pandas
+    from fedlib.runs.results import record
 
-    make = getattr(collect, what)
     for name in names or [*settings.names, *settings.studies]:
         try:
             path = make(name, at, tell if names else lambda line: None, settings)

@@ -105,8 +105,10 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     """
     import torch
 
-    from fedlib.runs import archive, cost, results
+    from fedlib.runs import cost
+    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
+    from fedlib.runs.work import Plan
 
     place, seen = Place.from_environment(), set()
     rows, total = [], np.zeros(2)
@@ -114,11 +116,9 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     title = f"Training left at scale {scale}, on all cores of this machine (GPU: {gpu})"
     columns = ("experiment", "finished", "time left", "")
     for name in settings.names:
-        runs = [one.run for one in settings.runs(name, scale)]
-        known = results.Finished(
-            name, scale, settings.archived(name), place, results.RESULTS, archive.ARCHIVE
-        )
-        left = [run for run in runs if not known.has(run)]
+        plan = Plan.of_experiment(name, scale, settings)
+        known = Finished(plan, place)
+        left = [work.run for work in plan.work if work.run and not known.has(work)]
         new = {run.model_dump_json(): run for run in left}
         needs = sorted({run.dataset for run in left} & known.absent.keys())
         try:
@@ -132,26 +132,26 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
             time_left, total = between(seconds), total + seconds
         seen |= new.keys()
         note = f"needs {'; '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(runs) - len(left)} of {len(runs)}", time_left, note))
+        rows.append((name, f"{len(plan.work) - len(left)} of {len(plan.work)}", time_left, note))
         measured = len(rows), len(settings.names)
         so_far = "all" if measured[0] == measured[1] else "{} of {}, measuring ...".format(*measured)
         show(table(title, columns, [*rows, (so_far, "", between(total), "")]))
 
 
 def measurements(settings: Experiments, scale: Scale) -> Table:
-    """The measured units of each study; times are not estimated, because they depend on more than training runs."""
-    from fedlib.analysis import studies
-    from fedlib.runs import archive, results
+    """How much of each study is measured; times are not estimated, because they depend on more than training runs."""
+    from fedlib.analysis.plans import plan
+    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
     place, rows = Place.from_environment(), []
     for name in settings.studies:
-        units = studies.units_of(name, settings, scale)
-        known = studies.Measured(name, scale, place, results.RESULTS, archive.ARCHIVE)
-        left = [unit for unit in units if not known.has(unit)]
-        needs = sorted({unit["dataset"] for unit in left if not known.kept(unit)})
+        whole = plan(name, scale, settings)
+        known = Finished(whole, place)
+        left = [work for work in whole.work if not known.has(work)]
+        needs = sorted({str(work.dataset) for work in left if known.why_not(work)})
         note = f"needs {', '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(units) - len(left)} of {len(units)}", note))
+        rows.append((name, f"{len(whole.work) - len(left)} of {len(whole.work)}", note))
     return table(f"Studies at scale {scale} (time not estimated)", ("study", "measured", ""), rows)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedlib.analysis.claims import Claim
-    from fedlib.runs.results import Finished
 
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -72,26 +71,27 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
 
 def _lacking(settings: Experiments, name: str, scale: Scale) -> tuple[list[tuple[str, Run]], dict[str, str]]:
     """The runs of an experiment that are nowhere, and the datasets that are not at hand, with the reason."""
-    planned, known = settings.runs(name, scale), _finished(settings, name, scale)
-    return [(one.setting, one.run) for one in planned if not known.has(one.run)], known.absent
-
-
-def _finished(settings: Experiments, name: str, scale: Scale, any_data: bool = False) -> Finished:
-    from fedlib.runs import archive, results
+    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
+    from fedlib.runs.work import Plan
 
-    place, kept = Place.from_environment(), settings.archived(name)
-    return results.Finished(name, scale, kept, place, results.RESULTS, archive.ARCHIVE, any_data)
+    plan = Plan.of_experiment(name, scale, settings)
+    known = Finished(plan, Place.from_environment())
+    lacking = [work for work in plan.work if not known.has(work)]
+    return [(work.labels["setting"], work.run) for work in lacking if work.run], known.absent
 
 
 def _tables(settings: Experiments, scale: Scale, names: Collection[str]) -> dict[str, pd.DataFrame]:
     """What is finished of these experiments."""
-    from fedlib.runs import results
+    from fedlib.runs.finished import Finished
+    from fedlib.runs.place import Place
+    from fedlib.runs.simulate import tidy
+    from fedlib.runs.work import Plan
 
     found = {}
     for name in sorted(names):
-        known = _finished(settings, name, scale, any_data=True)
-        found[name] = results.tidy(name, settings.runs(name, scale), known)[0]
+        plan = Plan.of_experiment(name, scale, settings)
+        found[name] = tidy(plan, Finished(plan, Place.from_environment(), any_data=True))[0]
     return {name: table for name, table in found.items() if len(table)}
 
 
@@ -153,7 +153,9 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
     If estimates were too low, the remaining units are not started, or are stopped at the deadline; `fedlib run` and
     `fedlib next` continue from their last checkpoints.
     """
-    from fedlib.analysis.collect import pack
+    from fedlib.runs.simulate import pack
+    from fedlib.runs.work import Plan
+    from fedlib.settings import params
 
     for unit in chosen:
         left = deadline - time.monotonic()
@@ -162,7 +164,7 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
             return
         ended = _run(command(unit, scale), left)
         with suppress(Unfinished, DataError):
-            pack(unit.experiment, scale, tell)
+            pack(Plan.of_experiment(unit.experiment, scale, params.load()), tell)
         how = "done" if ended else "stopped; the next command continues from its last checkpoint"
         tell(f"{unit.experiment} {unit.setting} seed {unit.seed}: {how}.")
 

@@ -27,7 +27,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-LOGS = ("simulate", "study")  # notebooks that run once per experiment
+LOGS = ("simulate",)  # notebooks that run once per experiment or study
 KEPT = ("tags", "slideshow")  # cell metadata that belongs to the content
 
 
@@ -93,7 +93,7 @@ def clean(path: Path) -> bool:
 def run(name: str, scale: Scale, experiment: str | None = None, only_finished: bool = False) -> Path:
     """Run an artifact's notebook at a scale; returns the executed notebook.
 
-    `simulate` and `study` run for one experiment or study, and the executed notebook is its log. With `only_finished`
+    `simulate` runs for one experiment or study, and the executed notebook is its log. With `only_finished`
     they train and measure nothing.
 
     Raises:

@@ -188,7 +188,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """Make the logs and pages that are missing, older than their results or code, or made from other settings.
 
-    Nothing is trained: results come from the store and the archive (`results.collect`). If a page lacks a method that
+    Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
     another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
     logs of its own scale.
 
@@ -205,7 +205,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
 def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]) -> list[str]:
     from fedlib.commands import notebooks
     from fedlib.pages import site
-    from fedlib.runs import results
+    from fedlib.runs import coverage, results
 
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
@@ -216,7 +216,7 @@ def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]
         gaps = {name for name in names if results.record(name, scale).get("missing", True)}
         used = {name for of in shown.values() if gaps & set(of) for name in of}
         failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell)
-        here, there = ({n: results.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
+        here, there = ({n: coverage.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
         more = {name: of for name, of in shown.items() if there[name] - here[name]}
         failed += _run(_stale_pages(more, instead), instead, tell)
     return failed
@@ -226,27 +226,24 @@ def _stale_logs(
     names: Iterable[str], settings: Experiments, scale: Scale, logs: bool = True
 ) -> list[list[str]]:
     """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
-    from fedlib.analysis import studies
+    from fedlib.analysis.plans import plan
     from fedlib.commands import notebooks
     from fedlib.runs import archive, results
+    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
-    commands, folder, here = [], results.RESULTS, Place.from_environment()
+    commands, here = [], Place.from_environment()
+    source = notebooks.NORMALISED / "simulate.ipynb"
     for name in names:
         packed, table = archive.path_of(name, scale), results.path_of(name, scale)
-        where = (here, folder, archive.ARCHIVE, True)
-        if name in settings.studies:
-            log, known = "study", studies.Measured(name, scale, *where)
-            addresses = [known.address(unit) for unit in studies.units_of(name, settings, scale)]
-        else:
-            log, known = "simulate", results.Finished(name, scale, settings.archived(name), *where)
-            addresses = [known.address(one.run) for one in settings.runs(name, scale)]
-        source = notebooks.NORMALISED / f"{log}.ipynb"
+        whole = plan(name, scale, settings)
+        finished = Finished(whole, here, any_data=True)
+        addresses = [finished.address(work) for work in whole.work]
         shown = results.shows(name, scale, addresses)
         made = table.with_suffix(".ipynb") if logs else table
         if any(addresses) and (not shown or _older(made, [packed, table, source])):
-            whole = ["notebook", "run", log, "--experiment", name, "--only-finished"]
-            commands.append(whole if logs else ["results", name])
+            log = ["notebook", "run", "simulate", "--experiment", name, "--only-finished"]
+            commands.append(log if logs else ["results", name])
     return commands
 
 
@@ -303,7 +300,7 @@ def _made(command: Sequence[str], scale: Scale) -> None:
     """`fedlib results` or `fedlib notebook run ...` here. An error that the user can fix is one sentence."""
     from papermill.exceptions import PapermillExecutionError
 
-    from fedlib.analysis.collect import collect
+    from fedlib.analysis.plans import collect
     from fedlib.commands import notebooks
 
     try:

@@ -44,7 +44,7 @@ def repro(arguments: list[str]) -> int:
     Raises:
         StoreError: another process makes pages, or packs the archive.
     """
-    from fedlib.runs import results
+    from fedlib.runs import coverage, results
 
     settings = params.load()
     with alone(ROOT / "data"):
@@ -54,7 +54,7 @@ def repro(arguments: list[str]) -> int:
         if ASKING & set(arguments):
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
         status = _reproduced(arguments, settings.scale)
-    failed = [one for name in settings.names for one in results.failed(results.record(name, settings.scale))]
+    failed = [one for name in settings.names for one in coverage.failed(results.record(name, settings.scale))]
     for one in failed:
         say(f"Failed: {one}")
     return status or int(bool(failed))

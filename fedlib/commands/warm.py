@@ -34,7 +34,7 @@ PRELOADED = (
     "fedlib.drawing.plots",
     "fedlib.simulation.engine",
     "fedlib.training.compiled",
-    "fedlib.runs.results",
+    "fedlib.runs.simulate",
     "jinja2",
 )
 BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import

@@ -28,7 +28,6 @@ from IPython.display import display
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError
 from fedlib.settings import params, schema
-from fedlib.settings.schema import ROOT
 
 if TYPE_CHECKING:  # what trains and draws is loaded when it is used, so that the panel is there at once
     from fedlib.lab.training import Read, Training
@@ -246,12 +245,12 @@ class Lab:
 
     def _finished(self) -> Read:
         """What finds finished runs, as it does for notebooks and reports."""
+        from fedlib.runs.finished import Finished
         from fedlib.runs.place import Place
-        from fedlib.runs.results import Finished
+        from fedlib.runs.work import Plan, training
 
-        place, data = Place.from_environment(), ROOT / "data"
-        folders = data / "results", data / "archive"
-        return Finished(self.experiment, self.scale.value, (), place, *folders).read
+        finished = Finished(Plan(self.experiment, self.scale.value), Place.from_environment())
+        return lambda run: finished.read(training(run))
 
     def _do(self, act: Callable[[], None]) -> None:
         """Call `act` in the thread of the notebook's loop; from another thread, as soon as that loop is free."""

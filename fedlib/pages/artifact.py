@@ -23,9 +23,9 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from fedlib.analysis.claims import claims_of
-from fedlib.analysis.collect import opened
 from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
+from fedlib.analysis.plans import opened
 from fedlib.analysis.verdict import STATUSES
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError

@@ -1,14 +1,9 @@
-"""An experiment's log page: train the missing runs, then show what was done, with which settings and results.
-
-`notebooks/simulate.ipynb` trains an experiment, `notebooks/study.ipynb` measures a study.
-"""
+"""The log page of an experiment or study: do what is missing, then show what was done, how, and with which results."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +12,13 @@ from IPython.display import Markdown, display
 
 from fedlib.analysis.tables import reach
 from fedlib.drawing import picture
-from fedlib.errors import Unfinished
+from fedlib.errors import DataError, Unfinished
 from fedlib.pages import tables
 from fedlib.pages.layout import escaped
 from fedlib.pages.lookup import ResultsMissing
 from fedlib.runs import results
+from fedlib.runs.coverage import failed, lacking
+from fedlib.runs.simulate import Failed, simulate
 from fedlib.settings import params
 from fedlib.settings.schema import Scale
 
@@ -36,57 +33,39 @@ class Logbook:
     info: dict[str, Any]
 
     @classmethod
-    def train(cls, experiment: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
-        """Train the missing runs unless `only_finished` (progress goes to standard error), and open the results.
+    def make(cls, name: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
+        """Do what is missing unless `only_finished` (progress goes to standard error), and open the results.
 
-        If an experiment's data is not available, it leaves an empty table and a notice, and the notebook ends without
-        an error.
+        If the data is not available, it leaves an empty table and a notice, and the notebook ends without an error.
         """
-        settings = params.load()
-        scale = scale or settings.scale
-        title = settings.describe(experiment, scale).get("title", experiment)
-        planned = len(settings.runs(experiment, scale))
-        return cls._make(experiment, scale, title, planned, results.simulate, only_finished)
-
-    @classmethod
-    def measure(cls, study: str, scale: Scale | None = None, only_finished: bool = False) -> Logbook:
-        """Measure the missing units of a study, like `train`."""
-        from fedlib.analysis.studies import run_study
+        from fedlib.analysis.plans import plan
 
         settings = params.load()
         scale = scale or settings.scale
-        title = settings.study(study, scale).get("title", study)
-        return cls._make(study, scale, title, 1, run_study, only_finished)
-
-    @classmethod
-    def _make(
-        cls, name: str, scale: Scale, title: str, planned: int, make: Callable[..., Path], only_finished: bool
-    ) -> Logbook:
-        from fedlib.errors import DataError
-
-        display(Markdown(f"**{escaped(title)}**, scale {scale}."))
+        about = settings.study if name in settings.studies else settings.describe
+        display(Markdown(f"**{escaped(about(name, scale).get('title', name))}**, scale {scale}."))
+        whole = plan(name, scale, settings)
         try:
-            make(
-                name,
-                scale,
+            simulate(
+                whole,
                 tell=lambda line: print(line, file=sys.stderr, flush=True),
                 only_finished=only_finished,
             )
-        except (DataError, Unfinished, results.Failed) as reason:
-            if not isinstance(reason, results.Failed) or reason.missing:
+        except (DataError, Unfinished, Failed) as reason:
+            if not isinstance(reason, Failed) or reason.missing:
                 missing = getattr(reason, "missing", [{"reason": str(reason)}])
-                _leave_empty(name, scale, planned, missing)
+                _leave_empty(name, scale, len(whole.work), missing)
                 display(Markdown(f"Not run: {escaped(str(reason))}"))
                 raise ResultsMissing(name, scale) from None
             print(reason, file=sys.stderr, flush=True)
         log = cls(name, scale, *results.open_results(name, scale))
-        if missing := results.lacking(log.info):
+        if missing := lacking(log.info):
             display(
                 Markdown(
                     f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {escaped(missing)}."
                 )
             )
-        for one in results.failed(log.info):
+        for one in failed(log.info):
             display(Markdown(f"Failed: {escaped(one)}"))
         return log
 
@@ -99,7 +78,10 @@ class Logbook:
         return pd.DataFrame({"setting": list(keys), "value": [" | ".join(v) for v in values.values()]})
 
     def runs(self) -> pd.DataFrame:
-        """One row per setting and method: runs, rounds, final accuracy and costs."""
+        """One row per setting and method: runs, rounds, final accuracy and costs; of a study, measurements."""
+        if "client_steps" not in self.table:
+            made = pd.DataFrame([[run["setting"], run["method"]] for run in self.info["runs"]])
+            return made.set_axis(["setting", "method"], axis=1).value_counts(sort=False).reset_index()
         end = self.table.groupby(["setting", "method", "seed"], sort=False)
         per_run = end.agg(
             rounds=("round", "max"),
@@ -140,7 +122,7 @@ class Logbook:
 
         plots.style()
         for column in ("test_accuracy", "train_loss"):
-            if self.table[column].notna().any():
+            if column in self.table and self.table[column].notna().any():
                 drawn = picture.svg(plots.curves(self.table, column), f"{self.experiment} {column}")
                 picture.show(drawn)
 

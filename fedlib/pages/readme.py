@@ -26,7 +26,8 @@ from fedlib.errors import ConfigError, DataError, Unfinished
 from fedlib.files import write_whole
 from fedlib.pages import front
 from fedlib.runs import archive as archives
-from fedlib.runs.results import open_results, simulate
+from fedlib.runs.results import open_results
+from fedlib.runs.simulate import simulate
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
@@ -51,18 +52,23 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
     Raises:
         StoreError: a damaged archive.
     """
-    from fedlib.analysis.studies import run_study
+    from fedlib.analysis.plans import plan
     from fedlib.runs.place import Place
 
     found = Archived()
     with tempfile.TemporaryDirectory() as folder:
         nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
         results = Path(folder, "results")
-        shared = {"experiments": settings, "place": nowhere, "results": results, "archive": root}
         for name in [*settings.names, *settings.studies]:
-            make = run_study if name in settings.studies else simulate
             try:
-                make(name, scale, tell=lambda line: None, only_finished=True, **shared)
+                simulate(
+                    plan(name, scale, settings),
+                    place=nowhere,
+                    results=results,
+                    archive=root,
+                    tell=lambda line: None,
+                    only_finished=True,
+                )
                 found.tables[name], found.info[name] = open_results(name, scale, results)
             except (Unfinished, DataError):  # nothing is archived, or its settings have changed since
                 continue

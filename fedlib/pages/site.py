@@ -26,7 +26,8 @@ from fedlib.analysis.verdict import STATUSES
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
 from fedlib.pages import front, layout, published
-from fedlib.runs.results import covered, present, record
+from fedlib.runs.coverage import covered, present
+from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 

@@ -25,15 +25,14 @@ import pyarrow.parquet as pq
 from fedlib.errors import StoreError
 from fedlib.files import say, write_whole
 from fedlib.runs.sealed import check, info_of, named, parts, rows_digest, rows_of, seals, to_parquet
-from fedlib.settings.code import Code
+from fedlib.runs.work import LABELS, addresses, is_measurement, labels_of
 from fedlib.settings.params import OPTIONAL
-from fedlib.settings.schema import ROOT, address_as_written, address_of, address_of_run
+from fedlib.settings.schema import ROOT
 
 if TYPE_CHECKING:
     from fedlib.settings.schema import Scale
 
 ARCHIVE = ROOT / "data" / "archive"
-RUN = ("setting", "method", "seed")
 EXACT = ("test_accuracy",)  # compared with targets such as 0.69; a share of 10,000 compresses well unrounded
 TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
@@ -136,11 +135,6 @@ def find(
     return None
 
 
-def labels_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The labels of a run (setting, method, seed) or of a study's unit in its table."""
-    return record["unit"]["labels"] if "unit" in record else {key: record[key] for key in RUN}
-
-
 def read_results(name: str, scale: Scale, results: Path) -> Packed:
     """The content of `data/results`. Empty if there is none, or if it is damaged; the latter is reported."""
     path = results / scale / f"{name}.parquet"
@@ -188,10 +182,11 @@ def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: its address matches its settings neither now nor at the time of writing.
     """
-    address = _address(name, record)
-    if record["address"] != address and record["address"] != _address_of_before(name, record):
+    made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
+    known = addresses(name, record, *made_by)
+    if record["address"] not in known:
         raise ValueError("a run's settings do not match its address")
-    return {**record, "address": address}
+    return {**record, "address": known[0]}
 
 
 def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list[Any] | None) -> pd.DataFrame:
@@ -220,8 +215,8 @@ def write(
 
     kept: the `OPTIONAL` columns to keep (`Experiments.archived`).
     """
-    study = any("unit" in record for record in runs)
-    packed = pa.Table.from_pandas(_lean(table, kept, study), preserve_index=False)
+    lean = _lean_study(table) if any(map(is_measurement, runs)) else _lean(table, kept)
+    packed = pa.Table.from_pandas(lean, preserve_index=False)
     info = {"name": name, "scale": scale, "runs": runs}
     info["seals"] = seals(packed.to_pandas(ignore_metadata=True), [labels_of(record) for record in runs])
     path = path_of(name, scale, root)
@@ -242,17 +237,20 @@ def _compressed(table: pa.Table, info: dict[str, Any]) -> bytes:
     )
 
 
-def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFrame:
-    """The table in its archived form."""
-    out = table.copy()
-    if study:  # small, except for samples kept as lists of decimals
-        for column in out.columns[[kind.kind == "O" for kind in out.dtypes]]:
-            out[column] = [
-                np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in out[column]
-            ]
-        return out
+def _lean_study(table: pd.DataFrame) -> pd.DataFrame:
+    """A study's table in its archived form: small, except for samples kept as lists of decimals."""
+    out = table.drop(columns="experiment", errors="ignore")
+    for column in out.columns[[kind.kind == "O" for kind in out.dtypes]]:
+        out[column] = [
+            np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in out[column]
+        ]
+    return out
+
+
+def _lean(table: pd.DataFrame, kept: Collection[str]) -> pd.DataFrame:
+    """A table of training runs in its archived form."""
     left_out = set(OPTIONAL.values()) - {OPTIONAL[what] for what in kept}
-    out = out.drop(columns=["experiment", *left_out], errors="ignore")
+    out = table.drop(columns=["experiment", *left_out], errors="ignore")
     for column in out.select_dtypes("float64"):
         if column not in EXACT:
             out[column] = out[column].astype(np.float32)
@@ -265,7 +263,7 @@ def _lean(table: pd.DataFrame, kept: Collection[str], study: bool) -> pd.DataFra
         out["clients"] = [np.asarray(drawn, dtype=np.int32) for drawn in out["clients"]]
     if "notes" in out and "notes" not in kept:
         noted = out["notes"].notna()
-        first = ~out[noted].duplicated(list(RUN)).reindex(out.index, fill_value=True)
+        first = ~out[noted].duplicated([*LABELS]).reindex(out.index, fill_value=True)
         out["notes"] = out["notes"].where(first, None)
     return out
 
@@ -274,31 +272,6 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
     """float32 values rounded to `bits` significant bits."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent).astype(np.float32)
-
-
-def _address(name: str, record: dict[str, Any]) -> str:
-    """The address that follows from a record's settings, data and numerics."""
-    made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
-    if "unit" in record:
-        return address_of_unit(name, record["unit"], *made_by)
-    return address_of_run(record["run"], *made_by)
-
-
-def _address_of_before(name: str, record: dict[str, Any]) -> str:
-    """The address of a record's settings exactly as written, as used when equal settings could have two addresses."""
-    if "unit" in record:
-        return _address(name, record)
-    made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
-    return address_as_written(record["run"], *made_by)
-
-
-def address_of_unit(
-    name: str, unit: dict[str, Any], numerics: int, dataset_digest: str | None, code: Code
-) -> str:
-    """The address of a table of the study `name`. A unit's labels do not affect its numbers and are left out."""
-    numbers = {key: value for key, value in unit.items() if key != "labels"}
-    made_of = [f"fedlib.studies.{name.partition('_')[2]}", numbers, numerics, dataset_digest]
-    return address_of([*made_of, code] if code else made_of)
 
 
 @dataclass(frozen=True)

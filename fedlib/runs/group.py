@@ -105,7 +105,8 @@ def train_group(
                     failed.add(a)
                 elif live.done and not live.failed and a not in done:
                     frame = pd.DataFrame(live.rows)
-                    record = describe(live.run, supply.about(live.run), place)
+                    settings = {"run": live.run.model_dump(mode="json")}
+                    record = describe(settings, supply.about(live.run), place)
                     store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
                     done.append(a)
             now = time.monotonic()
@@ -145,8 +146,8 @@ def _partition_key(run: Run) -> str:
     )
 
 
-def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
-    """What made a run: its settings, data, versions, device and date."""
+def describe(settings: dict[str, Any], data: dict[str, str], place: Place) -> dict[str, Any]:
+    """What made a run or measurement: its settings (`Work.settings`), data, versions, device and date."""
     import torch
 
     from fedlib.settings.code import NUMERICS
@@ -154,9 +155,8 @@ def describe(run: Run, data: dict[str, str], place: Place) -> dict[str, Any]:
     device = (
         torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"
     )
-    settings = run.model_dump(mode="json")
     return {
-        "run": settings,
+        **settings,
         "code": code_of(settings),
         "data": data,
         "numerics": NUMERICS,

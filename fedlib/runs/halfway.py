@@ -18,7 +18,7 @@ class Halfway:
     """
 
     def __init__(self, address: str, place: Place, tell: Callable[[str], None], what: str) -> None:
-        self.store, self.address = Store(place.runs / "studies"), address
+        self.store, self.address = Store(place.runs), address
         self.seconds, self.tell, self.what = place.checkpoint_seconds, tell, what
         self.state: dict[str, Any] | None = self.store.load_checkpoint(address)
         self.first: int | None = None
@@ -36,7 +36,3 @@ class Halfway:
             rate = (done - self.first) / (now - self.began)
             self.tell(report(self.what, done, total, rate, (total - done) / rate))
             self.told = now
-
-    def over(self) -> None:
-        """The unit has been measured and its table saved."""
-        self.store.forget(self.address)

@@ -24,7 +24,9 @@ import pandas as pd
 
 from fedlib.errors import InUse, StoreError
 from fedlib.files import alone, cannot_write, holder, say, sealed, unsealed, write_whole
-from fedlib.runs.sealed import from_checkpoint, named, to_checkpoint
+from fedlib.runs.sealed import from_checkpoint, from_kept, named, to_checkpoint
+from fedlib.runs.work import is_measurement
+from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import ROOT
 
 RUNS = ROOT / "data" / "runs"
@@ -99,6 +101,21 @@ class Store:
         for left in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
             left.unlink(missing_ok=True)
 
+    def convert(self, address: str, record: dict[str, Any]) -> None:
+        """Store a measurement that an older version kept in `studies/` like a run; a damaged one is reported."""
+        older = self.root / "studies" / f"{address}.parquet"
+        if not older.exists():
+            return
+        try:
+            table = from_kept(older, address, "it is measured again")
+        except StoreError as error:
+            say(error)
+        else:
+            date = datetime.fromtimestamp(older.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            made = {"numerics": NUMERICS, "code": code_of(record["unit"]), "date": date}
+            self.finish(address, table, pd.DataFrame({"seconds": [np.nan]}), {**record, **made})
+        older.unlink()
+
     def fail(self, address: str, reason: str, trace: str) -> None:
         """Store why a run failed, until it is tried again."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -137,7 +154,7 @@ class Store:
         return address, *self._whole(address)
 
     def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """The rounds (with timing columns) and the record of a finished run.
+        """The rounds (with timing columns) and the record of a finished run; of a measurement, its table.
 
         Raises:
             StoreError: the run's files contradict each other or cannot be read.
@@ -146,6 +163,8 @@ class Store:
         folder = self.folder(address)
         with named(folder / "rounds.parquet", f"delete the folder {folder} to train the run again"):
             tables = [pd.read_parquet(io.BytesIO(content)) for content in (rounds, timing)]
+            if is_measurement(record):
+                return tables[0], record
             if any(len(table) != len(tables[0]) for table in tables) or not _in_order(tables[0]):
                 raise ValueError("it lacks rounds")
         return pd.concat(tables, axis=1), record

@@ -1,4 +1,14 @@
-"""Studies: measurements that some figures need in addition to training curves, made once and kept like runs."""
+"""Studies: measurements that some figures need in addition to training curves, made once and kept like runs.
+
+A study is a module with two functions. `units(settings, experiments, scale)` yields its units, each a plain dictionary
+of everything that determines its numbers, with `labels` for display. `measure(unit, place, halfway)` turns a unit into
+a table and, if that takes long, reports its progress to `halfway`. A unit is measured once: its table is kept under
+the digest of the unit without its labels. A killed study resumes where it stopped. All tables together are
+`data/results/<scale>/<study>.parquet`, described by `<study>.json`.
+
+The settings are in `params.yaml` under `studies`, as `<paper>_<module>`. A study that trains takes its runs from the
+experiments there.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,7 @@ if TYPE_CHECKING:
     from fedlib.settings.params import Experiments
     from fedlib.settings.schema import Scale
 
-Unit = dict[str, Any]
+Unit = dict[str, Any]  # a measurement: `labels`, and everything that determines its numbers
 
 
 def runs_of(
@@ -27,22 +37,22 @@ def runs_of(
     """
     from fedlib.errors import ConfigError, meant
 
-    planned = [one for name in settings["experiments"].values() for one in experiments.runs(name, scale)]
+    planned = {label: experiments.runs(name, scale) for label, name in settings["experiments"].items()}
     for kind in ("method", "setting"):
-        there = {getattr(one, kind) for one in planned}
+        known = sorted({getattr(labelled, kind) for runs in planned.values() for labelled in runs})
         for name in settings.get(f"{kind}s") or []:
-            if name not in there:
-                raise ConfigError(
-                    f"studies: there is no {kind} {name!r} to follow; {meant(name, sorted(there))}"
-                )
-    for label, experiment in settings["experiments"].items():
-        found = experiments.runs(experiment, scale)
-        seeds = list(dict.fromkeys(one.run.seed for one in found))[: settings.get("seeds", 1)]
-        for one in found:
-            if one.run.seed not in seeds or one.method not in settings.get("methods", [one.method]):
-                continue
-            if one.setting in settings.get("settings", [one.setting]):
-                labels = {"data": label, "setting": one.setting, "method": one.method, "seed": one.run.seed}
-                evaluate = one.run.evaluate.model_copy(update={"train_every": None})
-                run = one.run.model_copy(update={"until": None, "evaluate": evaluate})
+            if name not in known:
+                raise ConfigError(f"studies: there is no {kind} {name!r} to follow; {meant(name, known)}")
+    for data, runs in planned.items():
+        seeds = list(dict.fromkeys(labelled.run.seed for labelled in runs))[: settings.get("seeds", 1)]
+        for labelled in runs:
+            method, setting, run = labelled.method, labelled.setting, labelled.run
+            if (
+                run.seed in seeds
+                and method in settings.get("methods", [method])
+                and setting in settings.get("settings", [setting])
+            ):
+                labels = {"data": data, "setting": setting, "method": method, "seed": run.seed}
+                evaluate = run.evaluate.model_copy(update={"train_every": None})
+                run = run.model_copy(update={"until": None, "evaluate": evaluate})
                 yield labels, run.model_dump(mode="json")

@@ -13,7 +13,7 @@ from fedlib.files import unsealed
 from fedlib.runs import archive as archives
 from fedlib.runs.place import Place
 from fedlib.runs.results import read_table
-from fedlib.runs.sealed import from_kept, info_of, named
+from fedlib.runs.sealed import info_of, named
 from fedlib.runs.store import Store
 
 
@@ -28,11 +28,9 @@ class Checked:
 
 
 def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list[Checked]:
-    """Check everything: datasets, inputs, finished runs, checkpoints, studies' tables, results and the archive."""
-    store, studies = Store(place.runs), place.runs / "studies"
-    runs, tables = sorted(place.runs.glob("??/*/run.json")), sorted(studies.glob("*.parquet"))
-    states = [(store, path) for path in sorted(place.runs.glob("??/*/checkpoint.pt"))]
-    states += [(Store(studies), path) for path in sorted(studies.glob("??/*/checkpoint.pt"))]
+    """Check everything: datasets, inputs, finished runs and measurements, checkpoints, results and the archive."""
+    store, runs = Store(place.runs), sorted(place.runs.glob("??/*/run.json"))
+    checkpoints = sorted(place.runs.glob("??/*/checkpoint.pt"))
     prepared = [
         name for name in datasets.KINDS if datasets.status(name, place.datasets)["state"] != "missing"
     ]
@@ -40,8 +38,7 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
         _each("datasets", prepared, lambda name: _dataset(name, place)),
         _each("inputs", sorted(inputs.glob("*/*.json")), _json),
         _each("finished runs", runs, lambda path: _run(store, path)),
-        _each("checkpoints", states, lambda one: bool(one[0].checkpoint(one[1].parent.name)) and False),
-        _each("studies' tables", tables, _table),
+        _each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
         _each("results", sorted(results.glob("*/*.parquet")), _results),
         _each("archives", sorted(archive.glob("*/*.parquet")), lambda path: _archive(path, archive)),
     ]
@@ -75,12 +72,8 @@ def _run(store: Store, path: Path) -> bool:
     return "sha256" not in json.loads(path.read_bytes())
 
 
-def _table(path: Path) -> bool:
-    from_kept(path, path.stem, "delete it to measure it again")
-    try:
-        info_of(path.read_bytes())
-    except ValueError:
-        return True
+def _checkpoint(store: Store, path: Path) -> bool:
+    store.checkpoint(path.parent.name)
     return False
 
 

@@ -7,7 +7,7 @@ in one sentence that names its place. Only this module reads `params.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ class Experiments:
         return list(mapping(self.raw.get("studies"), f"{self.source}: studies"))
 
     def study(self, name: str, scale: Scale | None = None) -> dict[str, Any]:
-        """A study's raw settings at a scale (see `fedlib/analysis/studies.py`)."""
+        """A study's raw settings at a scale (see `fedlib/runs/studies.py`)."""
         if name not in self.studies:
             raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
         where = f"{self.source}: studies.{name}"
@@ -146,39 +146,6 @@ class Experiments:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
-
-
-def choose(
-    labelled: Sequence[Labelled],
-    methods: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    settings: Sequence[str] | None = None,
-) -> list[Labelled]:
-    """The runs of an experiment that match these methods, seeds and settings (None matches all).
-
-    Raises:
-        ConfigError: a method, seed or setting is unknown, or no run matches all three.
-    """
-    name = labelled[0].experiment
-    for kind, asked, known in (
-        ("method", methods, [one.method for one in labelled]),
-        ("setting", settings, [one.setting for one in labelled]),
-        ("seed", seeds, [one.run.seed for one in labelled]),
-    ):
-        for wanted in asked or []:
-            if wanted not in known:
-                there = meant(wanted, dict.fromkeys(map(str, known)))
-                raise ConfigError(f"experiment {name!r} has no {kind} {wanted!r}; {there}")
-    chosen = [
-        one
-        for one in labelled
-        if (methods is None or one.method in methods)
-        and (seeds is None or one.run.seed in seeds)
-        and (settings is None or one.setting in settings)
-    ]
-    if not chosen:
-        raise ConfigError(f"experiment {name!r} has no run of these methods, settings and seeds.")
-    return chosen
 
 
 def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
