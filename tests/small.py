@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib.runs import archive, results
+from fedlib.runs import archive
 from fedlib.runs.place import Place
+from fedlib.runs.simulate import simulate
+from fedlib.runs.work import Plan
 from fedlib.settings.params import Experiments
 
 EXPERIMENT = {
@@ -35,12 +37,11 @@ class Small:
         self.place = Place(runs=root / "runs", datasets=root / "datasets", workers=1)
         self.settings = Experiments(deepcopy({"experiments": {"e": EXPERIMENT | changes}, **more}))
 
-    def simulate(self, **options: Any) -> Path:
-        """Train what is lacking; returns the table's path."""
-        where = {"place": self.place, "results": self.results, "archive": self.archive}
-        return results.simulate(
-            "e", "demo", experiments=self.settings, tell=lambda line: None, **where, **options
-        )
+    def simulate(self, only_finished: bool = False, **part: Any) -> Path:
+        """Train what is lacking, or the part with these methods, seeds and settings; returns the table's path."""
+        plan = Plan.of_experiment("e", "demo", self.settings)
+        where = (self.place, self.results, self.archive)
+        return simulate(plan, plan.only(**part), *where, lambda line: None, only_finished)
 
     def pack(self, table: pd.DataFrame, info: dict[str, Any], name: str = "e") -> Path:
         """Archive what `results.open_results` gives, under a name."""

@@ -15,7 +15,7 @@ import pytest
 
 from fedlib.errors import StoreError
 from fedlib.files import alone, replace_folder, sealed, unsealed, write_whole
-from fedlib.runs.results import read_table, write_table
+from fedlib.runs.results import read_table, write_results
 
 READS = 500
 HOLD = "import sys, time; from pathlib import Path; from fedlib.files import alone\nwith alone(Path(sys.argv[1])):\n"
@@ -51,7 +51,7 @@ def test_a_table_is_read_whole_while_it_is_written(tmp_path: Path, record_proper
     def write(n: int) -> None:
         table = pd.DataFrame({"setting": "", "method": "MD", "seed": 0, "round": range(50), "n": float(n)})
         record = {"setting": "", "method": "MD", "seed": 0, "n": n}
-        write_table(path, table, {"scale": "demo", "planned": 1, "runs": [record], "missing": []})
+        write_results(path, table, {"scale": "demo", "planned": 1, "runs": [record], "missing": []})
 
     def read() -> None:
         table, info = read_table(path)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedlib.pages.layout import escaped
-from fedlib.runs.results import failed, lacking, record
+from fedlib.runs.coverage import failed, lacking
+from fedlib.runs.results import record
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import Scale
 

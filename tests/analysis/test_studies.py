@@ -5,24 +5,31 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
-from fedlib.analysis import partitions
-from fedlib.analysis.studies import Measured, module_of, run_study, units_of
+from fedlib.analysis.plans import plan, study_module
 from fedlib.data import datasets
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers.fedcor import study_loss_changes, study_toy
 from fedlib.papers.hics_fl import study_assumption
-from fedlib.runs import followed, halfway, store
+from fedlib.runs import followed, halfway
+from fedlib.runs.finished import Finished
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
+from fedlib.runs.sealed import rows_digest, to_parquet
+from fedlib.runs.simulate import simulate
+from fedlib.runs.store import Store
+from fedlib.runs.store import to_parquet as table_bytes
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.training.chain import initialise
@@ -82,7 +89,7 @@ def settings() -> Experiments:
 
 
 def measured(name: str, settings: Experiments, place: Place, results, scale: str = "demo") -> pd.DataFrame:
-    path = run_study(name, scale, settings, place, results, tell=lambda line: None)
+    path = simulate(plan(name, scale, settings), None, place, results, tell=lambda line: None)
     table = pd.read_parquet(path)
     assert {"setting", "method", "seed", "diverged"} <= set(table.columns)
     record = json.loads(path.with_suffix(".json").read_text())
@@ -110,15 +117,38 @@ def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, pl
 
 def test_a_study_says_how_far_it_is(settings, place, tmp_path):
     place = Place(runs=tmp_path / "runs", workers=1)
-    known = Measured("x_partitions", "demo", place, tmp_path, tmp_path)
-    units = units_of("x_partitions", settings, "demo")
-    store.write_whole(known.kept(units[0]), store.to_parquet(partitions.measure(units[0], place, None)))
-    assert [known.has(unit) for unit in units] == [True] + [False] * 3
+    whole = plan("x_partitions", "demo", settings)
+    known = Finished(whole, place, tmp_path, tmp_path)
+    simulate(replace(whole, work=whole.work[:1]), None, place, tmp_path, tell=lambda line: None)
+    assert [known.has(work) for work in whole.work] == [True] + [False] * 3
     said = []
-    run_study("x_partitions", "demo", settings, place, tmp_path, tell=said.append)
+    simulate(whole, None, place, tmp_path, tell=said.append)
     assert said[0] == "x_partitions [demo]: 1 of 3: D, (1), 1"
     assert said[2].startswith("x_partitions [demo]: 3 of 3: D, (2), 1, about ")
-    assert all(map(known.has, units))
+    assert all(map(known.has, whole.work))
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_what_an_older_version_measured_is_kept(sealed, settings, place, tmp_path, monkeypatch):
+    first = measured("x_toy", settings, place, tmp_path)
+    work = plan("x_toy", "demo", settings).work[0]
+    older = Place(runs=tmp_path / "older", workers=1)
+    address = work.address("")
+    table, record = Store(place.runs).read(address)
+    path = older.runs / "studies" / f"{address}.parquet"
+    path.parent.mkdir(parents=True)
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    info = {"address": address, "seals": [[len(table), rows_digest(arrow.to_pandas())]]}
+    path.write_bytes(to_parquet(arrow, info) if sealed else table_bytes(table))
+    monkeypatch.setattr(study_toy, "measure", lambda *_: pytest.fail("measured again"))
+    pd.testing.assert_frame_equal(measured("x_toy", settings, older, tmp_path / "again"), first)
+    _, converted = Store(older.runs).read(address)
+    assert converted["unit"] == record["unit"]
+    assert not path.exists()
+    path.write_bytes(b"damaged")
+    shutil.rmtree(Store(older.runs).folder(address))
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        measured("x_toy", settings, older, tmp_path / "damaged")
 
 
 @pytest.mark.parametrize("name", ["x_assumption", "x_loss_changes", "x_last_layer"])
@@ -145,7 +175,8 @@ def test_a_long_unit_says_how_far_it_is(settings, tmp_path, monkeypatch):
     now = itertools.count(0.0, 10.0)
     monkeypatch.setattr(halfway, "time", SimpleNamespace(monotonic=lambda: next(now)))
     said = []
-    run_study("x_assumption", "demo", settings, Place(runs=tmp_path, workers=1), tmp_path, tell=said.append)
+    place = Place(runs=tmp_path, workers=1)
+    simulate(plan("x_assumption", "demo", settings), None, place, tmp_path, tell=said.append)
     assert said[1:] == [
         "x_assumption [demo]: D, Random, 0: 1 of 3 rounds (33%), 10 s a round, about 20 s left",
         "x_assumption [demo]: D, Random, 0: 2 of 3 rounds (67%), 10 s a round, about 10 s left",
@@ -155,23 +186,25 @@ def test_a_long_unit_says_how_far_it_is(settings, tmp_path, monkeypatch):
 def test_scales_and_unknown_names(settings, place, tmp_path):
     assert set(measured("x_partitions", settings, place, tmp_path)["seed"]) == {0, 1}
     assert set(measured("x_partitions", settings, place, tmp_path, "cpu")["seed"]) == {0}
-    with pytest.raises(ConfigError, match="no study 'x_none'; there are x_toy"):
-        run_study("x_none", "demo", settings, place, tmp_path)
+    with pytest.raises(ConfigError, match="no experiment 'x_none'; "):
+        plan("x_none", "demo", settings)
     with pytest.raises(ConfigError, match=r"there is no fedlib/papers/<paper>/study_nonsense\.py"):
-        module_of("x_nonsense")
+        study_module("x_nonsense")
 
 
 def test_a_dataset_that_is_not_there_is_left_out_and_named(settings, place, tmp_path):
     settings.raw["experiments"]["e"] = EXPERIMENT | {"grid": {"(1)": {}, "(2)": {"dataset": "cifar100"}}}
     alone = Place(runs=place.runs, datasets=tmp_path / "datasets", workers=1)
-    path = run_study("x_partitions", "demo", settings, alone, tmp_path, tell=lambda line: None)
+    whole = plan("x_partitions", "demo", settings)
+    path = simulate(whole, None, alone, tmp_path, tell=lambda line: None)
     record = json.loads(path.with_suffix(".json").read_text())
     assert set(pd.read_parquet(path)["setting"]) == {"(1)"}
     assert record["planned"] == 4
     assert "cifar100" in record["missing"][0]["reason"]
     settings.raw["experiments"]["e"] = EXPERIMENT | {"dataset": "cifar100"}
+    whole = plan("x_partitions", "demo", settings)
     with pytest.raises(DataError, match="cifar100"):
-        run_study("x_partitions", "demo", settings, alone, tmp_path, tell=lambda line: None)
+        simulate(whole, None, alone, tmp_path, tell=lambda line: None)
 
 
 def test_partitions_own_every_sample_once(settings, place, tmp_path):
@@ -272,7 +305,7 @@ def test_the_mean_gradient_is_that_of_the_pooled_data():
 def test_settings_of_every_study_name_experiments_and_settings_that_exist():
     settings = params.load()
     for name in settings.studies:
-        module = module_of(name)
+        module = study_module(name)
         for scale in ("demo", "cpu", "paper"):
             units = list(module.units(settings.study(name, scale), settings, scale))
             assert units, (name, scale)

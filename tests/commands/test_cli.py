@@ -146,9 +146,9 @@ def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
 
 
 def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {}
+    asked = []
     monkeypatch.setattr(
-        "fedlib.runs.results.simulate", lambda name, scale, **given: asked.update(given) or Path("table")
+        "fedlib.runs.simulate.simulate", lambda whole, part, **given: asked.extend(part.work) or Path("table")
     )
     status, _ = fedlib(
         *("run", "hcsfed_table_1", "--scale", "paper"),
@@ -156,18 +156,24 @@ def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPat
         *("--seeds", "0", "--seeds", "2-3", "--setting", "MNIST, q = 10 %, alpha = 0.1"),
     )
     assert status == 0
-    assert asked["methods"] == ["Random, attrition", "Random", "Cluster"]
-    assert asked["seeds"] == [0, 2, 3]
-    assert asked["settings"] == ["MNIST, q = 10 %, alpha = 0.1"]
+    methods, seeds = ["Random, attrition", "Random", "Cluster"], [0, 2, 3]
+    setting = "MNIST, q = 10 %, alpha = 0.1"
+    expected = {(setting, method, seed) for method in methods for seed in seeds}
+    assert {tuple(work.shown.values()) for work in asked} == expected
 
 
-def test_a_study_is_run_by_its_name(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_is_run_by_its_name_and_in_part(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "fedlib.analysis.studies.run_study", lambda *given, **options: asked.append(given) or Path("table")
+        "fedlib.runs.simulate.simulate", lambda whole, part, **given: asked.append(part) or Path("table")
     )
     assert fedlib("run", "cs_partitions", "--scale", "cpu")[0] == 0
-    assert asked == [("cs_partitions", "cpu")]
+    assert fedlib("run", "hics_partitions", "--scale", "paper", "--seeds", "0")[0] == 0
+    assert [(part.name, part.scale) for part in asked] == [
+        ("cs_partitions", "cpu"),
+        ("hics_partitions", "paper"),
+    ]
+    assert {work.labels["seed"] for work in asked[1].work} == {0}
 
 
 def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_held_table_is_read_from_a_file_that_has_not_changed(
     run = {"setting": "", "method": "MD", "seed": 0}
     for value in (1.0, 2.0):
         rows = pd.DataFrame({**run, "round": [0, 1], "test_loss": value})
-        results.write_table(path, rows, {"scale": "demo", "planned": 1, "runs": [run], "missing": []})
+        results.write_results(path, rows, {"scale": "demo", "planned": 1, "runs": [run], "missing": []})
         table, info = results.read_table(path)
         assert table["test_loss"].tolist() == [value, value]
         results.hold([path])

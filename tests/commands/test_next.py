@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from fedlib.analysis import collect, planning
+from fedlib.analysis import planning
 from fedlib.analysis.planning import Unit
 from fedlib.commands import next as next_runs
 from fedlib.errors import ConfigError
+from fedlib.runs.work import Plan
 
 UNITS = [Unit("tiny", "a", 0, (), 10.0, ("x",), 2.0), Unit("tiny", "", 1, (), 500.0, ("x", "y"), 1.0, False)]
 
@@ -36,7 +37,8 @@ def test_the_plan_says_what_why_and_how_long() -> None:
 def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -> None:
     done: list[object] = []
     monkeypatch.setattr(next_runs, "_run", lambda arguments, seconds: done.append(arguments) or True)
-    monkeypatch.setattr(collect, "pack", lambda name, scale, tell: done.append(f"archived {name}"))
+    monkeypatch.setattr(Plan, "of_experiment", lambda name, scale, settings: name)
+    monkeypatch.setattr("fedlib.runs.simulate.pack", lambda name, tell: done.append(f"archived {name}"))
     next_runs.train(UNITS, "demo", time.monotonic() + 1000, lambda line: None)
     shared = ["run", "tiny", "--scale", "demo"]
     assert done == [

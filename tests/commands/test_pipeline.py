@@ -15,7 +15,7 @@ import pytest
 from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib.analysis import claims, collect, fairness
+from fedlib.analysis import claims, fairness
 from fedlib.analysis.paper import papers
 from fedlib.commands import notebooks, pipeline, uses
 from fedlib.runs import archive, results
@@ -35,7 +35,7 @@ def test_dvc_yaml_is_in_step_with_params() -> None:
 def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> None:
     found = {path.relative_to(ROOT / "notebooks").with_suffix("").as_posix() for path in _notebooks()}
     listed = {name.replace("-", "/", 1) for name in SETTINGS.artifacts}
-    assert found - {"simulate", "study", "explore"} == listed
+    assert found - {"simulate", "explore"} == listed
 
 
 def test_every_artifact_takes_the_scale() -> None:
@@ -282,7 +282,7 @@ def test_a_report_makes_a_study_that_is_archived_under_another_scale(
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path))
     pipeline.make_pages("cpu")
     assert not archive.path_of("hcsfed_updates", "cpu").exists()
-    assert ["notebook", "run", "study", "--experiment", "hcsfed_updates", "--only-finished"] in commands
+    assert ["notebook", "run", "simulate", "--experiment", "hcsfed_updates", "--only-finished"] in commands
 
 
 def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
@@ -326,7 +326,7 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
         return pipeline._stale_logs(["hcsfed_ablation"], SETTINGS, "paper", logs)
 
     assert stale(False) == [["results", "hcsfed_ablation"]]
-    monkeypatch.setattr(collect, "simulate", lambda *asked, **how: table.touch())
+    monkeypatch.setattr("fedlib.runs.simulate.simulate", lambda *asked, **how: table.touch())
     pipeline._made(["results", "hcsfed_ablation"], "paper")
     assert stale(False) == [["results", "hcsfed_ablation"]], "its runs are not those of now"
     monkeypatch.setattr(results, "shows", lambda *asked: True)

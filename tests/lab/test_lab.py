@@ -26,8 +26,8 @@ from fedlib.errors import ConfigError
 from fedlib.lab import picture
 from fedlib.lab.panel import SCHEMES, Lab, split
 from fedlib.lab.training import Training, standings
+from fedlib.runs.finished import Finished
 from fedlib.runs.place import Place
-from fedlib.runs.results import Finished
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT

@@ -15,6 +15,8 @@ from fedlib.errors import ConfigError
 from fedlib.pages import readme
 from fedlib.runs import archive, results
 from fedlib.runs.place import Place
+from fedlib.runs.simulate import simulate
+from fedlib.runs.work import Plan
 from fedlib.settings import params, schema
 
 TINY = {
@@ -48,9 +50,8 @@ def settings() -> params.Experiments:
 
 def pack(settings: params.Experiments, scale: schema.Scale, folder: Path) -> dict:
     place, out = Place(runs=folder / "runs", workers=1), folder / "results"
-    results.simulate(
-        "hcsfed_table_1", scale, experiments=settings, place=place, results=out, tell=lambda line: None
-    )
+    plan = Plan.of_experiment("hcsfed_table_1", scale, settings)
+    simulate(plan, place=place, results=out, tell=lambda line: None)
     table, info = results.open_results("hcsfed_table_1", scale, out)
     archive.write("hcsfed_table_1", scale, (), table, info["runs"], folder / "archive")
     return {"hcsfed_table_1": table}

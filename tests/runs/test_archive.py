@@ -15,10 +15,11 @@ import pytest
 from small import Small
 
 from fedlib.analysis import partitions
-from fedlib.analysis.studies import run_study
+from fedlib.analysis.plans import plan
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
-from fedlib.runs import archive, results, sealed, train
+from fedlib.runs import archive, coverage, results, sealed, train, work
+from fedlib.runs.simulate import simulate
 from fedlib.settings import params, schema
 
 CHANGES = {
@@ -48,16 +49,9 @@ class Folder(Small):
         return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
 
     def study(self, **options) -> tuple[pd.DataFrame, dict]:
-        path = run_study(
-            "x_partitions",
-            "demo",
-            self.settings,
-            self.place,
-            self.results,
-            lambda line: None,
-            self.archive,
-            **options,
-        )
+        whole = plan("x_partitions", "demo", self.settings)
+        where = (self.place, self.results, self.archive)
+        path = simulate(whole, None, *where, lambda line: None, **options)
         return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
 
     def wipe(self) -> None:
@@ -94,7 +88,7 @@ def test_runs_of_different_lengths_are_packed_as_they_are(folder: Folder) -> Non
     folder.settings.raw["experiments"]["e"] |= changes | {"local": {"lr": 0.05, "batch": 8, "steps": 2}}
     folder.settings.raw["experiments"]["e"]["evaluate"]["train"] = True
     first, made = folder.simulate()
-    lengths = first.groupby(list(archive.RUN))["round"].max()
+    lengths = first.groupby([*work.LABELS])["round"].max()
     assert lengths.nunique() > 1
     assert made["runs"][0]["run"]["until"] == {"test_accuracy": 0.3, "least": 1}
     folder.pack(first, made)
@@ -102,7 +96,7 @@ def test_runs_of_different_lengths_are_packed_as_they_are(folder: Folder) -> Non
     again, remade = folder.simulate()
     assert folder.trained == []
     assert remade == made
-    pd.testing.assert_series_equal(again.groupby(list(archive.RUN))["round"].max(), lengths)
+    pd.testing.assert_series_equal(again.groupby([*work.LABELS])["round"].max(), lengths)
     assert (again["train_loss"].isna() == first["train_loss"].isna()).all()
     curves = results.accuracy_curves(first)  # as far as all seeds go
     ends = curves.groupby(["setting", "method"])["round"].max()
@@ -207,32 +201,32 @@ def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
     assert set(table["seed"]) == {1}
     assert set(table["method"]) == {"MD", "the same"}  # equal settings are one run
     assert info["planned"] == 12
-    assert results.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
+    assert coverage.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
     _, info = folder.simulate(methods=["Random"])
     assert len(folder.trained) == 4
     assert len(info["runs"]) == 8
-    assert "Random" not in results.lacking(info)
+    assert "Random" not in coverage.lacking(info)
 
 
 def test_settings_without_any_run_are_named_as_a_whole() -> None:
     runs = [{"setting": "a", "method": "MD", "seed": 0}]
     missing = [{"setting": "b", "method": m, "seed": s, "reason": ""} for m in "xy" for s in (0, 1)]
-    assert results.lacking({"runs": runs, "missing": missing}) == "all of b"
-    assert results.lacking({"runs": runs, "missing": []}) == ""
+    assert coverage.lacking({"runs": runs, "missing": missing}) == "all of b"
+    assert coverage.lacking({"runs": runs, "missing": []}) == ""
 
     labels = [{"setting": "2SPC", "method": "", "seed": 0, "data": data} for data in ("MNIST", "CIFAR-10")]
-    units = [{"setting": "2SPC", "method": "", "seed": 0, "unit": one} for one in labels]
-    measured = [{**units[0], "unit": {"labels": labels[0]}}]
-    assert results.lacking({"runs": measured, "missing": units[1:]}) == "all of CIFAR-10 2SPC"
+    shown = {"setting": "2SPC", "method": "", "seed": 0}
+    measured, missing = [{**shown, "unit": {"labels": labels[0]}}], [{**shown, "labels": labels[1]}]
+    assert coverage.lacking({"runs": measured, "missing": missing}) == "all of CIFAR-10 2SPC"
 
 
 def test_what_is_there_is_said_in_words() -> None:
     runs = [{"setting": s, "method": m, "seed": k} for s in "ab" for m in "xy" for k in (0, 1)]
-    assert results.present({"runs": runs}) == "x / y of a / b, 2 seeds"
-    assert results.present({"runs": [*runs, {"setting": "c", "method": "x", "seed": 0}]}) == (
+    assert coverage.present({"runs": runs}) == "x / y of a / b, 2 seeds"
+    assert coverage.present({"runs": [*runs, {"setting": "c", "method": "x", "seed": 0}]}) == (
         "x / y of a / b, 2 seeds; x of c, 1 seed"
     )
-    assert results.present({"runs": []}) == ""
+    assert coverage.present({"runs": []}) == ""
 
 
 def test_nothing_finished_is_said(folder: Folder) -> None:

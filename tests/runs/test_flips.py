@@ -19,7 +19,7 @@ from fedlib.errors import DataError, StoreError
 from fedlib.files import sealed
 from fedlib.runs import archive, results
 from fedlib.runs.place import address
-from fedlib.runs.sealed import from_kept, rows_digest, to_kept
+from fedlib.runs.sealed import rows_digest
 from fedlib.runs.store import Store
 
 FLIPS = 40  # of each kind of file
@@ -46,9 +46,6 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
     begun = address(runs[1].model_copy(update={"T": 9}), place)
     store.save_checkpoint(begun, {"t": 1, "models": np.arange(50.0), "rows": [{"round": 0}, {"round": 1}]})
     store.fail(begun, "it drew from a global generator", "")
-    study = root / "runs" / "studies" / f"{'ab' * 10}.parquet"
-    study.parent.mkdir()
-    study.write_bytes(to_kept(pd.DataFrame({"x": [0.1, 0.2], "y": [[1, 2], [3]]}), "ab" * 10))
     inputs = root / "inputs" / "demo" / "e.json"
     inputs.parent.mkdir(parents=True)
     inputs.write_text(
@@ -84,7 +81,6 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
             table.with_suffix(".json"), lambda: known(results.record("e", "demo", root / "results"))
         ),
         "archive": Kept(packed, lambda: archived(archive.read("e", "demo", root / "archive"))),
-        "study's table": Kept(study, lambda: rows_digest(from_kept(study, "ab" * 10, "measure it again"))),
         "arrays of a dataset": Kept(digits.with_suffix(".npz"), dataset),
         "record of a dataset": Kept(digits.with_suffix(".json"), dataset),
         "input": Kept(inputs, noted),
@@ -121,7 +117,7 @@ def read(kept: Kept) -> Any:
 
 NAMES = (
     *("checkpoint", "record of a run", "rounds of a run", "times of a run", "results", "record of results"),
-    *("archive", "study's table", "arrays of a dataset", "record of a dataset", "input"),
+    *("archive", "arrays of a dataset", "record of a dataset", "input"),
     "reason of a failure",
 )
 

@@ -18,7 +18,7 @@ from fedlib.runs import archive, results, retrain, sealed, verify
 from fedlib.runs.place import Place
 from fedlib.settings.params import Experiments
 
-KINDS = ["datasets", "inputs", "finished runs", "checkpoints", "studies' tables", "results", "archives"]
+KINDS = ["datasets", "inputs", "finished runs", "checkpoints", "results", "archives"]
 
 
 @pytest.fixture

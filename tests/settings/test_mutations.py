@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fedlib.analysis import studies
+from fedlib.analysis.plans import plan
 from fedlib.commands import pipeline
 from fedlib.errors import ConfigError
 from fedlib.settings.params import Experiments
@@ -170,7 +170,7 @@ def understood(content: bytes) -> Experiments:
         for name in settings.names:
             assert settings.runs(name, scale)
         for name in settings.studies:
-            studies.units_of(name, settings, scale)
+            plan(name, scale, settings)
     names = [*settings.names, *settings.studies, *settings.artifacts]
     assert all(re.fullmatch(r"[\w-]+", name, re.ASCII) for name in names)
     parse(b"stages:\n" + pipeline.stages(settings).encode(), "dvc.yaml")

@@ -44,7 +44,7 @@ def test_pages_and_notebooks_are_the_same():
         for path in (ROOT / "notebooks").rglob("*.ipynb")
         if ".ipynb_checkpoints" not in path.parts and path.parent != EXAMPLES
     }
-    tools = {"simulate", "study", "explore"}
+    tools = {"simulate", "explore"}
     assert set(SETTINGS.artifacts) == found - tools
 
 

@@ -17,10 +17,13 @@ import torch
 from fedlib.commands import cli
 from fedlib.data import datasets, partition
 from fedlib.errors import SamplerError
+from fedlib.runs.coverage import failed
 from fedlib.runs.place import Place, address
-from fedlib.runs.results import Failed, failed, open_results, record, simulate
+from fedlib.runs.results import open_results, record
+from fedlib.runs.simulate import Failed, simulate
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
+from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings import params
 from fedlib.simulation import guard
@@ -403,6 +406,10 @@ def test_a_state_that_cannot_be_saved_is_found_in_round_1(sampler, tmp_path):
     assert "a object cannot be kept in a checkpoint" in reason
 
 
+def plan_of(experiments: params.Experiments) -> Plan:
+    return Plan.of_experiment("few", "demo", experiments)
+
+
 def spec(**methods: Any) -> params.Experiments:
     return params.Experiments({"experiments": {"few": {**SETTING, "seeds": 2, "methods": methods}}})
 
@@ -413,14 +420,14 @@ def test_a_failed_run_stands_in_the_results_record_beside_the_others(sampler, tm
     given = {"place": where, "results": results, "archive": tmp_path, "tell": quiet}
     experiments = spec(Mine={"sampler": "bad"}, MD={"sampler": "md"})
     with pytest.raises(Failed, match=r"few \[demo\]: 2 of 4 runs failed; .*--traceback") as raised:
-        simulate("few", "demo", experiments=experiments, **given)
+        simulate(plan_of(experiments), **given)
     assert re.search(r"\nMine, seed 1: bad \(seed 1\), round 3, select: IndexError: ", str(raised.value))
     assert "in select" in raised.value.traces["Mine, seed 1"]
     table, info = open_results("few", "demo", results)
     assert (set(table["method"]), len(info["runs"])) == ({"MD"}, 2)
     assert [one.partition(": bad")[0] for one in failed(info)] == ["Mine, seed 0", "Mine, seed 1"]
     sampler()
-    simulate("few", "demo", experiments=experiments, **given)
+    simulate(plan_of(experiments), **given)
     assert len(open_results("few", "demo", results)[1]["runs"]) == 4
     assert failed(record("few", "demo", results)) == []
 
@@ -430,7 +437,7 @@ def test_the_command_says_what_failed_and_with_traceback_where(sampler, tmp_path
     given = {"place": Place(runs=tmp_path / "runs", workers=1), "results": tmp_path, "archive": tmp_path}
     experiments = spec(Mine={"sampler": "bad"}, MD={"sampler": "md"})
     monkeypatch.setattr(params, "load", lambda: experiments)
-    monkeypatch.setattr("fedlib.runs.results.simulate", partial(simulate, experiments=experiments, **given))
+    monkeypatch.setattr("fedlib.runs.simulate.simulate", partial(simulate, **given))
 
     def run(*options: str) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["fedlib", "run", "few", "--scale", "demo", *options])
@@ -458,7 +465,7 @@ def test_where_all_runs_fail_there_is_no_table_and_the_reasons_are_told(sampler,
     sampler(**breaks("select", 1))
     given = {"place": Place(runs=tmp_path / "runs", workers=1), "results": tmp_path, "archive": tmp_path}
     with pytest.raises(Failed, match="2 of 2 runs failed") as raised:
-        simulate("few", "demo", experiments=spec(Mine={"sampler": "bad"}), tell=quiet, **given)
+        simulate(plan_of(spec(Mine={"sampler": "bad"})), tell=quiet, **given)
     assert [one["seed"] for one in raised.value.missing] == [0, 1]
 
 
