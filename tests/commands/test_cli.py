@@ -133,8 +133,8 @@ def test_usage_errors_name_the_option(fedlib) -> None:
     assert status == 2
     assert "--scale" in shown
     status, shown = fedlib("run", "cs_partitions", "--methods", "MD")
-    assert status == 2
-    assert "is a study" in shown
+    assert status == 1
+    assert "'cs_partitions' has no method 'MD'" in shown
     status, shown = fedlib("run", "cs_mnist", "--seeds", "one")
     assert status == 2
     assert "no list of seeds" in shown

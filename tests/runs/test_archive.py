@@ -370,7 +370,7 @@ def test_of_notes_the_first_of_a_run_can_be_kept() -> None:
             "clients": [[], [1], [2], [3], [], [1], [2]],
         }
     )
-    kept = archive._lean(table, ["clients", "first_notes"], study=False)
+    kept = archive._lean(table, ["clients", "first_notes"])
     assert [note if isinstance(note, str) else None for note in kept["notes"]] == [
         None,
         None,
@@ -381,8 +381,8 @@ def test_of_notes_the_first_of_a_run_can_be_kept() -> None:
         None,
     ]
     assert "clients" in kept
-    assert archive._lean(table, ["notes"], study=False)["notes"].notna().sum() == 4
-    assert not {"clients", "notes"} & set(archive._lean(table, [], study=False))
+    assert archive._lean(table, ["notes"])["notes"].notna().sum() == 4
+    assert not {"clients", "notes"} & set(archive._lean(table, []))
 
 
 def test_what_is_kept_is_named_by_each_experiment() -> None:
