@@ -49,9 +49,9 @@ import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals, followed
 from fedlib.analysis.claim import Arms, Cell, Claim, Rounds, claims_of
-from fedlib.analysis.collect import opened
 from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
 from fedlib.analysis.paper import papers
+from fedlib.analysis.plans import opened
 from fedlib.analysis.readings import Reading, Where, readings
 from fedlib.errors import StoreError
 from fedlib.files import write_whole

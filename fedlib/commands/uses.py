@@ -31,6 +31,7 @@ NUMBERS = (
     "runs/archive.py",
     "runs/finished.py",
     "runs/followed.py",
+    "runs/halfway.py",
     "runs/measure.py",
     "runs/results.py",
     "runs/sealed.py",

@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from fedlib.analysis import claims, fairness
 from fedlib.analysis.paper import papers
 from fedlib.commands import notebooks, pipeline, uses
-from fedlib.runs import archive, results
+from fedlib.runs import archive, coverage, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
@@ -70,8 +70,17 @@ def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
 
 def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
     """Whatever those modules import, be it only when they need it, but for how runs are fetched, spread and kept."""
-    plumbing = {"files.py", "place.py", "progress.py", "train.py", "store.py"}
-    used = {file for pattern in uses.GIVEN["study"] for file in (ROOT / "fedlib").glob(pattern)}
+    plumbing = {
+        "errors.py",
+        "files.py",
+        "place.py",
+        "progress.py",
+        "train.py",
+        "store.py",
+        "coverage.py",
+        "group.py",
+    }
+    used = {file for pattern in uses.GIVEN["simulate"] for file in (ROOT / "fedlib").glob(pattern)}
     for file in used:
         nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         found = uses.imported("\n".join(map(ast.unparse, nodes)), ROOT)
@@ -295,9 +304,10 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     record = {"missing": [], "runs": [{"setting": "", "method": "MD"}]}
     commands = []
     monkeypatch.setattr(params, "load", lambda: params.Experiments(raw))
-    monkeypatch.setattr(
-        results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
-    )
+    for module in (results, coverage):
+        monkeypatch.setattr(
+            module, "record", lambda name, scale, *where: record if (name, scale) in there else {}
+        )
     monkeypatch.setattr(pipeline, "_stale_logs", lambda names, *how, logs=True: [[*names, f"{logs=}"]])
     monkeypatch.setattr(pipeline, "_older", lambda *asked: True)
     monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
