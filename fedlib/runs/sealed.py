@@ -154,6 +154,13 @@ def unpacked(text: bytes) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
 
 
+def to_kept(table: pd.DataFrame, address: str) -> bytes:
+    """A table and its address, as parquet."""
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    seal = [len(table), rows_digest(arrow.to_pandas())]
+    return to_parquet(arrow, {"address": address, "seals": [seal]}, compression="zstd")
+
+
 def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
     """The table stored under an address. An older table without a record is accepted as it is.
 

@@ -127,7 +127,7 @@ def labels_of(record: dict[str, Any]) -> dict[str, Any]:
     """The labels of the work that a record describes."""
     if is_measurement(record):
         return record["unit"]["labels"]
-    return record.get("labels") or {key: record[key] for key in LABELS}
+    return record.get("labels") or {key: record[key] for key in LABELS if key in record}
 
 
 def is_measurement(record: dict[str, Any]) -> bool:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 
@@ -26,10 +25,9 @@ from fedlib.runs import followed, halfway
 from fedlib.runs.finished import Finished
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.sealed import rows_digest, to_parquet
+from fedlib.runs.sealed import to_kept
 from fedlib.runs.simulate import simulate
-from fedlib.runs.store import Store
-from fedlib.runs.store import to_parquet as table_bytes
+from fedlib.runs.store import Store, to_parquet
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.training.chain import initialise
@@ -137,9 +135,7 @@ def test_what_an_older_version_measured_is_kept(sealed, settings, place, tmp_pat
     table, record = Store(place.runs).read(address)
     path = older.runs / "studies" / f"{address}.parquet"
     path.parent.mkdir(parents=True)
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    info = {"address": address, "seals": [[len(table), rows_digest(arrow.to_pandas())]]}
-    path.write_bytes(to_parquet(arrow, info) if sealed else table_bytes(table))
+    path.write_bytes(to_kept(table, address) if sealed else to_parquet(table))
     monkeypatch.setattr(study_toy, "measure", lambda *_: pytest.fail("measured again"))
     pd.testing.assert_frame_equal(measured("x_toy", settings, older, tmp_path / "again"), first)
     _, converted = Store(older.runs).read(address)
