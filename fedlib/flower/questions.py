@@ -217,6 +217,26 @@ class Asker:
         return int(number(content, self.metrics.steps, otherwise=0))
 
 
+def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Metrics) -> str:
+    """What is wrong with a client's reply, as a clause; empty if it can be used."""
+    if request.kind == "evaluate":
+        numbers = [number(content, metrics.eval_loss), number(content, metrics.examples)]
+    else:
+        record = content.array_records.get("encoded") or only_arrays(content)
+        arrays = {name: array.numpy() for name, array in record.items()}
+        for name, wanted in zip(model.names, model.shapes, strict=True) if "encoded" not in arrays else ():
+            if name not in arrays:
+                return f"its model has no array {name!r}"
+            if arrays[name].shape != wanted:
+                return f"its array {name!r} has shape {arrays[name].shape}, not {wanted}"
+        if any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in arrays.values()):
+            return "its model is not finite"
+        numbers = [number(content, metrics.steps, otherwise=0)]
+        if request.config.get(ASK) == "train":
+            numbers.append(number(content, metrics.train_loss))
+    return "" if np.isfinite(numbers).all() else "its metrics are not finite"
+
+
 def without(selection: Any, came: Sequence[bool]) -> Any:
     """The selection, with only the draws that returned a result."""
     kept = {

@@ -7,8 +7,9 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -16,12 +17,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedlib.errors import SamplerError
+from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
-from fedlib.flower.questions import Asker, Metrics, Trained, without
+from fedlib.flower.questions import Asker, Metrics, Trained, problem, without
 from fedlib.flower.records import FlatModel
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
+from fedlib.samplers.registry import load_all
 from fedlib.simulation.algorithms import FedAvg, aggregation_weights
 from fedlib.simulation.live import Costs, check
 from fedlib.streams import Purpose, stream
@@ -50,6 +52,7 @@ class SamplerStrategy(Strategy):
     columns of the engine's results, and the measures of the server (`by_server`) and of the clients (`by_clients`).
 
     Raises:
+        ConfigError: an argument is unknown or impossible.
         SamplerError: no client answers, or the sampler needs what a real federation cannot tell.
         StoreError: the store holds the state of another strategy.
     """
@@ -68,6 +71,14 @@ class SamplerStrategy(Strategy):
         retries: int = 1,
         store: Path | str | None = None,
     ) -> None:
+        if isinstance(sampler, str) and sampler not in load_all():
+            raise ConfigError(f"unknown sampler {sampler!r}; {meant(sampler, SAMPLERS)}")
+        if aggregation is not None and aggregation not in get_args(Aggregation):
+            raise ConfigError(
+                f"unknown aggregation {aggregation!r}; {meant(aggregation, get_args(Aggregation))}"
+            )
+        if not 0 < m <= N:
+            raise ConfigError(f"m = {m} clients per round must be between 1 and N = {N}.")
         self.sampler = SAMPLERS[sampler]() if isinstance(sampler, str) else sampler
         self.N, self.m, self.seed, self.output = N, m, seed, output
         self.rule = aggregation or self.sampler.aggregation
@@ -101,8 +112,9 @@ class SamplerStrategy(Strategy):
     ) -> Result:
         """As in Flower. Rounds in the store count among the `num_rounds`."""
         self.run = uuid.uuid4().hex  # of this start: clients' results from another are not used
-        self.wire = Wire(grid, timeout, self.retries)
         self.model = FlatModel.of(initial_arrays, self.output)
+        usable = partial(problem, model=self.model, metrics=self.metrics)
+        self.wire = Wire(grid, self.N, timeout, self.retries, usable)
         self.arrays, self.rows, self.done = initial_arrays, [], 0
         saved = state.load(self.store, self.settings())
         self.wire.sizes = dict(enumerate(saved["sizes"])) if saved else {}
@@ -253,12 +265,13 @@ class SamplerStrategy(Strategy):
             for reply in replies
             if not reply.has_error() and reply.content.metric_records
         ]
-        if not said or not all(key in one for one in said):
+        said = [each for each in said if np.isfinite(list(each.values())).all()]
+        weights = [each.get(key, 0) for each in said]
+        if not sum(weights):
             return None
         names = set.intersection(*map(set, said)) - {key}
-        weights = [one[key] for one in said]
         means = {
-            name: float(np.average([one[name] for one in said], weights=weights)) for name in sorted(names)
+            name: float(np.average([each[name] for each in said], weights=weights)) for name in sorted(names)
         }
         self.rows[-1]["by_clients"] = means
         return MetricRecord(means)

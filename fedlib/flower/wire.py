@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,13 +37,16 @@ class Request:
 class Wire:
     """The grid, and what is known about its nodes.
 
-    timeout: seconds to wait for replies. retries: how often a client that has not answered is asked again.
+    N: number of clients. timeout: seconds to wait for replies. retries: how often a client that has not answered is
+    asked again. problem: what is wrong with a reply, empty if nothing; a wrong reply counts as none.
     sizes: client -> number of training samples. lost: clients that were given up in this round.
     """
 
     grid: Grid
+    N: int
     timeout: float
     retries: int
+    problem: Callable[[Request, RecordDict], str] = lambda request, content: ""
     nodes: dict[int, int] = field(default_factory=dict)  # client -> node
     sizes: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
@@ -55,7 +58,7 @@ class Wire:
         A client that returns under another node's name replaces the old node.
 
         Raises:
-            SamplerError: two nodes that joined together claim to be the same client.
+            SamplerError: two nodes that joined together claim to be the same client, or one names itself wrongly.
         """
         there = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in there}
@@ -64,14 +67,25 @@ class Wire:
         messages = [Message(RecordDict({"config": config}), node, "train") for node in sorted(new)]
         joined: set[int] = set()
         for reply in self.receive(messages):
-            client = int(number(reply.content, "client"))
+            client, size = (_whole(reply.content, key) for key in ("client", "size"))
+            if client is None or client >= self.N:
+                said = number(reply.content, "client")
+                raise SamplerError(
+                    f"a node says that it is client {said:g}; number the {self.N} clients from 0 to {self.N - 1}, by "
+                    "Answers(client=...) or partition-id."
+                )
+            if size is None:
+                raise SamplerError(
+                    f"client {client} says that it has {number(reply.content, 'size'):g} training samples; "
+                    "Answers(size=...) must return a whole number."
+                )
             if client in joined:
                 raise SamplerError(
                     f"two nodes say that they are client {client}; give each a number of its own."
                 )
             joined.add(client)
             self.nodes[client] = reply.metadata.src_node_id
-            self.sizes[client] = int(number(reply.content, "size"))
+            self.sizes[client] = size
 
     def wait_for(self, N: int) -> None:
         """Wait until the sizes of clients 0 to N - 1 are known.
@@ -87,6 +101,8 @@ class Wire:
                 raise SamplerError(f"{len(missing)} of {N} clients have not said who they are{why}.")
             if set(range(N)) - set(self.sizes):
                 time.sleep(SECONDS)
+        if not any(self.sizes.values()):
+            raise SamplerError("every client says that it has 0 training samples; check Answers(size=...).")
 
     def receive(self, messages: Sequence[Message]) -> list[Message]:
         """The replies that arrived in time and are not errors."""
@@ -120,11 +136,23 @@ class Wire:
             if attempt or replies is None:
                 replies = self.receive(self.messages(requests, missing))
             for reply in replies:
-                if not reply.has_error():
-                    out[int(reply.metadata.group_id)] = reply.content
+                i = int(reply.metadata.group_id)
+                if reply.has_error():
+                    continue
+                if why := self.problem(requests[i], reply.content):
+                    self.why = why
+                    log.warning("client %s sent what cannot be used: %s", requests[i].client, why)
+                else:
+                    out[i] = reply.content
             if all(content is not None for content in out):
                 break
         self.lost |= {
             request.client for request, content in zip(requests, out, strict=True) if content is None
         }
         return out
+
+
+def _whole(content: RecordDict, key: str) -> int | None:
+    """A metric that must be a whole number from 0; None if it is none."""
+    value = number(content, key)
+    return int(value) if value >= 0 and value == value // 1 and value < 2**53 else None

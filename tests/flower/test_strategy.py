@@ -16,10 +16,11 @@ pytest.importorskip(
 import federation
 from federation import METHODS, M, N, T
 from flwr.app import Array, ArrayRecord, Message
+from flwr.clientapp import ClientApp
 from grid import Fault, InProcess
 
-from fedlib.errors import SamplerError, StoreError
-from fedlib.flower import SamplerStrategy
+from fedlib.errors import ConfigError, SamplerError, StoreError
+from fedlib.flower import Answers, SamplerStrategy
 from fedlib.flower.records import FlatModel
 from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection
 
@@ -257,7 +258,7 @@ def test_an_output_layer_that_is_not_known_is_asked_for():
 def test_missing_clients_and_numbers_that_occur_twice_are_named():
     with pytest.raises(SamplerError, match="1 of 5 clients have not said who they are"):
         strategy("uniform").start(
-            InProcess(federation.client_app(), range(N - 1)), federation.initial(), 1, timeout=0.1
+            InProcess(federation.client_app(), range(N - 1)), federation.initial(), 1, timeout=1
         )
     grid = InProcess(federation.client_app(), range(N))
     grid.join(3, 77)
@@ -274,6 +275,131 @@ def test_a_question_that_nobody_answers_is_named_with_the_reason():
         SamplerError, match=r"no client answered the sampler's Losses \(the battery is empty\)"
     ):
         start(strategy("power_of_choice"), InProcess(federation.client_app(), range(N), fault))
+
+
+# -- clients that send what cannot be used ---------------------------------------------------------------------
+
+
+def spoiled(change, who: int = 2, kind: str = "train"):
+    """The federation's app, in which one client's replies are changed before they are sent."""
+
+    def wrap(function):
+        def reply(message: Message, context) -> Message:
+            out = function(message, context)
+            if context.node_config["partition-id"] == who:
+                change(out.content)
+            return out
+
+        return reply
+
+    app = federation.client_app()
+    app._registered_funcs.clear()
+    app.train()(wrap(federation.train) if kind == "train" else federation.train)
+    app.evaluate()(wrap(federation.evaluate) if kind == "evaluate" else federation.evaluate)
+    return app
+
+
+def arrays_with(value: float):
+    def change(content) -> None:
+        name, array = next(iter(content["arrays"].items()))
+        numbers = array.numpy().copy()
+        numbers.flat[0] = value
+        content["arrays"][name] = Array(numbers)
+
+    return change
+
+
+def metric_with(name: str, value: float):
+    def change(content) -> None:
+        content["metrics"][name] = value
+
+    return change
+
+
+def renamed(content) -> None:
+    record = content["arrays"]
+    name = next(iter(record))
+    record["another"] = record.pop(name)
+
+
+def reshaped(content) -> None:
+    record = content["arrays"]
+    name, array = next(iter(record.items()))
+    record[name] = Array(array.numpy()[:1])
+
+
+SPOILED = {
+    "NaN model": (arrays_with(np.nan), "its model is not finite"),
+    "infinite model": (arrays_with(-np.inf), "its model is not finite"),
+    "NaN loss": (metric_with("train_loss", np.nan), "its metrics are not finite"),
+    "infinite steps": (metric_with("steps", np.inf), "its metrics are not finite"),
+    "another name": (renamed, "its model has no array"),
+    "another shape": (reshaped, "has shape"),
+}
+
+
+@pytest.mark.outside("replies in Flower that cannot be used")
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_client_whose_reply_cannot_be_used_counts_as_missing(name: str, caplog):
+    change, words = SPOILED[name]
+    a = strategy(Fixed())
+    result = start(a, InProcess(spoiled(change), range(N)), rounds=2)
+    assert [row["missing"] for row in a.rows[1:]] == [[2], [2]]
+    assert [row["clients"] for row in a.rows[1:]] == [[0, 1], [0, 1]]
+    assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
+    assert f"client 2 sent what cannot be used: {words}" in caplog.text or words in a.wire.why
+
+
+@pytest.mark.bad_input
+def test_a_loss_that_is_not_finite_is_replaced_by_the_mean_of_the_others():
+    a = strategy(Fixed())
+    start(a, InProcess(spoiled(metric_with("eval_loss", np.nan), kind="evaluate"), range(N)), rounds=1)
+    losses, came, missing = a.sampler.told
+    assert losses[2] == pytest.approx(np.delete(losses, 2).mean())
+    assert (came, missing) == ([0, 1], [2])
+
+
+@pytest.mark.outside("replies in Flower that cannot be used")
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("client", "size", "words"),
+    [
+        (lambda k: k + 1, lambda k: 10, "a node says that it is client 5; number the 5 clients from 0 to 4"),
+        (lambda k: k - 1, lambda k: 10, "a node says that it is client -1; number the 5 clients from 0 to 4"),
+        (lambda k: k, lambda k: 0, "every client says that it has 0 training samples"),
+        (lambda k: k, lambda k: -3, r"client \d says that it has -3 training samples"),
+        (lambda k: k, lambda k: float("nan"), r"client \d says that it has nan training samples"),
+    ],
+)
+def test_numbers_and_sizes_that_cannot_be_are_named(client, size, words: str):
+    app = ClientApp(
+        mods=[
+            Answers(
+                size=lambda context: size(context.node_config["partition-id"]),
+                client=lambda context: client(context.node_config["partition-id"]),
+            )
+        ]
+    )
+    app.train()(federation.train)
+    app.evaluate()(federation.evaluate)
+    with pytest.raises(SamplerError, match=words):
+        start(strategy("uniform"), InProcess(app, range(N)))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("sampler", "changes", "words"),
+    [
+        ("unifrom", {}, "unknown sampler 'unifrom'; did you mean uniform"),
+        ("uniform", {"m": N + 1}, "m = 6 clients per round must be between 1 and N = 5"),
+        ("uniform", {"m": 0}, "m = 0 clients per round"),
+        ("uniform", {"aggregation": "data-size"}, "unknown aggregation 'data-size'; did you mean data_size"),
+    ],
+)
+def test_arguments_that_cannot_be_are_named(sampler: str, changes: dict, words: str):
+    with pytest.raises(ConfigError, match=words):
+        SamplerStrategy(sampler, **({"N": N, "m": M} | changes))
 
 
 # -- models ----------------------------------------------------------------------------------------------------
