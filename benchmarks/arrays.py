@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.protocol import WORKLOADS, Workload
 from fedlib.data import datasets, partition
-from fedlib.settings import schema
+from fedlib.data.schemes import IID
 
 
 def write(workload: Workload, folder: Path) -> None:
@@ -35,7 +35,7 @@ def write(workload: Workload, folder: Path) -> None:
 
 def split(workload: Workload, dataset: datasets.Dataset) -> partition.Partition:
     """N clients with n random samples each."""
-    return partition.make(schema.IID(scheme="iid"), dataset, workload.N, seed=0)
+    return partition.make(IID(scheme="iid"), dataset, workload.N, seed=0)
 
 
 if __name__ == "__main__":

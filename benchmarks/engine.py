@@ -13,7 +13,7 @@ from benchmarks.arrays import split
 from benchmarks.protocol import Options, Workload, arguments, measured_rounds
 from fedlib.data import datasets
 from fedlib.data.partition import Partition
-from fedlib.settings import schema
+from fedlib.data.schemes import IID
 from fedlib.settings.schema import Evaluate, Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
@@ -38,7 +38,7 @@ def lockstep(
         Run(
             dataset=work.dataset,
             scaling=work.scaling,
-            partition=schema.IID(scheme="iid"),
+            partition=IID(scheme="iid"),
             model=work.model,
             N=work.N,
             m=work.m,

@@ -24,6 +24,15 @@ from typing import Any
 from fedlib.errors import InUse, StoreError
 
 
+def root() -> Path:
+    """The repository that this file is part of; for an installed package, the current working directory."""
+    repository = Path(__file__).resolve().parents[1]
+    return repository if (repository / "params.yaml").exists() else Path.cwd()
+
+
+ROOT = root()
+
+
 def temporary() -> Path:
     """A folder of this user's among temporary files, for what libraries keep where HOME cannot be written.
 

@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 
 from fedlib.data import sources
+from fedlib.data.sources.cifar import ORIGINAL
+from fedlib.data.sources.cifar import RECODED as RECODED_FILE
 
 CLASSES = ("airplane", "truck")
 
@@ -71,11 +73,11 @@ def jpeg(value: int, side: int = 4) -> bytes:
 
 
 def make_recoded(mirror: Path, monkeypatch: pytest.MonkeyPatch, members: list[tuple[str, bytes]]) -> None:
-    checksum = make_tar(mirror / "cifar10" / sources.RECODED, members)
+    checksum = make_tar(mirror / "cifar10" / RECODED_FILE, members)
     expect(
         monkeypatch,
         "cifar10",
-        {sources.RECODED: checksum},
+        {RECODED_FILE: checksum},
         n_train=3,
         n_test=2,
         shape=(3, 4, 4),
@@ -103,11 +105,11 @@ def make_cifar(mirror: Path, monkeypatch: pytest.MonkeyPatch, **replaced: bytes)
         members.append((f"cifar-10-batches-py/{name}", replaced.get(name, pickle.dumps(batch, protocol=4))))
     meta = pickle.dumps({b"label_names": [b"airplane", b"truck"]})
     members.append(("cifar-10-batches-py/batches.meta", meta))
-    checksum = make_tar(mirror / "cifar10" / sources.ORIGINAL, members)
+    checksum = make_tar(mirror / "cifar10" / ORIGINAL, members)
     expect(
         monkeypatch,
         "cifar10",
-        {sources.ORIGINAL: checksum},
+        {ORIGINAL: checksum},
         n_train=10,
         n_test=2,
         shape=(3, 4, 4),

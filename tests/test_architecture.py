@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.samplers.sources import imports
+from fedlib.digests import imports
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT
 
@@ -59,8 +59,11 @@ def test_the_map_has_every_room_and_little_stands_outside_of_them():
     assert {file.name for file in HOUSE.glob("*.py")} <= {
         "__init__.py",
         "__main__.py",
+        "digests.py",
         "errors.py",
         "files.py",
+        "kinds.py",
+        "registry.py",
         "streams.py",
     }
 
@@ -91,7 +94,7 @@ def test_a_circle_is_found(import_a: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "room", ["kernels", "samplers", "settings", "data", "training", "simulation", "runs"]
+    "room", ["kernels", "samplers", "data", "algorithms", "settings", "training", "simulation", "runs"]
 )
 def test_the_library_knows_no_experiment_and_no_paper(room: str):
     """Neither the name of an experiment nor that of a paper's folder stands in its code; samplers may be called so."""

@@ -120,9 +120,8 @@ def the_partition_trained(copy: Copy) -> None:
     assert copy.results("clients_as_given")["client_accuracy"].between(0, 1).all()
     check = """
 from fedlib.data import datasets, partition
-from fedlib.settings import schema
-spec = schema.QuantitySkew(scheme="quantity_skew", exponent=1.5)
-part = partition.make(spec, datasets.load("digits"), N=10, seed=0)
+from fedlib.data.schemes.quantity_skew import QuantitySkew
+part = partition.make(QuantitySkew(exponent=1.5), datasets.load("digits"), N=10, seed=0)
 assert sorted(sum(map(list, part.train), [])) == list(range(1437))
 assert (part.sizes[:-1] >= part.sizes[1:]).all() and abs(part.sizes[0] / part.sizes[1] - 2**1.5) < 0.01
 """

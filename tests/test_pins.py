@@ -1,8 +1,8 @@
 """Every sampler chooses the clients that it chose when `pins.json` was written: numerics change on purpose only.
 
 What is pinned are choices, not floats: these depend on the processor in their last digits. After a deliberate change
-of a sampler, raise its revision in `fedlib/samplers/registry.py` (of an algorithm or a model, in
-`fedlib/settings/code.py`; of what all runs share, NUMERICS in `fedlib/simulation/engine.py`) and renew the pins:
+of a sampler or an algorithm, raise the revision with which it is registered (of a model, in `fedlib/settings/code.py`;
+of what all runs share, NUMERICS there) and renew the pins:
 
     .venv/bin/python tests/test_pins.py
 """
@@ -75,8 +75,8 @@ def test_choices_are_the_pinned_ones(sampler: str, record_property):
     record_property("results identical", 1)
     assert sampler in pinned()["choices"], f"{sampler} has no pin yet: add it with {RENEW}."
     assert choices(sampler) == pinned()["choices"][sampler], (
-        f"{sampler} no longer chooses the clients that it did. If that is meant, raise its revision in "
-        f"fedlib/samplers/registry.py (NUMERICS in fedlib/simulation/engine.py, if others choose otherwise too) "
+        f"{sampler} no longer chooses the clients that it did. If that is meant, raise the revision with which it is "
+        f"registered (NUMERICS in fedlib/settings/code.py, if others choose otherwise too) "
         f"and renew the pins with {RENEW}; if it is not, a change altered numbers that it should have left alone."
     )
 

@@ -49,7 +49,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         ConfigError: there is no such paper.
     """
     from fedlib.samplers import SAMPLERS
-    from fedlib.samplers.registry import PROBLEMS
+    from fedlib.samplers.registry import REGISTRY
 
     raw = {**settings.raw["experiments"], **settings.raw["studies"]}
     papers = {name: spec.get("paper", "") for name, spec in raw.items()}
@@ -64,6 +64,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         for name, of in opened.items()
         if paper is None or paper in name.split("-") or paper in map(papers.get, of)
     ]
+    problems = REGISTRY.problems
     used = [one.run for of in runs.values() for one in of]
     chosen = {run.method.sampler for run in used} if paper else SAMPLERS
     samplers = [(name, (SAMPLERS[name].__doc__ or name).strip().splitlines()[0]) for name in sorted(chosen)]
@@ -72,7 +73,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         table("Studies (fedlib run NAME)", ("name", ""), studies),
         table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
         table("Samplers (params.yaml)", ("name", ""), samplers),
-        *([table("Samplers that cannot be loaded", ("where", "why"), PROBLEMS.items())] if PROBLEMS else []),
+        *([table("Samplers that cannot be loaded", ("where", "why"), problems.items())] if problems else []),
         datasets({run.dataset for run in used} if paper else None),
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from fedlib.samplers.sources import import_statements
+from fedlib.digests import import_statements
 
 # The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
 NUMBERS = (

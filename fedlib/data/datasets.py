@@ -22,25 +22,15 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedlib.data import sources
-from fedlib.data.sources import KINDS, Arrays, Kind
+from fedlib.data.sources import KINDS, SCALINGS, Arrays, Kind
 from fedlib.errors import DataError, meant
-from fedlib.files import sealed, unsealed
-from fedlib.settings.schema import ROOT
+from fedlib.files import ROOT, sealed, unsealed
 
 if TYPE_CHECKING:
     import torch
 
 DATASETS = ROOT / "data" / "datasets"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
-
-# Mean and standard deviation per channel of pixels / 255.
-SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "unit": ((0.0,), (1.0,)),
-    "half": ((0.5,), (0.5,)),  # Clustered Sampling, FedCor: CIFAR-10; HiCS-FL: Fashion-MNIST
-    "mnist": ((0.1307,), (0.3081,)),  # FedCor: Fashion-MNIST, with MNIST's constants
-    "cifar": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),  # HiCS-FL: CIFAR-10
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # HiCS-FL: Mini-ImageNet
-}
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ class Tensors:
 
 
 def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
-    """The dataset as tensors, with pixels scaled by a scheme of `SCALINGS` (None: the dataset's own).
+    """The dataset as tensors, with pixels scaled by a scheme of `sources.SCALINGS` (None: the dataset's own).
 
     Raises:
         DataError: the scheme's number of channels differs from the images'.

@@ -17,6 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
 from fedlib.flower.questions import Asker, Metrics, Trained, problem, without
@@ -24,7 +25,6 @@ from fedlib.flower.records import FlatModel
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
 from fedlib.samplers.registry import load_all
-from fedlib.simulation.algorithms import FedAvg, aggregation_weights
 from fedlib.simulation.live import Costs, check
 from fedlib.streams import Purpose, stream
 

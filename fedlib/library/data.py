@@ -14,19 +14,10 @@ import torch
 
 from fedlib.data import partition
 from fedlib.data.datasets import Tensors
+from fedlib.data.schemes import Scheme
+from fedlib.data.schemes.given import Given
+from fedlib.digests import address_of
 from fedlib.errors import ConfigError
-from fedlib.settings import schema
-from fedlib.settings.schema import address_of
-
-SCHEMES = (
-    schema.IID,
-    schema.Shards,
-    schema.OneClass,
-    schema.DirichletClients,
-    schema.DirichletPrior,
-    schema.DirichletClasses,
-    schema.Given,
-)
 
 
 @dataclass(frozen=True)
@@ -149,7 +140,7 @@ class Clients:
         self.names: list[Any] | None = None
         self.fixed: partition.Partition | None = None
         self.data, self.holdout = data.for_partition(), holdout
-        if isinstance(clients, SCHEMES):
+        if isinstance(clients, Scheme):
             if N is None:
                 raise ConfigError(f"N is missing: say how many clients {type(clients).__name__} is to make.")
             self.N, self.spec = N, clients
@@ -160,7 +151,7 @@ class Clients:
             raise ConfigError(f"N is {N}, but clients has {self.N}; leave N out.")
         given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
-        self.spec = schema.Given(scheme="given", digest=address_of(content))
+        self.spec = Given(digest=address_of(content))
         self.fixed = parts
 
     def partition(self, seed: int) -> partition.Partition:

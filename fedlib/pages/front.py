@@ -37,9 +37,6 @@ NOTHING, LOSSES, UPDATES = ASKED = (
     "other clients' updates, too",
 )
 ONE, MORE = HELD = "one label each, or nearly", "several labels each, or mixed"
-NEARLY = (
-    0.02  # of a Dirichlet law: up to this concentration a label, most of a client's samples have one label
-)
 
 
 def bar_of(row: Mapping[str, Any]) -> str | None:
@@ -85,19 +82,7 @@ def asks(sampler: type) -> str:
 
 def holds(run: Any) -> str:
     """Which labels a client holds in a run's partition (one of `HELD`)."""
-    split = run.partition
-    match split.scheme:
-        case "one_class":
-            return ONE
-        case "shards":
-            return ONE if split.shards == 1 else MORE
-        case "dirichlet_prior":  # alpha times each label's share of the data
-            return ONE if split.alpha / 10 <= NEARLY else MORE
-        case "dirichlet_clients":
-            return ONE if split.alpha <= NEARLY else MORE
-        case "dirichlet_classes":
-            return ONE if max(split.alphas) <= NEARLY else MORE
-    return MORE
+    return ONE if run.partition.mostly_one_label else MORE
 
 
 def which_sampler(arena: Path, planned: Iterable[tuple[str, Labelled]]) -> pd.DataFrame:

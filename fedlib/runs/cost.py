@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from fedlib.data import datasets, partition
+from fedlib.data.schemes.equal import IID
 from fedlib.data.sources import KINDS
-from fedlib.settings.schema import IID, DirichletClients, Evaluate, Local, Method, OneClass, Run
+from fedlib.settings.schema import Evaluate, Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Executor, Job
@@ -76,13 +77,7 @@ def local_steps(run: Run) -> float:
     """Mean number of a client's SGD steps per round, on the data that it does not hold out."""
     if run.local.steps:
         return run.local.steps
-    match run.partition:
-        case OneClass(n=n):
-            sizes = [(run.N, n)]
-        case DirichletClients(sizes=sizes):
-            pass
-        case _:
-            sizes = [(run.N, KINDS[run.dataset].n_train / run.N)]
+    sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
     batches = sum(
         clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)
         if run.holdout

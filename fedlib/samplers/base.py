@@ -24,39 +24,37 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
+from fedlib.kinds import Count, NotNegative, Positive, Share, Whole
 from fedlib.samplers.registry import register
 
 __all__ = [
     "Aggregation",
     "Asking",
+    "Count",
     "Federation",
     "Gradients",
     "Losses",
+    "NotNegative",
+    "Positive",
     "Question",
     "Report",
     "Round",
     "Sampler",
     "Selection",
     "ServerLosses",
+    "Share",
     "TrialLosses",
     "Updates",
+    "Whole",
     "read_only",
     "register",
 ]
 
 Aggregation = Literal["mean", "data_size", "attrition", "ipw"]
-
-# Kinds of parameters.
-Count = Annotated[int, Field(ge=1, le=10**9)]
-Whole = Annotated[int, Field(ge=0, le=10**9)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

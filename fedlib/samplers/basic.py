@@ -14,7 +14,7 @@ import numpy as np
 from fedlib.samplers.base import Federation, Round, Sampler, Selection, register
 
 
-@register("uniform")
+@register("uniform", revision=0)
 @dataclass
 class Uniform(Sampler):
     """m distinct clients, all equally likely (FedAvg's "random")."""
@@ -24,7 +24,7 @@ class Uniform(Sampler):
         return Selection(round.rng.choice(round.available, m, replace=False), expected=np.full(m, m / n))
 
 
-@register("md")
+@register("md", revision=0)
 @dataclass
 class MD(Sampler):
     """m independent draws with replacement; client k has probability p_k (multinomial distribution sampling)."""
@@ -37,7 +37,7 @@ class MD(Sampler):
         return Selection(round.available[drawn], expected=round.m * p[drawn])
 
 
-@register("target")
+@register("target", revision=0)
 @dataclass
 class Target(Sampler):
     """One client per label, drawn uniformly among the clients that mostly hold it (Clustered Sampling, Figure 1).
@@ -71,7 +71,7 @@ class Target(Sampler):
         return Selection(clients, expected=np.array([1 / len(block) for block in blocks]))
 
 
-@register("full")
+@register("full", revision=0)
 @dataclass
 class Full(Sampler):
     """Every client in every round, whatever m is: the aggregation that all sampling schemes estimate."""

@@ -205,7 +205,7 @@ def draw(r: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return (borders / borders[:, -1:] <= rng.random((len(r), 1))).sum(axis=1)
 
 
-@register("clustered_size")
+@register("clustered_size", revision=0)
 @dataclass
 class ClusteredSize(Sampler):
     """Algorithm 1: draws stratified by sample size, with the same distributions in every round.
@@ -228,7 +228,7 @@ class ClusteredSize(Sampler):
         return Selection(A[drawn], expected=m * self.fed.shares(A)[drawn])
 
 
-@register("clustered_similarity")
+@register("clustered_similarity", revision=0)
 @dataclass
 class ClusteredSimilarity(Sampler):
     """Algorithm 2: draws stratified by the similarity of the clients' latest updates, at no extra communication.

@@ -22,7 +22,7 @@ import numpy as np
 from fedlib.samplers.base import Asking, Federation, Gradients, Round, Sampler, Selection, Updates, register
 
 
-@register("divfl")
+@register("divfl", revision=0)
 @dataclass
 class DivFL(Sampler):
     """Choose m clients that greedily minimise sum_k min_{i chosen} |g_k - g_i|.

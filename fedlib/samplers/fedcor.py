@@ -78,7 +78,7 @@ class Schedule(NamedTuple):
 SCHEDULES = {"2022": Schedule(10, 150, 100), "head": Schedule(0, 1000, 100)}
 
 
-@register("fedcor")
+@register("fedcor", revision=0)
 @dataclass
 class FedCor(Sampler):
     """FedCor. Defaults: the paper's FMNIST settings; CIFAR-10 has warmup 20, dt 50, beta 0.9, gamma 0.97.

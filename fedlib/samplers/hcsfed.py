@@ -123,7 +123,7 @@ def allocate(sizes: np.ndarray, S: np.ndarray, m: int, at_least_one: bool) -> np
     return first + round_places(np.maximum(targets - first, 0), m - first.sum(), sizes - first)
 
 
-@register("hcsfed")
+@register("hcsfed", revision=0)
 @dataclass
 class HCSFed(Sampler):
     """Hybrid selection: compressed updates, clusters, places by spread, draws by norm.

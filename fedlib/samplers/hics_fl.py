@@ -46,7 +46,7 @@ from fedlib.samplers.weighted import draw_distinct, log
 Estimate = Literal["bias", "weight"]
 
 
-@register("hics_fl")
+@register("hics_fl", revision=0)
 @dataclass
 class HiCSFL(Sampler):
     """HiCS-FL. Defaults: the paper's for FMNIST; CIFAR-10 and Mini-ImageNet have T_s 0.0015.

@@ -51,7 +51,7 @@ def draw_by_norm(rng: np.random.Generator, norms: np.ndarray, n: int) -> np.ndar
     return draw_distinct(rng, np.log(np.maximum(shares, 1e-12)), n)
 
 
-@register("importance")
+@register("importance", revision=0)
 @dataclass
 class Importance(Sampler):
     """Client k joins independently with probability min(1, c p_k ||update_k||): m clients on average, perhaps none."""
@@ -67,7 +67,7 @@ class Importance(Sampler):
         return Selection(A[drawn], expected=p[drawn])
 
 
-@register("importance_mean")
+@register("importance_mean", revision=0)
 @dataclass
 class ImportanceMean(Sampler):
     """m distinct clients, drawn one after another in proportion to ||update_k||."""

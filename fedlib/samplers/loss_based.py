@@ -63,7 +63,7 @@ def lottery(v: np.ndarray, m: int, alpha1: float, alpha2: float, alpha3: float) 
     return Lottery(kept, weights / weights.sum(), min(floor((1 - alpha3) * m), len(kept)))
 
 
-@register("afl")
+@register("afl", revision=0)
 @dataclass
 class AFL(Sampler):
     """Clients of high valuation v_k = sqrt(n_k) l_k by a softmax lottery, and a few clients at random.
@@ -106,7 +106,7 @@ class AFL(Sampler):
         self.v = v
 
 
-@register("power_of_choice")
+@register("power_of_choice", revision=0)
 @dataclass
 class PowerOfChoice(Sampler):
     """The m clients of highest loss at the current model among d candidates, drawn one after another by p_k.

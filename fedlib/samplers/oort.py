@@ -26,7 +26,7 @@ from fedlib.samplers.base import (
 from fedlib.samplers.weighted import draw_distinct, log
 
 
-@register("oort")
+@register("oort", revision=0)
 @dataclass
 class Oort(Sampler):
     """Epsilon-greedy lottery on the utility n_k sqrt(mean training loss) plus a bonus for long absence.

@@ -32,7 +32,7 @@ from fedlib.samplers.hics_fl import (
 )
 
 
-@register("oracle")
+@register("oracle", revision=0)
 @dataclass
 class Oracle(Sampler):
     """HiCS-FL's code with true entropies: no warm-up, M clusters, distances from the latest output-layer updates.

@@ -25,7 +25,7 @@ def log(weights: np.ndarray) -> np.ndarray:
         return np.log(weights)
 
 
-@register("weighted")
+@register("weighted", revision=0)
 @dataclass
 class Weighted(Sampler):
     """m distinct clients, drawn one after another in proportion to p_k: "random" in HiCS-FL's code.

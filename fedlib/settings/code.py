@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedlib import samplers
-from fedlib.samplers.sources import digest_of_file
+from fedlib import algorithms, samplers
+from fedlib.data import schemes
+from fedlib.digests import digest_of_file
 
 NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
 REVISIONS = {
-    "algorithm": {"fedavg": 0, "scaffold": 0, "feddyn": 0, "moon": 0, "ifca": 0},
     "model": {
         "logistic": 0,
         "mlp": 0,
@@ -26,14 +26,19 @@ REVISIONS = {
         "hics_cifar_cnn": 0,
         "resnet18_head": 0,
     },
-}  # the samplers' revisions are in `fedlib/samplers/registry.py`
-SOURCES = {"algorithm": "simulation/algorithms.py", "model": "training/models/{}.py"}  # of code not shipped
+}  # those of all else stand where it is registered
+REGISTRIES = {
+    "sampler": samplers.version_of,
+    "scheme": schemes.version_of,
+    "algorithm": algorithms.version_of,
+}
+SOURCES = {"model": "training/models/{}.py"}  # of code not shipped
 
 Code = dict[str, int | str]
 
 
 def code_of(settings: Any) -> Code:
-    """The revisions and digests of all samplers, algorithms and models named in the settings.
+    """The revisions and digests of all samplers, schemes, algorithms and models named in the settings.
 
     Revision 0 is left out, so runs made before there were revisions keep their addresses.
     """
@@ -43,8 +48,8 @@ def code_of(settings: Any) -> Code:
         return {}
     found: Code = {}
     for key, value in settings.items():
-        if key in ("sampler", *SOURCES) and isinstance(value, str):
-            version = samplers.version_of(value) if key == "sampler" else _version_of(key, value)
+        if key in (*REGISTRIES, *SOURCES) and isinstance(value, str):
+            version = REGISTRIES[key](value) if key in REGISTRIES else _version_of(key, value)
             found |= {f"{key} {value}": version} if version else {}
         elif key != "labels":  # the labels of a study's unit do not affect any number
             found |= code_of(value)

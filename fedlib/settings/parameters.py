@@ -7,55 +7,12 @@ include bounds (`samplers/base.py`). An address leaves out every parameter that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 
 from fedlib.errors import meant
-from fedlib.samplers import Sampler
-from fedlib.samplers.base import Positive
-from fedlib.settings.kinds import STRICT, Settings, whole
-
-
-class NoParameters(Settings):
-    """Parameters of FedAvg, SCAFFOLD and Moon: none."""
-
-
-class FedDyn(Settings):
-    """mu: the alpha of FedDyn."""
-
-    mu: Positive = 0.1
-
-
-class IFCA(Settings):
-    """models: number of cluster models."""
-
-    models: Annotated[int, Field(ge=1, le=100)] = 4
-
-
-ALGORITHMS: dict[str, type[Settings]] = {
-    "fedavg": NoParameters,
-    "scaffold": NoParameters,
-    "feddyn": FedDyn,
-    "moon": NoParameters,
-    "ifca": IFCA,
-}
-
-
-@cache
-def of_sampler(cls: type[Sampler]) -> type[BaseModel]:
-    """A pydantic model of a sampler's parameters."""
-    hints = get_type_hints(cls, include_extras=True)
-    defaults = {
-        f.name: f.default_factory() if f.default_factory is not MISSING else f.default
-        for f in fields(cls)
-        if f.init
-    }
-    config = ConfigDict(**STRICT, protected_namespaces=())
-    kinds = {k: (hints[k], ... if v is MISSING else v) for k, v in defaults.items()}
-    return create_model(cls.__name__, __config__=config, **kinds)
+from fedlib.kinds import whole
 
 
 def checked(model: type[BaseModel], given: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedlib.errors import ConfigError, meant
+from fedlib.kinds import shortened
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
-from fedlib.settings.sections import SEEDS, Study, check, mapping, one_sentence, shortened
+from fedlib.settings.sections import SEEDS, Study, check, mapping, one_sentence
 
 PARAMS = ROOT / "params.yaml"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import pkgutil
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
+    BeforeValidator,
     Field,
+    SerializeAsAny,
     Strict,
     ValidationError,
     ValidationInfo,
@@ -20,29 +21,20 @@ from pydantic import (
     model_validator,
 )
 
-from fedlib import samplers
+from fedlib import algorithms, samplers
+from fedlib.data import schemes, sources
+from fedlib.data.schemes import Scheme
+from fedlib.digests import address_of as address_of
 from fedlib.errors import meant
+from fedlib.files import ROOT as ROOT
+from fedlib.kinds import Count, NotNegative, Positive, Settings, Whole, first_error, optional, parameters_of
 from fedlib.samplers import Aggregation
-from fedlib.samplers.base import Count, NotNegative, Positive, Whole
 from fedlib.settings.code import Code, code_of
-from fedlib.settings.kinds import Settings, optional
-from fedlib.settings.parameters import ALGORITHMS, checked, of_sampler, own
-
-
-def root() -> Path:
-    """The repository that this file is part of; for an installed package, the current working directory."""
-    repository = Path(__file__).resolve().parents[2]
-    return repository if (repository / "params.yaml").exists() else Path.cwd()
-
-
-ROOT = root()
+from fedlib.settings.parameters import checked, own
 
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-Dataset = Literal["digits", "mnist", "fmnist", "cifar10", "cifar100", "mini_imagenet"]
 OWN = "own:"  # prefix of the names of datasets and models that a program passes to `fedlib.simulate`
-Scaling = Literal["unit", "half", "mnist", "cifar", "imagenet"]
-Algorithm = Literal["fedavg", "scaffold", "feddyn", "moon", "ifca"]
 MOST_QUESTIONS = 1000
 
 
@@ -53,71 +45,22 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
 
 
-class IID(Settings):
-    """Equal random parts of the training set."""
-
-    scheme: Literal["iid"] = "iid"
-
-
-class Shards(Settings):
-    """Sort by label, cut into `shards` * N equal shards, give each client `shards` of them (FedCor: 1SPC, 2SPC)."""
-
-    scheme: Literal["shards"] = "shards"
-    shards: Count = 2
-
-
-class OneClass(Settings):
-    """One label per client, N / K clients per label, `n` training and `n_test` test samples each (Clustered Sampling).
-
-    permute: number the clients in a random order that depends on the seed. False keeps the paper's order, sorted by
-        label. Then a client's id reveals its label to samplers that break ties by id.
-    """
-
-    scheme: Literal["one_class"] = "one_class"
-    n: Count = 500
-    n_test: Count = 80
-    permute: bool = True
+def _scheme(written: Any) -> Scheme:
+    """The partition scheme that a mapping names, with its settings."""
+    if isinstance(written, Scheme):
+        return written
+    if not isinstance(written, dict) or not isinstance(written.get("scheme"), str):
+        raise ValueError(
+            f"name a scheme, as {{scheme: iid}}; there are {', '.join(sorted(schemes.load_all()))}"
+        )
+    try:
+        return schemes.find(written["scheme"]).model_validate(written)
+    except ValidationError as error:
+        key, message = first_error(error)
+        raise ValueError(f"{key}: {message}" if key else message) from None
 
 
-class DirichletClients(Settings):
-    """Each client draws its label shares from Dir(alpha), and its samples from the label pools, with replacement.
-
-    sizes: [number of clients, samples of each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
-        sizes are `test_share` of the training sizes, with the same label shares.
-    """
-
-    scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
-    alpha: Positive
-    sizes: list[Annotated[tuple[Count, Count], Strict(False)]]
-    test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
-
-
-class DirichletPrior(Settings):
-    """Label shares ~ Dir(alpha * class prior); sizes solve the minimum-norm problem that uses all data (FedCor)."""
-
-    scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
-    alpha: Positive
-
-
-class DirichletClasses(Settings):
-    """Each class is split over the clients by Dir(alpha). Several alphas share the data in equal parts (HiCS-FL)."""
-
-    scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
-    alphas: Annotated[list[Positive], Field(min_length=1)]
-    min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
-
-
-class Given(Settings):
-    """A partition listed in a file, for every seed: `data/partitions/<digest>.json` (see `fedlib/data/given.py`)."""
-
-    scheme: Literal["given"] = "given"
-    digest: str
-
-
-Partition = Annotated[
-    IID | Shards | OneClass | DirichletClients | DirichletPrior | DirichletClasses | Given,
-    Field(discriminator="scheme"),
-]
+Partition = Annotated[SerializeAsAny[Scheme], BeforeValidator(_scheme)]
 
 
 class Local(Settings):
@@ -209,7 +152,7 @@ class Method(Settings):
 
     sampler: str
     params: dict[str, Any] = {}
-    algorithm: Algorithm = "fedavg"
+    algorithm: str = "fedavg"
     algorithm_params: dict[str, Any] = {}
     aggregation: Aggregation | None = None
 
@@ -220,8 +163,10 @@ class Method(Settings):
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
             raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
         of_algorithm = f"algorithm {self.algorithm!r}"
-        params = checked(of_sampler(self._class), self.params, f"sampler {self.sampler!r}")
-        algorithm_params = checked(ALGORITHMS[self.algorithm], self.algorithm_params, of_algorithm)
+        params = checked(parameters_of(self._class), self.params, f"sampler {self.sampler!r}")
+        algorithm_params = checked(
+            parameters_of(algorithms.find(self.algorithm)), self.algorithm_params, of_algorithm
+        )
         vars(self).update(params=params, algorithm_params=algorithm_params)
         return self
 
@@ -229,12 +174,16 @@ class Method(Settings):
     def _class(self) -> type[samplers.Sampler]:
         return samplers.find(self.sampler)
 
+    def make_algorithm(self) -> algorithms.FedAvg:
+        """The algorithm with its parameters."""
+        return algorithms.find(self.algorithm)(**self.algorithm_params)
+
     def in_one_form(self) -> dict[str, Any]:
         """As JSON without defaults: the same for all ways of writing the same settings."""
         rule = self._class(**self.params).aggregation
         return self.model_dump(mode="json") | {
-            "params": own(of_sampler(self._class), self.params),
-            "algorithm_params": own(ALGORITHMS[self.algorithm], self.algorithm_params),
+            "params": own(parameters_of(self._class), self.params),
+            "algorithm_params": own(parameters_of(algorithms.find(self.algorithm)), self.algorithm_params),
             "aggregation": None if self.aggregation == rule else self.aggregation,
         }
 
@@ -242,8 +191,8 @@ class Method(Settings):
 class Run(Settings):
     """One run, fully determined: what is stored and addressed, and never trained twice."""
 
-    dataset: str  # a `Dataset`, or OWN and the program's name for its own data
-    scaling: Scaling | None = None  # of the pixels, see `data.SCALINGS`; None: the dataset's own
+    dataset: str  # one of `sources.KINDS`, or OWN and the program's name for its own data
+    scaling: str | None = None  # of the pixels, one of `SCALINGS`; None: the dataset's own
     partition: Partition
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     model: str  # one of `model_names`, or OWN and the program's name for its own model
@@ -260,9 +209,16 @@ class Run(Settings):
     @field_validator("dataset", "model")
     @classmethod
     def _known(cls, name: str, info: ValidationInfo) -> str:
-        known = model_names() if info.field_name == "model" else get_args(Dataset)
+        known = model_names() if info.field_name == "model" else sources.KINDS
         if name not in known and not name.startswith(OWN):
             raise ValueError(f"unknown {info.field_name} {name!r}; {meant(name, known)}")
+        return name
+
+    @field_validator("scaling")
+    @classmethod
+    def _scaling(cls, name: str | None) -> str | None:
+        if name is not None and name not in sources.SCALINGS:
+            raise ValueError(f"unknown scaling {name!r}; {meant(name, sources.SCALINGS)}")
         return name
 
     @model_validator(mode="after")
@@ -275,21 +231,8 @@ class Run(Settings):
             )
         if self.until and not self.evaluate.test:
             raise ValueError("until needs the test accuracy; set evaluate.test: true, or leave until out")
-        proximal = self.method.algorithm_params.get("mu", 0.1)
-        if self.method.algorithm == "feddyn" and self.local.mu != proximal:
-            raise ValueError(
-                f"local.mu = {self.local.mu} must be FedDyn's mu = {proximal}, its proximal term; set both equal"
-            )
-        if self.method.algorithm == "scaffold" and self.local.halve_every:
-            raise ValueError("SCAFFOLD takes one learning rate per round; leave local.halve_every out")
-        if isinstance(self.partition, DirichletClients):
-            total = sum(count for count, _ in self.partition.sizes)
-            if total != self.N:
-                raise ValueError(f"partition.sizes names {total} clients, but N is {self.N}")
-        if isinstance(self.partition, DirichletClasses) and self.N % len(self.partition.alphas):
-            raise ValueError(
-                f"N = {self.N} clients cannot be split into equal parts for {len(self.partition.alphas)} alphas"
-            )
+        self.method.make_algorithm().check(self.local)
+        self.partition.check(self.N)
         return self
 
     def address(self, numerics: int, dataset_digest: str) -> str:
@@ -333,8 +276,3 @@ def _one_form(
         return Method.model_validate_json(method).in_one_form()
     except ValidationError:
         return json.loads(method)
-
-
-def address_of(made_of: Any) -> str:
-    """The address of results: a digest of everything that determines their numbers."""
-    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]

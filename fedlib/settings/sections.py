@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from fedlib.errors import ConfigError, meant
-from fedlib.settings.kinds import Settings
+from fedlib.kinds import Settings, first_error, shortened
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,79}")
 Model = TypeVar("Model", bound=BaseModel)
@@ -95,18 +95,8 @@ def valid(model: type[Model], given: Mapping[str, Any], place: str) -> Model:
 
 def one_sentence(error: ValidationError, place: str) -> ConfigError:
     """A ConfigError for the first of the errors that pydantic found."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(first.get("input"), dict) else f" (given: {shortened(first['input'])})"
-    end = "" if message.endswith("?") else f"{given}."
-    return ConfigError(f"{place}{'.' + key if key else ''}: {message}{end}")
-
-
-def shortened(value: Any) -> str:
-    """A value as an error message shows it."""
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:120]} ..."
+    key, message = first_error(error)
+    return ConfigError(f"{place}{'.' + key if key else ''}: {message}{'' if message.endswith('?') else '.'}")
 
 
 def mapping(value: Any, place: str) -> dict[str, Any]:

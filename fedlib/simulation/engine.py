@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates, read_only
 from fedlib.settings.schema import MOST_QUESTIONS, Run
-from fedlib.simulation.algorithms import aggregation_weights
 from fedlib.simulation.evaluation import evaluate, segment_means, weights_of
 from fedlib.simulation.guard import Watch
 from fedlib.simulation.live import Answer, Live, check, check_clients, plain

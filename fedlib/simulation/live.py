@@ -17,7 +17,6 @@ from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, Selection, find
 from fedlib.settings.schema import Run
-from fedlib.simulation.algorithms import make_algorithm
 from fedlib.simulation.guard import Guarded, Watch
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
@@ -73,7 +72,7 @@ class Live(Guarded):
             self.sampler = kind(**run.method.params)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
             self.rule = run.method.aggregation or self.sampler.aggregation
-        self.algorithm = make_algorithm(run.method.algorithm, run.method.algorithm_params)
+        self.algorithm = run.method.make_algorithm()
         self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
         self.models = torch.stack(
             [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]

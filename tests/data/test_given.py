@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedlib.data import datasets, given, partition
+from fedlib.data import datasets, partition
+from fedlib.data.schemes import given
+from fedlib.data.schemes.given import Given
+from fedlib.digests import address_of
 from fedlib.errors import ConfigError
-from fedlib.settings.schema import Given, Local, Method, Run, address_of
+from fedlib.settings.schema import Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from fedlib.data import partition, sources
+from fedlib.data import partition, schemes, sources
 from fedlib.data.partition import Partition
+from fedlib.data.schemes import dirichlet
+from fedlib.data.schemes.dirichlet import capped_shares, minimum_norm_sizes
 from fedlib.errors import ConfigError
-from fedlib.settings import schema
 
 
 def labelled(counts: list[int], test_counts: list[int] | None = None, seed: int = 0) -> SimpleNamespace:
@@ -56,15 +58,15 @@ def agree(name: str, ours: list[dict[str, float]], theirs: dict[str, Any], least
         assert abs(values.mean() - golden["mean"]) <= 3 * error + 1e-9, (name, key, values.mean(), golden)
 
 
-def settings(case: dict[str, Any]) -> schema.Partition:
+def settings(case: dict[str, Any]) -> schemes.Scheme:
     if "alphas" in case:
-        return schema.DirichletClasses(scheme="dirichlet_classes", alphas=case["alphas"])
+        return schemes.DirichletClasses(scheme="dirichlet_classes", alphas=case["alphas"])
     if "balanced" in case:
         fixed = [(100, 500)] if case["balanced"] else [(10, 100), (30, 250), (30, 500), (20, 750), (10, 1000)]
-        return schema.DirichletClients(scheme="dirichlet_clients", alpha=case["alpha"], sizes=fixed)
+        return schemes.DirichletClients(scheme="dirichlet_clients", alpha=case["alpha"], sizes=fixed)
     if "alpha" in case:
-        return schema.DirichletPrior(scheme="dirichlet_prior", alpha=case["alpha"])
-    return schema.Shards(scheme="shards", shards=case["shards_per_client"])
+        return schemes.DirichletPrior(scheme="dirichlet_prior", alpha=case["alpha"])
+    return schemes.Shards(scheme="shards", shards=case["shards_per_client"])
 
 
 @pytest.mark.golden("partition_*.json")
@@ -76,7 +78,7 @@ def test_statistics_of_the_authors_programs(case: dict[str, Any]) -> None:
     N, group = case["n_clients"], made[0].group
     assert all(len(part.train) == N for part in made)
     ours = [statistics(part.labels, len(part.used)) for part in made]
-    if isinstance(settings(case), schema.Shards | schema.DirichletClients):  # sizes are fixed by design
+    if isinstance(settings(case), schemes.Shards | schemes.DirichletClients):  # sizes are fixed by design
         for key in (key for key in ours[0] if key.startswith("size")):
             assert [stats[key] for stats in ours] == pytest.approx(
                 [case["summary_over_seeds"][key]["mean"]] * len(ours)
@@ -111,7 +113,7 @@ def test_fedcor_sizes_from_the_authors_draws(case: dict[str, Any]) -> None:
     for run in case["runs"]:
         q = np.random.RandomState(run["seed"]).dirichlet(case["alpha"] * prior, size=case["n_clients"])
         assert entropy(q, axis=1).mean() == pytest.approx(run["drawn_ratio_entropy_nats"]["mean"])
-        sizes = case["labels"]["n"] * partition.minimum_norm_sizes(q, prior)
+        sizes = case["labels"]["n"] * minimum_norm_sizes(q, prior)
         theirs = run["statistics"]["size"]
         quantiles = [theirs[key] for key in ("min", "q25", "median", "q75", "max")]
         assert np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(quantiles, abs=5)
@@ -120,19 +122,19 @@ def test_fedcor_sizes_from_the_authors_draws(case: dict[str, Any]) -> None:
 
 def test_no_sizes_for_a_class_that_nobody_has() -> None:
     q = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    assert partition.minimum_norm_sizes(q, np.full(3, 1 / 3)) is None
+    assert minimum_norm_sizes(q, np.full(3, 1 / 3)) is None
 
 
 SCHEMES = [
-    schema.IID(scheme="iid"),
-    schema.Shards(scheme="shards", shards=1),
-    schema.Shards(scheme="shards", shards=3),
-    schema.OneClass(scheme="one_class", n=6, n_test=2),
-    schema.DirichletClients(scheme="dirichlet_clients", alpha=0.1, sizes=[(8, 5), (12, 20)]),
-    schema.DirichletPrior(scheme="dirichlet_prior", alpha=1.0),
-    schema.DirichletClasses(scheme="dirichlet_classes", alphas=[0.5, 1, 2, 10]),
+    schemes.IID(scheme="iid"),
+    schemes.Shards(scheme="shards", shards=1),
+    schemes.Shards(scheme="shards", shards=3),
+    schemes.OneClass(scheme="one_class", n=6, n_test=2),
+    schemes.DirichletClients(scheme="dirichlet_clients", alpha=0.1, sizes=[(8, 5), (12, 20)]),
+    schemes.DirichletPrior(scheme="dirichlet_prior", alpha=1.0),
+    schemes.DirichletClasses(scheme="dirichlet_classes", alphas=[0.5, 1, 2, 10]),
 ]
-WITH_REPEATS = schema.DirichletClients
+WITH_REPEATS = schemes.DirichletClients
 names = [f"{spec.scheme}{getattr(spec, 'shards', '')}" for spec in SCHEMES]
 counts = st.lists(st.integers(40, 70), min_size=5, max_size=5)
 
@@ -146,7 +148,7 @@ def whole(part: Partition) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("spec", SCHEMES, ids=names)
 @given(counts=counts, seed=st.integers(0, 2**32), holdout=st.sampled_from([0.0, 0.2, 0.5]))
-def test_invariants(spec: schema.Partition, counts: list[int], seed: int, holdout: float) -> None:
+def test_invariants(spec: schemes.Scheme, counts: list[int], seed: int, holdout: float) -> None:
     dataset, N = labelled(counts, [40] * 5), 20
     part = partition.make(spec, dataset, N, seed, holdout)
     owned = whole(part)
@@ -177,7 +179,7 @@ def test_invariants(spec: schema.Partition, counts: list[int], seed: int, holdou
 
 
 @pytest.mark.parametrize("spec", SCHEMES, ids=names)
-def test_the_seed_decides(spec: schema.Partition) -> None:
+def test_the_seed_decides(spec: schemes.Scheme) -> None:
     dataset = labelled([60] * 5, [40] * 5)
     one, again, other = (partition.make(spec, dataset, 20, seed, 0.2) for seed in (1, 1, 2))
     assert [k.tolist() for k in one.train] == [k.tolist() for k in again.train]
@@ -186,15 +188,15 @@ def test_the_seed_decides(spec: schema.Partition) -> None:
 
 
 @pytest.mark.parametrize("spec", [SCHEMES[0], *SCHEMES[5:]], ids=[names[0], *names[5:]])
-def test_every_sample_is_used_where_the_paper_uses_all(spec: schema.Partition) -> None:
+def test_every_sample_is_used_where_the_paper_uses_all(spec: schemes.Scheme) -> None:
     part = partition.make(spec, labelled([61, 62, 63, 64, 50], [40] * 5), 20, 3)
     assert part.sizes.sum() == 300
 
 
 def test_shards_are_of_one_label_each_where_they_divide_the_classes() -> None:
     dataset = labelled([80] * 5)
-    one = partition.make(schema.Shards(scheme="shards", shards=1), dataset, 20, 0)
-    two = partition.make(schema.Shards(scheme="shards", shards=2), dataset, 20, 0)
+    one = partition.make(schemes.Shards(scheme="shards", shards=1), dataset, 20, 0)
+    two = partition.make(schemes.Shards(scheme="shards", shards=2), dataset, 20, 0)
     assert set(one.classes) == {1}
     assert set(one.sizes) == set(two.sizes) == {20}
     assert set(two.classes) == {1, 2}
@@ -203,7 +205,7 @@ def test_shards_are_of_one_label_each_where_they_divide_the_classes() -> None:
 
 def test_one_class_takes_consecutive_samples_and_numbers_clients_at_random() -> None:
     dataset = labelled([80] * 5)
-    spec = schema.OneClass(scheme="one_class", n=20, n_test=4, permute=False)
+    spec = schemes.OneClass(scheme="one_class", n=20, n_test=4, permute=False)
     ordered = partition.make(spec, dataset, 20, 0)
     assert ordered.labels.argmax(axis=1).tolist() == np.repeat(np.arange(5), 4).tolist()
     assert np.concatenate(ordered.train[4:8]).tolist() == np.flatnonzero(dataset.y_train == 1).tolist()
@@ -217,7 +219,7 @@ def test_one_class_takes_consecutive_samples_and_numbers_clients_at_random() -> 
 
 def test_dirichlet_clients_have_the_sizes_and_one_law_for_training_and_test() -> None:
     dataset = labelled([5000] * 10, [1000] * 10)
-    spec = schema.DirichletClients(scheme="dirichlet_clients", alpha=0.1, sizes=[(10, 100), (10, 1000)])
+    spec = schemes.DirichletClients(scheme="dirichlet_clients", alpha=0.1, sizes=[(10, 100), (10, 1000)])
     part = partition.make(spec, dataset, 20, 0)
     assert part.sizes.tolist() == [100] * 10 + [1000] * 10
     assert [len(k) for k in part.test] == [20] * 10 + [200] * 10
@@ -231,7 +233,7 @@ def test_dirichlet_clients_have_the_sizes_and_one_law_for_training_and_test() ->
 
 
 def test_dirichlet_classes_group_clients_by_alpha() -> None:
-    spec = schema.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001, 0.1, 10])
+    spec = schemes.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001, 0.1, 10])
     part = partition.make(spec, labelled([600] * 10, [300] * 10), 30, 0)
     assert part.group.tolist() == np.repeat([0, 1, 2], 10).tolist()
     entropies = [part.label_entropy[part.group == g].mean() for g in range(3)]
@@ -242,7 +244,7 @@ def test_dirichlet_classes_group_clients_by_alpha() -> None:
 
 def test_dirichlet_classes_give_no_more_to_a_client_with_its_average() -> None:
     """With alpha tiny a class goes to one client; ten equal classes over ten clients can then only be one each."""
-    shares = partition.capped_shares(np.full(10, 500), 10, 1e-4, np.random.default_rng(0))
+    shares = capped_shares(np.full(10, 500), 10, 1e-4, np.random.default_rng(0))
     assert np.round(shares).sum(axis=0).tolist() == [1] * 10
     assert np.round(shares).sum(axis=1).tolist() == [1] * 10
 
@@ -261,42 +263,42 @@ def test_description_of_clients() -> None:
 @pytest.mark.parametrize(
     ("spec", "N", "holdout", "key"),
     [
-        (schema.IID(scheme="iid"), 301, 0, "N"),
-        (schema.Shards(scheme="shards", shards=2), 151, 0, "partition.shards"),
-        (schema.OneClass(scheme="one_class", n=10, n_test=2), 12, 0, "multiple of the 5 classes"),
-        (schema.OneClass(scheme="one_class", n=31, n_test=2), 10, 0, "partition.n: .* 30 or less"),
-        (schema.OneClass(scheme="one_class", n=10, n_test=7), 10, 0, "partition.n_test: .* 6 or less"),
-        (schema.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001]), 50, 0, "partition.alphas"),
-        (schema.IID(scheme="iid"), 300, 0.2, "holdout"),
+        (schemes.IID(scheme="iid"), 301, 0, "N"),
+        (schemes.Shards(scheme="shards", shards=2), 151, 0, "partition.shards"),
+        (schemes.OneClass(scheme="one_class", n=10, n_test=2), 12, 0, "multiple of the 5 classes"),
+        (schemes.OneClass(scheme="one_class", n=31, n_test=2), 10, 0, "partition.n: .* 30 or less"),
+        (schemes.OneClass(scheme="one_class", n=10, n_test=7), 10, 0, "partition.n_test: .* 6 or less"),
+        (schemes.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001]), 50, 0, "partition.alphas"),
+        (schemes.IID(scheme="iid"), 300, 0.2, "holdout"),
     ],
 )
 def test_what_cannot_be_had_is_one_sentence(
-    spec: schema.Partition, N: int, holdout: float, key: str, monkeypatch: pytest.MonkeyPatch
+    spec: schemes.Scheme, N: int, holdout: float, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition, "ATTEMPTS", 50)
+    monkeypatch.setattr(dirichlet, "ATTEMPTS", 50)
     with pytest.raises(ConfigError, match=key) as error:
         partition.make(spec, labelled([60] * 5), N, 0, holdout)
     assert str(error.value).count("\n") == 0
 
 
 def test_fedcor_needs_clients_that_cover_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "ATTEMPTS", 20)
-    spec = schema.DirichletPrior(scheme="dirichlet_prior", alpha=0.01)
+    monkeypatch.setattr(dirichlet, "ATTEMPTS", 20)
+    spec = schemes.DirichletPrior(scheme="dirichlet_prior", alpha=0.01)
     with pytest.raises(ConfigError, match=r"partition\.alpha"):
         partition.make(spec, labelled([60] * 5), 3, 0)
 
 
 @pytest.mark.parametrize("N", [20, 50])
 def test_every_scheme_works_on_the_embedded_digits(N: int) -> None:
-    digits = sources.read_digits().arrays
+    digits = sources.find("digits", None, Path())[0].arrays
     dataset = SimpleNamespace(y_train=digits["y_train"], y_test=digits["y_test"])
     for spec in (
-        schema.IID(scheme="iid"),
-        schema.Shards(scheme="shards", shards=1),
-        schema.Shards(scheme="shards", shards=2),
-        schema.OneClass(scheme="one_class", n=25, n_test=6),
-        schema.DirichletClients(scheme="dirichlet_clients", alpha=0.001, sizes=[(N, 30)]),
-        schema.DirichletPrior(scheme="dirichlet_prior", alpha=0.2),
-        schema.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001, 0.002, 0.005, 0.01, 0.5]),
+        schemes.IID(scheme="iid"),
+        schemes.Shards(scheme="shards", shards=1),
+        schemes.Shards(scheme="shards", shards=2),
+        schemes.OneClass(scheme="one_class", n=25, n_test=6),
+        schemes.DirichletClients(scheme="dirichlet_clients", alpha=0.001, sizes=[(N, 30)]),
+        schemes.DirichletPrior(scheme="dirichlet_prior", alpha=0.2),
+        schemes.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001, 0.002, 0.005, 0.01, 0.5]),
     ):
         assert min(map(len, partition.make(spec, dataset, N, 0).train)) >= 1

@@ -17,6 +17,7 @@ import pytest
 from mirrors import (
     CLASSES,
     RECODED,
+    RECODED_FILE,
     expect,
     images,
     jpeg,
@@ -29,6 +30,7 @@ from mirrors import (
 from PIL import Image
 
 from fedlib.data import datasets, sources
+from fedlib.data.sources import base, reading
 from fedlib.errors import DataError
 
 MIRROR = os.environ.get("FEDLIB_MIRROR")
@@ -243,7 +245,7 @@ def test_archive_with_another_checksum_is_not_opened(
     mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_recoded(mirror, monkeypatch, RECODED)
-    path = mirror / "cifar10" / sources.RECODED
+    path = mirror / "cifar10" / RECODED_FILE
     path.write_bytes(path.read_bytes() + b"\0")
     monkeypatch.setattr(tarfile, "open", lambda *_, **__: pytest.fail("opened before its checksum matched"))
     refused("cifar10", mirror, root, "cifar10/cifar10-jpeg.tar.gz: expected SHA-256")
@@ -252,8 +254,8 @@ def test_archive_with_another_checksum_is_not_opened(
 @pytest.mark.bad_input
 def test_file_that_is_no_archive(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recoded(mirror, monkeypatch, RECODED)
-    (mirror / "cifar10" / sources.RECODED).write_bytes(b"not an archive")
-    monkeypatch.setattr(sources, "_same", lambda *_: None)  # the checksum says so before anything else does
+    (mirror / "cifar10" / RECODED_FILE).write_bytes(b"not an archive")
+    monkeypatch.setattr(reading, "same", lambda *_: None)  # the checksum says so before anything else does
     refused("cifar10", mirror, root, "cifar10-jpeg.tar.gz is truncated or not a tar.gz archive")
 
 
@@ -286,7 +288,7 @@ def test_batches_without_labels(mirror: Path, root: Path, monkeypatch: pytest.Mo
 def test_no_source(mirror: Path, root: Path) -> None:
     refused("mnist", mirror, root, "is not a folder; correct FEDLIB_MIRROR")
     refused("mini_imagenet", None, root, "never downloaded; .* data/README.md")
-    with pytest.raises(DataError, match="unknown dataset 'svhn'; there are digits, mnist"):
+    with pytest.raises(DataError, match="unknown dataset 'svhn'; there are cifar10, cifar100"):
         datasets.prepare("svhn", root=root)
 
 
@@ -314,7 +316,7 @@ def test_what_the_mirror_lacks_is_downloaded(
 ) -> None:
     make_mnist(mirror, monkeypatch)
     (mirror / "mnist").rename(mirror / "elsewhere")
-    monkeypatch.setattr(sources, "download", lambda name, scratch: mirror / "elsewhere")
+    monkeypatch.setattr(base, "download", lambda *_: mirror / "elsewhere")
     datasets.prepare("mnist", mirror, root)
     assert json.loads((root / "mnist.json").read_text())["source"] == "torchvision"
 

@@ -13,10 +13,12 @@ import forked
 import pytest
 from copies import copy_project
 
+from fedlib import algorithms
+from fedlib.data import schemes
+from fedlib.registry import NameTaken
 from fedlib.samplers import SAMPLERS, Sampler, find, register, registry, version_of
 from fedlib.settings import code
 from fedlib.settings.schema import Method, model_names
-from fedlib.simulation.algorithms import ALGORITHMS
 
 OWN = """
 from dataclasses import dataclass
@@ -37,23 +39,24 @@ def own(name: str = "mine", select: str = "self.fed.everyone[: self.fed.m]", imp
 
 def test_all_that_is_shipped_has_a_revision_and_only_that():
     assert set(code.REVISIONS["model"]) == set(model_names())
-    assert set(code.REVISIONS["algorithm"]) == set(ALGORITHMS)
-    there = {name for name, cls in SAMPLERS.items() if cls.__module__.startswith("fedlib.")}
-    assert there == set(registry.REVISIONS), "a new sampler goes into SHIPPED in fedlib/samplers/registry.py"
-    for name in there:
-        assert find(name).__module__ == f"fedlib.samplers.{registry.HOMES[name]}"
+    for of_kind in (registry.REGISTRY, schemes.base.REGISTRY, algorithms.base.REGISTRY):
+        entries = of_kind.load_all()
+        there = {name for name, cls in entries.items() if cls.__module__.startswith("fedlib.")}
+        assert there == set(of_kind.revisions), f"a shipped {of_kind.what} is registered with a revision"
 
 
 def test_revision_0_is_no_part_of_an_address_and_a_raised_one_is(monkeypatch):
     settings = {"model": "mlp", "method": {"sampler": "md", "algorithm": "fedavg"}, "labels": {"model": "?"}}
     assert code.code_of(settings) == {}
-    monkeypatch.setitem(registry.REVISIONS, "md", 2)
+    monkeypatch.setitem(registry.REGISTRY.revisions, "md", 2)
     monkeypatch.setitem(code.REVISIONS["model"], "mlp", 1)
     assert code.code_of([settings]) == {"sampler md": 2, "model mlp": 1}
-    monkeypatch.delitem(code.REVISIONS["algorithm"], "fedavg")
+    monkeypatch.delitem(algorithms.base.REGISTRY.revisions, "fedavg")
+    monkeypatch.delitem(schemes.base.REGISTRY.revisions, "iid")
     monkeypatch.delitem(code.REVISIONS["model"], "mlp")
-    found = code.code_of(settings)
-    assert [len(found[name]) for name in ("algorithm fedavg", "model mlp")] == [16, 16], "digests"
+    found = code.code_of({**settings, "partition": {"scheme": "iid"}})
+    names = ("algorithm fedavg", "model mlp", "scheme iid")
+    assert [len(found[name]) for name in names] == [16] * 3, "digests"
 
 
 @pytest.fixture
@@ -155,7 +158,8 @@ from fedlib.runs.place import Place, address
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.samplers import version_of
-from fedlib.settings.schema import IID, Local, Method, Run
+from fedlib.data.schemes import IID
+from fedlib.settings.schema import Local, Method, Run
 from fedlib.errors import ConfigError
 InteractiveShell.instance().run_cell('''{cell}''').raise_error()
 shared = dict(dataset="digits", partition=IID(scheme="iid"), model="logistic", N=4, m=2, T=2)
@@ -182,9 +186,7 @@ def test_a_notebooks_sampler_is_trained_with_two_workers_and_refused_by_a_cluste
 
 @pytest.mark.bad_input
 def test_a_name_is_registered_once_and_both_places_are_named():
-    with pytest.raises(
-        registry.NameTaken, match=r"'uniform' .*basic\.py and by .*Again in .*test_registry\.py"
-    ):
+    with pytest.raises(NameTaken, match=r"'uniform' .*basic\.py and by .*Again in .*test_registry\.py"):
 
         @register("uniform")
         @dataclass

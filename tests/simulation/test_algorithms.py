@@ -8,8 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedlib.algorithms import FedAvg, aggregation_weights
+from fedlib.algorithms.feddyn import FedDyn
+from fedlib.algorithms.ifca import IFCA
+from fedlib.algorithms.scaffold import Scaffold
 from fedlib.samplers import Selection
-from fedlib.simulation.algorithms import IFCA, FedAvg, FedDyn, Scaffold, aggregation_weights
 
 SIZES = np.array([10, 20, 30, 40])
 

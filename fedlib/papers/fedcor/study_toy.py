@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedlib.kinds import Settings
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit
 from fedlib.samplers.base import Count, Positive
 from fedlib.samplers.fedcor import choose
-from fedlib.settings.kinds import Settings
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
 from fedlib.settings.sections import Study

@@ -21,7 +21,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedlib.data import datasets
-from fedlib.data.partition import Partition, by_label, collect
+from fedlib.data.partition import Partition
+from fedlib.data.schemes.base import by_label, collect
 from fedlib.runs.followed import executor
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place

@@ -17,11 +17,11 @@ import pandas as pd
 import torch
 
 from fedlib.errors import ConfigError
+from fedlib.kinds import Settings
 from fedlib.runs.followed import everyone, start
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, runs_of
-from fedlib.settings.kinds import Settings
 from fedlib.settings.params import Experiments, build, merge
 from fedlib.settings.schema import Scale
 from fedlib.settings.sections import Study

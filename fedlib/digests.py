@@ -1,10 +1,11 @@
-"""Identify a sampler that is not shipped: by a digest of its source and of what it uses from its own package."""
+"""Identify what determines a result: settings by a digest, and code that is not shipped by a digest of its source."""
 
 from __future__ import annotations
 
 import ast
 import dis
 import hashlib
+import json
 import linecache
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,12 +15,10 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 HOUSE = Path(__file__).resolve().parent
-TOPS = (  # folders in fedlib that count as a file's own package
-    HOUSE,
-    HOUSE.parent / "training" / "models",
-    HOUSE.parent / "simulation",
+TOPS = tuple(  # folders in fedlib that count as a file's own package
+    HOUSE / place for place in ("samplers", "data/schemes", "data/sources", "algorithms", "training/models")
 )
-CONTRACT = {HOUSE / name for name in ("__init__.py", "base.py", "registry.py", "sources.py")}
+CONTRACT = {top / name for top in TOPS for name in ("__init__.py", "base.py", "registry.py")}
 PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
 WRAPPED = (
     "fget",
@@ -30,8 +29,13 @@ WRAPPED = (
 )  # where a property, a compiled function, ... keeps the plain function
 
 
-def digest_of(cls: type) -> str:
-    """Digest of the class's file and of every file that it imports from its package (or folder, if it is in none).
+def address_of(made_of: Any) -> str:
+    """The address of results: a digest of everything that determines their numbers."""
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def digest_of(cls: Any) -> str:
+    """Digest of the file of a class or function, and of every file that it imports from its package or folder.
 
     For a class from a notebook: digest of the cells that define it and of the functions, classes and values it uses.
     """

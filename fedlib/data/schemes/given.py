@@ -11,18 +11,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from fedlib.data.schemes.base import Labelled, Scheme, Split, register
+from fedlib.digests import address_of
 from fedlib.errors import ConfigError
-from fedlib.files import write_whole
-from fedlib.settings.schema import ROOT, Given, address_of
+from fedlib.files import ROOT, write_whole
 
 PARTITIONS = ROOT / "data" / "partitions"
 PARTS = ("train", "holdout", "test")
 
 Indices = Sequence[Sequence[int] | np.ndarray]
+
+
+@register(revision=0)
+class Given(Scheme):
+    """A partition listed in a file, for every seed: `data/partitions/<digest>.json` (written by `keep`)."""
+
+    scheme: Literal["given"] = "given"
+    digest: str
+
+    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+        return Split(**load(self, N, len(data.y_train), len(data.y_test)))
 
 
 def keep(
@@ -47,7 +59,7 @@ def keep(
 def load(
     spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None
 ) -> dict[str, list[np.ndarray] | None]:
-    """`train`, `holdout` and `test` of a partition: one int64 array of indices per client, or None where it has none.
+    """`train`, `test` and `holdout` of a partition: one int64 array of indices per client, or None where it has none.
 
     Raises:
         ConfigError: the file is missing or damaged, or it does not describe N clients of this dataset.

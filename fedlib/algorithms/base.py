@@ -1,0 +1,112 @@
+"""The contract of federated algorithms: how clients' updates become the next global model.
+
+`FedAvg` is the plain case and the base class of the others. Each algorithm keeps its own state per run. It defines what
+its clients add to their gradients (`linear`, one constant vector per client), where they start from (`assign`), and how
+many model-sized vectors are sent. Its dataclass fields are its hyper-parameters, which `params.yaml` may set.
+
+torch is imported inside functions, so that reading settings does not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from fedlib.registry import Registry
+from fedlib.samplers import Aggregation, Selection
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+REGISTRY = Registry("algorithm", "fedlib.algorithms", group="fedlib.algorithms")
+find, version_of, load_all = REGISTRY.find, REGISTRY.version_of, REGISTRY.load_all
+A = TypeVar("A", bound=type)
+
+
+def register(name: str, revision: int | None = None) -> Callable[[A], A]:
+    """Class decorator: make an algorithm known to `params.yaml` under `name`.
+
+    revision: of shipped algorithms only. Raise it when what the algorithm computes changes.
+
+    Raises:
+        NameTaken: another algorithm has that name.
+    """
+    return REGISTRY.register(name, revision)
+
+
+def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarray) -> np.ndarray:
+    """Weight of each draw's update in new = old + sum_k weight_k * update_k -> (n,) float64.
+
+    mean: 1 / n. data_size: n_k over the sum for the drawn clients. attrition: p_k, so that the share of absent clients
+    stays on the old model (Clustered Sampling, equation 3). ipw: p_k over the expected number of draws of client k,
+    which is unbiased.
+    """
+    if selection.weights is not None:
+        return np.asarray(selection.weights, dtype=float)
+    clients = np.asarray(selection.clients)
+    drawn = sizes[clients].astype(float)
+    if rule == "mean":
+        return np.full(len(clients), 1 / len(clients))
+    if rule == "data_size":
+        return drawn / drawn.sum()
+    if rule == "attrition":
+        return drawn / sizes.sum()
+    return drawn / sizes.sum() / np.asarray(selection.expected, dtype=float)
+
+
+@register("fedavg", revision=0)
+@dataclass
+class FedAvg:
+    """One global model; the server adds the weighted updates (McMahan et al., AISTATS 2017)."""
+
+    payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
+    models: ClassVar[int] = 1
+
+    def check(self, local: Any) -> None:
+        """Raise ValueError where clients cannot do this local work (`settings.schema.Local`) under the algorithm."""
+
+    def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
+        """Prepare the state. Called once before round 1, with the number of clients and parameters."""
+
+    def assign(self, losses: np.ndarray) -> np.ndarray:
+        """Index (n,) of the run's model that each client starts from; losses: (models, n)."""
+        return np.zeros(losses.shape[1], dtype=int)
+
+    def linear(self, clients: Sequence[int]) -> Tensor | None:
+        """(n, d) a constant vector added to each client's gradients, or None."""
+        return None
+
+    def previous(self, clients: Sequence[int], start: Tensor) -> Tensor | None:
+        """(n, d) the clients' previous local models, for objectives that use them, or None."""
+        return None
+
+    def aggregate(
+        self,
+        models: Tensor,
+        clients: np.ndarray,
+        assigned: np.ndarray,
+        weights: np.ndarray,
+        updates: Tensor,
+        steps: np.ndarray,
+        lr: float,
+    ) -> Tensor:
+        """The next global models.
+
+        models: (models, d); clients, assigned, weights, steps: (n,), in sorted client order; updates: (n, d).
+        """
+        import torch
+
+        w = torch.as_tensor(weights, dtype=updates.dtype, device=updates.device)
+        return models + (w @ updates)[None]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The algorithm's state for a checkpoint."""
+        return {k: v for k, v in vars(self).items() if hasattr(v, "cpu")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        vars(self).update(state)

@@ -1,0 +1,37 @@
+"""Moon: Li et al., CVPR 2021; only the local objective changes (HiCS-FL's appendix)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedlib.algorithms.base import FedAvg, register
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@register("moon", revision=0)
+@dataclass
+class Moon(FedAvg):
+    """Moon. Clients pull their features toward the global model's and away from those of their own previous model."""
+
+    def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
+        import torch
+
+        self.w_k = torch.zeros(N, d, device=device)
+        self.seen = torch.zeros(N, dtype=torch.bool, device=device)
+
+    def previous(self, clients: Sequence[int], start: Tensor) -> Tensor:
+        import torch
+
+        k = list(clients)
+        return torch.where(self.seen[k, None], self.w_k[k], start)
+
+    def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
+        for k, update in zip(clients.tolist(), updates, strict=True):
+            self.w_k[k] = models[0] + update
+            self.seen[k] = True
+        return super().aggregate(models, clients, assigned, weights, updates, steps, lr)

@@ -1,0 +1,210 @@
+"""Three different partitions that the literature calls "Dirichlet". For one alpha they give quite different clients.
+
+Each paper's own split is used, and `Partition.describe` shows the result.
+
+Deviations from the authors' programs:
+1. All draws come from a generator that depends on the run's seed; their programs use global generators. This matters
+   in Clustered Sampling's split at alpha = 0.001. numpy's legacy Dirichlet fails there on some seeds (0/0) and rounds
+   shares of 1 down, so that clients of one class receive a stray sample of the last label (1.39 labels per client
+   there, 1.30 here).
+2. FedCor: label shares are drawn again if no client sizes can use up the whole training set.
+3. HiCS-FL: shares are kept as logarithms, so that clients with room left always have a share. The authors' program
+   divides 0 by 0 there and gives the whole class to the last client. Each class is cut into equal parts, whatever its
+   size.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import scipy  # its submodules load on first use, which keeps reading settings fast
+from pydantic import Field, Strict
+
+from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split, by_label, collect, register
+from fedlib.errors import ConfigError
+from fedlib.kinds import Count, Positive
+
+ATTEMPTS = 5_000  # of schemes that repeat the draw until the result is acceptable
+NEARLY = 0.02  # up to this concentration of a label, most of a client's samples have one label
+
+
+@register(revision=0)
+class DirichletClients(Scheme):
+    """Each client draws its label shares from Dir(alpha), and its samples from the label pools, with replacement.
+
+    sizes: [number of clients, samples of each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
+        sizes are `test_share` of the training sizes, with the same label shares.
+    """
+
+    scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
+    alpha: Positive
+    sizes: list[Annotated[tuple[Count, Count], Strict(False)]]
+    test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+        return Split(*dirichlet_clients(self, data.y_train, data.y_test, rng))
+
+    def check(self, N: int) -> None:
+        total = sum(count for count, _ in self.sizes)
+        if total != N:
+            raise ValueError(f"partition.sizes names {total} clients, but N is {N}")
+
+    def planned_sizes(self, N: int, n: int) -> list[tuple[int, float]]:
+        return [(count, size) for count, size in self.sizes]
+
+    @property
+    def mostly_one_label(self) -> bool:
+        return self.alpha <= NEARLY
+
+
+@register(revision=0)
+class DirichletPrior(Scheme):
+    """Label shares ~ Dir(alpha * class prior); sizes solve the minimum-norm problem that uses all data (FedCor)."""
+
+    scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
+    alpha: Positive
+
+    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+        return Split(dirichlet_prior(data.y_train, N, self.alpha, rng))
+
+    @property
+    def mostly_one_label(self) -> bool:
+        return self.alpha / 10 <= NEARLY  # alpha times a label's share of the data
+
+
+@register(revision=0)
+class DirichletClasses(Scheme):
+    """Each class is split over the clients by Dir(alpha). Several alphas share the data in equal parts (HiCS-FL)."""
+
+    scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
+    alphas: Annotated[list[Positive], Field(min_length=1)]
+    min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+
+    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+        train, test, group = dirichlet_classes(self, data.y_train, data.y_test, N, rng)
+        return Split(train, test, group=group)
+
+    def check(self, N: int) -> None:
+        if N % len(self.alphas):
+            raise ValueError(
+                f"N = {N} clients cannot be split into equal parts for {len(self.alphas)} alphas"
+            )
+
+    @property
+    def mostly_one_label(self) -> bool:
+        return max(self.alphas) <= NEARLY
+
+
+def dirichlet_clients(
+    spec: DirichletClients, y: np.ndarray, y_test: np.ndarray, rng: np.random.Generator
+) -> tuple[Parts, Parts]:
+    """Each client draws shares ~ Dir(alpha), for training and test alike; samples are drawn with replacement.
+
+    Source: Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it). Counts are
+    truncated and the last label receives the remainder, so a single-class client sometimes gets a stray sample of it.
+    """
+    K = int(y.max()) + 1
+    sizes = np.repeat([size for _, size in spec.sizes], [count for count, _ in spec.sizes])
+    shares = rng.dirichlet(np.full(K, spec.alpha), size=len(sizes))
+    out = []
+    for labels, wanted in ((y, sizes), (y_test, np.maximum(1, np.rint(spec.test_share * sizes)).astype(int))):
+        counts = np.floor(shares * wanted[:, None]).astype(int)
+        counts[:, -1] += wanted - counts.sum(axis=1)
+        drawn = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(labels, K))]
+        out.append(collect(drawn, counts))
+    return out[0], out[1]
+
+
+def dirichlet_prior(y: np.ndarray, N: int, alpha: float, rng: np.random.Generator) -> Parts:
+    """Shares q_k ~ Dir(alpha * class prior), then sizes s_k that use every sample (FedCor, appendix C.2 and its code).
+
+    Client k receives floor(s_k q_ki) samples of label i. The remaining samples go to random clients, one at a time.
+    alpha = 0.2 on ten equal classes is 0.02 per class.
+    """
+    total = np.bincount(y)
+    present = np.flatnonzero(total)
+    prior = total[present] / len(y)
+    for _ in range(ATTEMPTS):
+        q = rng.dirichlet(alpha * prior, size=N)
+        size = minimum_norm_sizes(q, prior)
+        if size is None:
+            continue
+        counts = np.zeros((N, len(total)), int)
+        counts[:, present] = np.floor(len(y) * size[:, None] * q)
+        for label in present:
+            counts[:, label] += np.bincount(
+                rng.integers(N, size=total[label] - counts[:, label].sum()), minlength=N
+            )
+        if counts.sum(axis=1).min() >= 2:
+            return collect([rng.permutation(pool) for pool in by_label(y, len(total))], counts)
+    raise ConfigError(
+        f"partition.alpha: no draw of {ATTEMPTS} for N = {N} and alpha = {alpha} could use up every class and leave no "
+        "client empty; raise alpha or N."
+    )
+
+
+def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
+    """The s >= 0 of least ||s||^2 with sum_k s_k q_k = prior; None if there is none.
+
+    q: (N, K) label shares of the clients. prior: (K,) class shares of the data. s: (N,) data shares.
+    """
+    # The constraint enters as heavily weighted rows of a least-squares problem; it is met to about 1e-8.
+    N, weight = len(q), 1e4
+    size, _ = scipy.optimize.nnls(
+        np.vstack([weight * q.T, np.eye(N)]), np.concatenate([weight * prior, np.zeros(N)])
+    )
+    return size if np.abs(size @ q - prior).max() < 1e-6 else None
+
+
+def dirichlet_classes(
+    spec: DirichletClasses, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
+) -> tuple[Parts, Parts, np.ndarray]:
+    """Split each class over the clients of a group by Dir(alpha), one group per alpha (HiCS-FL, 6.10, and its code).
+
+    Every class is cut into |alphas| consecutive parts, one per group. A client that has reached the average size
+    receives no more. A group is drawn again until every client has `min_share` of the average, in training and in test.
+    """
+    K, G = int(y.max()) + 1, len(spec.alphas)
+    n = N // G
+    pools = [[np.array_split(pool, G) for pool in by_label(labels, K)] for labels in (y, y_test)]
+    train: Parts = []
+    test: Parts = []
+    for g, alpha in enumerate(spec.alphas):
+        mine = [[rng.permutation(pool[g]) for pool in of_set] for of_set in pools]
+        available = [np.array([len(pool) for pool in of_set]) for of_set in mine]
+        least = [spec.min_share * of_set.sum() / n for of_set in available]
+        for _ in range(ATTEMPTS):
+            shares = capped_shares(available[0], n, alpha, rng)
+            counts = [cumulative_floors(shares, of_set) for of_set in available]
+            if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, least, strict=True)):
+                break
+        else:
+            raise ConfigError(
+                f"partition.alphas: no draw of {ATTEMPTS} for alpha = {alpha} gave each of {n} clients at least "
+                f"{spec.min_share:g} of the average size; raise that alpha or the number of alphas, or lower N or "
+                "min_share."
+            )
+        train += collect(mine[0], counts[0])
+        test += collect(mine[1], counts[1])
+    return train, test, np.repeat(np.arange(G), n)
+
+
+def capped_shares(available: np.ndarray, n: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
+    """(n, K) shares of each class over n clients, ~ Dir(alpha) over those still below the average size."""
+    K = len(available)
+    # A Gamma(alpha) variate is a Gamma(alpha + 1) variate times U^(1 / alpha); in logarithms nothing underflows.
+    logs = np.log(rng.standard_gamma(alpha + 1, (n, K))) + np.log1p(-rng.random((n, K))) / alpha
+    shares = np.zeros((n, K))
+    sizes = np.zeros(n)
+    for label in np.flatnonzero(available):
+        room = sizes < available.sum() / n
+        shares[room, label] = scipy.special.softmax(logs[room, label])
+        sizes += np.diff(np.floor(np.cumsum(shares[:, label]) * available[label] + 1e-9), prepend=0)
+    return shares
+
+
+def cumulative_floors(shares: np.ndarray, available: np.ndarray) -> np.ndarray:
+    """(n, K) counts of each class: its samples are cut at floor(available * cumulative share), so all are used."""
+    ends = np.floor(np.cumsum(shares, axis=0) * available + 1e-9).astype(int)
+    return np.diff(ends, axis=0, prepend=0)

@@ -1,0 +1,150 @@
+"""The contract of datasets: what each must look like, where its files are, and how they are read.
+
+A dataset is one function in a file of this folder, with what it must look like::
+
+    @register("stripes", Kind(400, 100, (1, 12, 12), ("flat", "rising", "upright", "falling"), "unit"))
+    def read(name: str, kind: Kind, folder: Path) -> Found: ...
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.errors import DataError
+from fedlib.registry import Registry
+
+Arrays = dict[str, np.ndarray]  # x_train, x_test: uint8 (n, C, H, W); y_train, y_test: int64 (n,)
+SILENCE = 60.0  # seconds without an answer, after which a download has failed
+REGISTRY = Registry("dataset", "fedlib.data.sources", group="fedlib.datasets")
+
+# Mean and standard deviation per channel of pixels / 255.
+SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "unit": ((0.0,), (1.0,)),
+    "half": ((0.5,), (0.5,)),  # Clustered Sampling, FedCor: CIFAR-10; HiCS-FL: Fashion-MNIST
+    "mnist": ((0.1307,), (0.3081,)),  # FedCor: Fashion-MNIST, with MNIST's constants
+    "cifar": ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),  # HiCS-FL: CIFAR-10
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # HiCS-FL: Mini-ImageNet
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a dataset must look like, and where it comes from.
+
+    n_train, n_test: numbers of samples. shape: (C, H, W).
+    classes: names in label order, or only their number where the data contains the names.
+    scaling: the scheme of `SCALINGS` for runs that name none. files: SHA-256 by file name. title: its name in texts.
+    download: fetches the published files into an empty folder and returns the folder that has a mirror's layout.
+    embedded: the installed package that contains the data; it then needs neither a mirror nor a download.
+    """
+
+    n_train: int
+    n_test: int
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...] | int
+    scaling: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    download: Callable[[Path], Path] | None = None
+    embedded: str = ""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes K."""
+        return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Arrays, class names in label order, and a sentence that states the provenance."""
+
+    arrays: Arrays
+    classes: tuple[str, ...]
+    provenance: str
+
+
+Reader = Callable[[str, Kind, Path], Found]
+KINDS: dict[str, Kind] = {}  # of the datasets that are loaded; `load_all` loads all
+
+
+def register(name: str, kind: Kind) -> Callable[[Reader], Reader]:
+    """Decorator of a reader: make a dataset known to `params.yaml` and the command line under `name`.
+
+    Raises:
+        NameTaken: another dataset has that name.
+    """
+
+    def add(read: Reader) -> Reader:
+        REGISTRY.register(name, revision=0)(read)  # its data is identified by a digest, not its reader
+        KINDS[name] = kind
+        return read
+
+    return add
+
+
+def load_all() -> dict[str, Kind]:
+    """Name -> kind of every dataset."""
+    REGISTRY.load_all()
+    return KINDS
+
+
+def find(name: str, mirror: Path | None, scratch: Path) -> tuple[Found, str]:
+    """A dataset from the first source that has it, and the name of that source.
+
+    mirror: folder with one folder per dataset; None takes the environment variable FEDLIB_MIRROR.
+    scratch: an empty folder for downloads.
+
+    Raises:
+        DataError: no source has it, or the source's data is wrong.
+    """
+    kind, read = load_all()[name], REGISTRY.find(name)
+    if kind.embedded:
+        return read(name, kind, scratch), kind.embedded
+    named = mirror or os.environ.get("FEDLIB_MIRROR")
+    if named and not Path(named).is_dir():
+        raise DataError(
+            f"the mirror {str(named)!r} is not a folder; correct FEDLIB_MIRROR, or unset it to download."
+        )
+    if named and (folder := Path(named) / name).is_dir():
+        return read(name, kind, folder), "mirror"
+    return read(name, kind, download(name, kind, scratch)), "torchvision"
+
+
+def download(name: str, kind: Kind, scratch: Path) -> Path:
+    """Download the published files; returns a folder with the layout of a mirror's.
+
+    Raises:
+        DataError: the dataset is never downloaded, or the download failed.
+    """
+    if kind.download is None:
+        raise DataError(
+            f"{name} is never downloaded; lay its files out as data/README.md says, name the mirror in FEDLIB_MIRROR, "
+            f"and run: fedlib data prepare {name}."
+        )
+    try:
+        with no_long_silence():
+            return kind.download(scratch)
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{name} could not be downloaded ({reason}); try again, or name a mirror in FEDLIB_MIRROR (layout: "
+            f"data/README.md), and run: fedlib data prepare {name}."
+        ) from None
+
+
+@contextmanager
+def no_long_silence() -> Iterator[None]:
+    """A context in which a connection that says nothing for `SILENCE` seconds fails."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -1,0 +1,67 @@
+"""Kinds of values that settings may have, and the base class of all typed settings."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Whole = Annotated[int, Field(ge=0, le=10**9)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Settings(BaseModel):
+    """Text is neither a number nor a flag, and a flag is not a number. A whole number may be written 10 or 10.0."""
+
+    model_config = ConfigDict(**STRICT, frozen=True, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers(cls, given: Any) -> Any:
+        return {key: whole(value) for key, value in given.items()} if isinstance(given, dict) else given
+
+
+def whole(value: Any) -> Any:
+    """10.0 as 10, which is valid both as a whole number and as a decimal; any other value unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def optional() -> Any:
+    """A key of a run that, where it is not set, is left out of record and address, so that older runs keep theirs."""
+    return Field(default=None, exclude_if=lambda value: value is None)
+
+
+@cache
+def parameters_of(cls: type) -> type[BaseModel]:
+    """A pydantic model of the parameters that a dataclass (a sampler, an algorithm) declares as its fields."""
+    hints = get_type_hints(cls, include_extras=True)
+    defaults = {
+        f.name: f.default_factory() if f.default_factory is not MISSING else f.default
+        for f in fields(cls)
+        if f.init
+    }
+    config = ConfigDict(**STRICT, protected_namespaces=())
+    kinds: dict[str, Any] = {k: (hints[k], ... if v is MISSING else v) for k, v in defaults.items()}
+    return create_model(cls.__name__, __config__=config, **kinds)
+
+
+def first_error(error: ValidationError) -> tuple[str, str]:
+    """The key and the message of the first error that pydantic reports, with the value where it says more."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    plain = not isinstance(first.get("input"), dict) and not message.endswith("?")
+    return key, f"{message} (given: {shortened(first['input'])})" if plain else message
+
+
+def shortened(value: Any) -> str:
+    """A value as an error message shows it."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]} ..."
