@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from test_faults import runs as runs  # the fixture
 
+from fedlib.data.schemes import DirichletClients, OneClass
 from fedlib.runs import cost
 from fedlib.settings import params
-from fedlib.settings.schema import DirichletClients, OneClass, Until
+from fedlib.settings.schema import Until
 
 
 @pytest.mark.parametrize(
