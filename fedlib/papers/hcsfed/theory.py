@@ -17,9 +17,9 @@ from sklearn.datasets import load_digits
 
 from fedlib.analysis.asking import ask
 from fedlib.data.partition import make
+from fedlib.data.schemes.dirichlet import DirichletClients
 from fedlib.samplers import Sampler
 from fedlib.samplers.hcsfed import allocate
-from fedlib.settings.schema import DirichletClients
 
 
 class Population(NamedTuple):

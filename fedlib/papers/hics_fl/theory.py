@@ -18,11 +18,11 @@ from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
 from fedlib.data.partition import make
+from fedlib.data.schemes.dirichlet import DirichletClasses
 from fedlib.samplers.fedcor import one_thread
 from fedlib.samplers.hics_fl import estimated_entropy
 from fedlib.samplers.oracle import label_entropy
 from fedlib.samplers.weighted import draw_distinct
-from fedlib.settings.schema import DirichletClasses
 from fedlib.training.chain import torch_default
 
 
