@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 REGISTRY = Registry("sampler", "fedlib.samplers", group="fedlib.samplers")
 SAMPLERS: dict[str, Any] = REGISTRY.entries
+REVISIONS = REGISTRY.revisions
 S = TypeVar("S", bound=type)
 find, version_of, unloaded, load_all = (
     REGISTRY.find,
