@@ -25,6 +25,7 @@ import pandas as pd
 
 from fedlib.analysis.claims import Claim, Runs, claims
 from fedlib.analysis.paper import papers, parts
+from fedlib.errors import StoreError
 from fedlib.files import write_whole
 from fedlib.settings.schema import ROOT
 
@@ -87,10 +88,28 @@ def fairness(paper: str, known: Mapping[tuple, float] | None = None) -> pd.DataF
 
 def all_fair(path: Path = TABLE) -> pd.DataFrame:
     """`fairness` of all papers for the page: one row per claim, with its paper. What the table lacks is computed."""
-    kept = pd.read_csv(path, float_precision="round_trip") if path.exists() else pd.DataFrame(columns=COLUMNS)
+    kept = stored(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
     known = dict(zip(kept[COLUMNS[:-1]].itertuples(index=False, name=None), kept["held"], strict=True))
     tables = {papers()[name].title: fairness(name, known) for name in parts("fair")}
     return pd.concat(tables, names=["paper", ""]).reset_index("paper").reset_index(drop=True)
+
+
+def stored(path: Path = TABLE) -> pd.DataFrame:
+    """The table of all claims as it was written.
+
+    Raises:
+        StoreError: it is missing, lacks a column, or has a share that is none.
+    """
+    remedy = "`fedlib fairness` makes it again."
+    try:
+        table = pd.read_csv(path, float_precision="round_trip")
+        shares = table[COLUMNS]["held"].astype(float)
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); {remedy}") from None
+    for id, share in zip(table["claim"], shares, strict=True):
+        if not 0 <= share <= 1:
+            raise StoreError(f"{path}: the share of {id} is {share:g}, and must be between 0 and 1; {remedy}")
+    return table
 
 
 def write(path: Path = TABLE) -> bool:

@@ -8,7 +8,7 @@ it in a separate process, which runs the cells itself (`inprocess.py`). A notebo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,16 @@ from nbformat import NotebookNode
 from fedlib.commands.uses import digests
 from fedlib.errors import ConfigError, meant
 from fedlib.files import write_whole
+from fedlib.pages import seals
+from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 
 SOURCES = ROOT / "notebooks"
 EXAMPLES = SOURCES / "natural"  # of the library: no artifacts, run by hand
 NORMALISED = ROOT / "data" / "notebooks"
+RESULTS = ROOT / "data" / "results"
+WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
+BESIDE = {"scoreboard": ["data/fairness.csv"]}  # artifact -> files in git that it reads beside results
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -99,8 +104,7 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
     Raises:
         ConfigError: no such notebook, or nothing to simulate.
     """
-    place = Path(name.replace("-", "/", 1)).with_suffix(".ipynb")
-    source = SOURCES / place
+    source = SOURCES / f"{place(name)}.ipynb"
     if not source.exists():
         names = [path.relative_to(SOURCES).with_suffix("").as_posix() for path in SOURCES.rglob("*.ipynb")]
         there = meant(name, sorted(one.replace("/", "-", 1) for one in names))
@@ -110,15 +114,43 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
             raise ConfigError(f"`{name}` needs an experiment: add --experiment NAME.")
         output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
         chosen = {"only_finished": True} if only_finished else {}
-        execute(source, output, {"experiment": experiment, "scale": scale, **chosen})
+        ran = executed(source, {"experiment": experiment, "scale": scale, **chosen})
+        seals.seal(ran, [], log_sources(experiment, scale))
     else:
-        output = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
+        output = page(name, scale)
         old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
-        execute(source, output, {"scale": scale})
+        ran = executed(source, {"scale": scale})
         for path, written in old.items():  # files that the notebook no longer makes
             if path.stat().st_mtime_ns == written:
                 path.unlink()
+        experiments = (params.load().artifacts.get(name) or {}).get("experiments", [])
+        seals.seal(ran, seals.files_beside(output), page_sources(name, experiments, scale))
+    write_whole(output, nbformat.writes(ran).encode())
     return output
+
+
+def place(artifact: str) -> str:
+    """The place of an artifact's notebook: "fedcor-table_1" -> "fedcor/table_1"."""
+    return artifact.replace("-", "/", 1)
+
+
+def page(artifact: str, scale: Scale) -> Path:
+    """The notebook of an artifact's page."""
+    return ROOT / "data" / "artifacts" / scale / artifact / "notebook.ipynb"
+
+
+def log_sources(experiment: str, scale: Scale) -> list[Path]:
+    """What the log of an experiment or study is made from: its notebook with the code's digests, and its table."""
+    return [NORMALISED / "simulate.ipynb", RESULTS / scale / f"{experiment}.parquet"]
+
+
+def page_sources(artifact: str, experiments: Iterable[str], scale: Scale) -> list[Path]:
+    """What an artifact's page is made from: its notebook with the code's digests, tables, and files in git."""
+    tables = [RESULTS / scale / f"{name}.parquet" for name in experiments]
+    if artifact in WHOLE_SCALE:
+        tables = list((RESULTS / scale).glob("*.parquet"))
+    notebook = NORMALISED / f"{place(artifact)}.ipynb"
+    return [notebook, *tables, *(ROOT / path for path in BESIDE.get(artifact, []))]
 
 
 def parameters_of(notebook: NotebookNode) -> dict[str, str]:
@@ -128,14 +160,14 @@ def parameters_of(notebook: NotebookNode) -> dict[str, str]:
     return {name: entry["default"] for name, entry in inspect_notebook(notebook).items()}
 
 
-def execute(source: Path, output: Path, parameters: Mapping[str, Any] | None = None) -> None:
-    """Run a notebook from top to bottom in this process and write it, with its outputs, to `output`.
+def executed(source: Path, parameters: Mapping[str, Any] | None = None) -> NotebookNode:
+    """Run a notebook from top to bottom in this process; returns it with its outputs.
 
     Standard output goes to the notebook and immediately to the terminal; standard error (progress) goes only to the
-    terminal. Running a notebook twice writes the same bytes if its cells print the same.
+    terminal. Running a notebook twice gives the same bytes if its cells print the same.
 
     Raises:
-        ConfigError: no such parameter. PapermillExecutionError: a cell failed; nothing is written.
+        ConfigError: no such parameter. PapermillExecutionError: a cell failed.
     """
     from papermill.execute import execute_notebook
 
@@ -155,4 +187,4 @@ def execute(source: Path, output: Path, parameters: Mapping[str, Any] | None = N
         kernel_name="python3",
         progress_bar=False,
     )
-    write_whole(output, nbformat.writes(normalise(ran, outputs=True)).encode())
+    return normalise(ran, outputs=True)

@@ -18,10 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedlib.commands import forks
+from fedlib.commands import forks, notebooks
 from fedlib.commands.warm import preload
 from fedlib.errors import ConfigError, DataError, StoreError
 from fedlib.files import alone, say, sealed, unsealed, write_whole
+from fedlib.pages import seals
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
@@ -31,8 +32,6 @@ INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
 MOST = 8  # notebooks at once
-WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
-BESIDE = {"scoreboard": ["data/fairness.csv"]}  # artifact -> files in git that it reads beside results
 
 
 def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
@@ -150,25 +149,23 @@ def _stage(name: str, experiments: list[str]) -> str:
         for experiment in experiments
         for kind in ("parquet", "json")
     ]
-    if name in WHOLE_SCALE:
+    if name in notebooks.WHOLE_SCALE:
         results = ["data/results/${scale}"]
-    results += BESIDE.get(name, [])
+    results += notebooks.BESIDE.get(name, [])
     lines = [
         f"  {name}:",
         f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
         "    deps:",
-        *(f"      - {dependency}" for dependency in [f"data/notebooks/{place(name)}.ipynb", *results]),
+        *(
+            f"      - {dependency}"
+            for dependency in [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
+        ),
         "    outs:",
         f"      - data/artifacts/${{scale}}/{name}",
         "    metrics:",
         f"      - data/metrics/${{scale}}/{name}.json",
     ]
     return "\n".join(lines) + "\n"
-
-
-def place(artifact: str) -> str:
-    """The place of an artifact's notebook: "fedcor-table_1" -> "fedcor/table_1"."""
-    return artifact.replace("-", "/", 1)
 
 
 def write_stages(path: Path = PIPELINE) -> bool:
@@ -186,7 +183,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
 
 
 def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
-    """Make the logs and pages that are missing, older than their results or code, or made from other settings.
+    """Make the logs and pages that are missing, not as they were made, or made from other results, code or settings.
 
     Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
     another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
@@ -203,7 +200,6 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
 
 
 def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]) -> list[str]:
-    from fedlib.commands import notebooks
     from fedlib.pages import site
     from fedlib.runs import coverage, results
 
@@ -227,21 +223,20 @@ def _stale_logs(
 ) -> list[list[str]]:
     """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
     from fedlib.analysis.plans import plan
-    from fedlib.commands import notebooks
-    from fedlib.runs import archive, results
+    from fedlib.runs import results
     from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
     commands, here = [], Place.from_environment()
-    source = notebooks.NORMALISED / "simulate.ipynb"
     for name in names:
-        packed, table = archive.path_of(name, scale), results.path_of(name, scale)
+        page = results.path_of(name, scale).with_suffix(".ipynb")
         whole = plan(name, scale, settings)
         finished = Finished(whole, here, any_data=True)
         addresses = [finished.address(work) for work in whole.work]
-        shown = results.shows(name, scale, addresses)
-        made = table.with_suffix(".ipynb") if logs else table
-        if any(addresses) and (not shown or _older(made, [packed, table, source])):
+        current = results.shows(name, scale, addresses) and (
+            not logs or seals.is_current(page, notebooks.log_sources(name, scale))
+        )
+        if any(addresses) and not current:
             log = ["notebook", "run", "simulate", "--experiment", name, "--only-finished"]
             commands.append(log if logs else ["results", name])
     return commands
@@ -252,30 +247,18 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """
-    from fedlib.commands import notebooks
     from fedlib.runs import results
 
     sizes, read = {}, Counter()
     for name, experiments in shown.items():
-        page = ROOT / "data" / "artifacts" / scale / name / "notebook.ipynb"
-        tables = [results.path_of(one, scale) for one in experiments]
-        if name in WHOLE_SCALE:
-            tables = list((results.RESULTS / scale).glob("*.parquet"))
-        beside = [ROOT / path for path in BESIDE.get(name, [])]
-        if _older(page, [*tables, *beside, notebooks.NORMALISED / f"{place(name)}.ipynb"]):
-            sizes[name] = sum(table.stat().st_size for table in tables if table.exists())
+        sources = notebooks.page_sources(name, experiments, scale)
+        if not seals.is_current(notebooks.page(name, scale), sources):
+            tables = [path for path in sources if path.suffix == ".parquet" and path.exists()]
+            sizes[name] = sum(table.stat().st_size for table in tables)
             read.update(tables)
-    results.hold(table for table, pages in read.items() if pages > 1 and table.exists())
+    results.hold(table for table, pages in read.items() if pages > 1)
     order = sorted(sizes, key=lambda name: (sizes[name] > 0, -sizes[name]))
     return [["notebook", "run", name] for name in order]
-
-
-def _older(path: Path, others: Iterable[Path]) -> bool:
-    """Whether a file is missing, or older than one of the others that exist."""
-    if not path.exists():
-        return True
-    made = path.stat().st_mtime
-    return any(other.exists() and other.stat().st_mtime > made for other in others)
 
 
 def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -> list[str]:
@@ -301,7 +284,6 @@ def _made(command: Sequence[str], scale: Scale) -> None:
     from papermill.exceptions import PapermillExecutionError
 
     from fedlib.analysis.plans import collect
-    from fedlib.commands import notebooks
 
     try:
         if command[0] == "results":

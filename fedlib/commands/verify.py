@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from rich.table import Table
 
+from fedlib.analysis import fairness, reference
 from fedlib.commands.listing import table
 from fedlib.commands.pipeline import INPUTS
+from fedlib.pages import seals
 from fedlib.runs import retrain, verify
 from fedlib.runs.archive import ARCHIVE
 from fedlib.runs.place import Place
@@ -20,6 +23,15 @@ SECONDS = 5.0
 def checked() -> tuple[Table, list[str]]:
     """One row per kind of file, and a sentence for each file that is not as written."""
     found = verify.everything(Place.from_environment(), RESULTS, ARCHIVE, INPUTS)
+    pages = sorted((ROOT / "data" / "artifacts").glob("*/*/notebook.ipynb"))
+    found += [
+        verify.each("pages", pages, _page),
+        verify.each("logs", sorted(RESULTS.glob("*/*.ipynb")), _page),
+        verify.each("fairness of rules", [fairness.TABLE], lambda path: fairness.stored(path).empty),
+        verify.each(
+            "reference curves", list(reference.programs()), lambda paper: reference.reference(paper).empty
+        ),
+    ]
     rows = [
         (one.kind, one.files, one.files - one.older - len(one.wrong), one.older, len(one.wrong))
         for one in found
@@ -28,6 +40,12 @@ def checked() -> tuple[Table, list[str]]:
     return table(title, ("", "files", "as written", "older", "wrong"), rows), [
         s for one in found for s in one.wrong
     ]
+
+
+def _page(path: Path) -> bool:
+    """Check a page with its files, or a log; True if it is a log from before there were seals."""
+    seals.opened(path)
+    return not seals.is_sealed(path)
 
 
 def trained_again(

@@ -25,7 +25,7 @@ from fedlib.analysis.paper import papers
 from fedlib.analysis.verdict import STATUSES
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
-from fedlib.pages import front, layout, published
+from fedlib.pages import front, layout, published, seals
 from fedlib.runs.coverage import covered, present
 from fedlib.runs.results import record
 from fedlib.settings import params
@@ -73,7 +73,7 @@ class Page:
     @cached_property
     def notebook(self) -> NotebookNode | None:
         path = self.folder / "notebook.ipynb"
-        return nbformat.read(path, as_version=4) if path.exists() else None
+        return seals.opened(path) if path.exists() else None
 
     @cached_property
     def title(self) -> str:
@@ -100,7 +100,7 @@ class Page:
     def claims(self) -> list[dict[str, Any]]:
         """The verdicts on its claims (rows of `claims.verdicts`)."""
         path = self.folder / "verdicts.json"
-        return json.loads(path.read_text()) if path.exists() else []
+        return json.loads(path.read_text()) if self.notebook and path.exists() else []
 
     @property
     def finding(self) -> str:
@@ -370,7 +370,7 @@ class Site:
         if not path.exists():
             self._text(f"logs/{name}.md", self._filled("log_missing.md", log=about, scale=self.scale))
             return
-        notebook = nbformat.read(path, as_version=4)
+        notebook = seals.opened(path)
         notebook.cells[0].source = f"# {layout.escaped(about['title'])}: `{name}`\n{tools}"
         self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells), about["title"])
 
@@ -419,7 +419,7 @@ def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) ->
     complete.
 
     Raises:
-        ConfigError: Sphinx could not build it. StoreError: another process is building it.
+        ConfigError: Sphinx could not build it. StoreError: another process is building it, or a page is not as made.
     """
     work = root / "data" / "site" / scale
     with alone(work):

@@ -35,16 +35,16 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
         name for name in datasets.KINDS if datasets.status(name, place.datasets)["state"] != "missing"
     ]
     return [
-        _each("datasets", prepared, lambda name: _dataset(name, place)),
-        _each("inputs", sorted(inputs.glob("*/*.json")), _json),
-        _each("finished runs", runs, lambda path: _run(store, path)),
-        _each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
-        _each("results", sorted(results.glob("*/*.parquet")), _results),
-        _each("archives", sorted(archive.glob("*/*.parquet")), lambda path: _archive(path, archive)),
+        each("datasets", prepared, lambda name: _dataset(name, place)),
+        each("inputs", sorted(inputs.glob("*/*.json")), _json),
+        each("finished runs", runs, lambda path: _run(store, path)),
+        each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
+        each("results", sorted(results.glob("*/*.parquet")), _results),
+        each("archives", sorted(archive.glob("*/*.parquet")), lambda path: _archive(path, archive)),
     ]
 
 
-def _each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
+def each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
     """older: checks a file (it raises what is wrong) and returns whether the file is too old to have digests."""
     found = Checked(kind, len(files))
     for file in files:

@@ -14,6 +14,7 @@ from fedlib.analysis.fairness import LAW, LEAST, SPREAD, Law, arriving, least, s
 from fedlib.analysis.measure import arrivals
 from fedlib.analysis.paper import papers, part, parts
 from fedlib.analysis.verdict import decide
+from fedlib.errors import StoreError
 from fedlib.papers.fedcor.printed import PRINTED
 
 
@@ -119,3 +120,13 @@ def test_runs_made_of_rounds_arrive_in_these_rounds():
     table = arriving("e", rounds, {"s": 0.8}, T=20)
     assert arrivals(table, 0.8).tolist() == [3, np.inf, 20, np.inf]
     assert table["round"].max() == 20
+
+
+@pytest.mark.parametrize("share", ["1.01", "-5", "nan", "inf", "", "many"])
+def test_a_table_with_a_share_that_is_none_is_refused(tmp_path, share: str):
+    path = tmp_path / "fairness.csv"
+    path.write_text(f"claim,law,bound from,draws,held\ncs.a,a law,this law,200,{share}\n")
+    with pytest.raises(StoreError, match="fairness.csv.*`fedlib fairness`"):
+        fairness.stored(path)
+    path.write_text("claim,law,bound from,draws,held\ncs.a,a law,this law,200,1.0\n")
+    assert fairness.stored(path)["held"].tolist() == [1.0]

@@ -17,6 +17,11 @@ import fedlib.commands.inprocess  # noqa: F401 - here, so that the child process
 from fedlib.commands import notebooks
 from fedlib.errors import ConfigError
 
+
+def execute(source: Path, output: Path, parameters: dict) -> None:
+    nbformat.write(notebooks.executed(source, parameters), output)
+
+
 KERNEL = {"name": "mine", "display_name": "Mine"}
 COMMITTED = sorted(p for p in notebooks.SOURCES.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 
@@ -105,7 +110,7 @@ def test_running_twice_writes_the_same_bytes(tmp_path: Path) -> None:
         tmp_path / "a.ipynb", "print('at', scale)", "import pandas as pd\npd.DataFrame({'x': [1]})"
     )
     for name in ("one.ipynb", "two.ipynb"):
-        assert in_child(notebooks.execute, source, tmp_path / name, {"scale": "demo"}) == ""
+        assert in_child(execute, source, tmp_path / name, {"scale": "demo"}) == ""
     assert (tmp_path / "one.ipynb").read_bytes() == (tmp_path / "two.ipynb").read_bytes()
     text, frame = outputs(tmp_path / "one.ipynb")
     assert text.text == "at demo\n"
@@ -120,7 +125,7 @@ def test_a_cell_shows_what_a_kernel_would_show(tmp_path: Path) -> None:
         "x = 7\nx",
     )
     source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(notebooks.execute, source, tmp_path / "ours.ipynb", {"scale": "demo"}) == ""
+    assert in_child(execute, source, tmp_path / "ours.ipynb", {"scale": "demo"}) == ""
     kernel = tmp_path / "kernel.ipynb"
     execute_notebook(str(source), str(kernel), {"scale": "demo"}, kernel_name="python3", progress_bar=False)
     nbformat.write(notebooks.normalise(notebooks.read(kernel), outputs=True), kernel)
@@ -131,24 +136,24 @@ def test_running_drops_files_that_are_no_longer_made_and_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    monkeypatch.setattr(notebooks, "execute", lambda *_: None)
+    monkeypatch.setattr(notebooks, "executed", lambda *_: new_notebook())
     page = tmp_path / "data" / "artifacts" / "demo" / "arena"
     (page / ".ipynb_checkpoints").mkdir(parents=True)
     (page / "no_longer_made.csv").touch()
     notebooks.run("arena", "demo")
-    assert [path.name for path in page.iterdir()] == [".ipynb_checkpoints"]
+    assert {path.name for path in page.iterdir()} == {".ipynb_checkpoints", "notebook.ipynb"}
 
 
 def test_a_misspelt_parameter_is_refused_by_name(tmp_path: Path) -> None:
     source = written(tmp_path / "a.ipynb", "1")
-    outcome = in_child(notebooks.execute, source, tmp_path / "out.ipynb", {"scael": "demo"})
+    outcome = in_child(execute, source, tmp_path / "out.ipynb", {"scael": "demo"})
     assert outcome == "ConfigError: notebook a.ipynb has no parameter 'scael'; it has scale."
     assert not (tmp_path / "out.ipynb").exists()
 
 
 def test_a_failing_cell_leaves_nothing_behind(tmp_path: Path) -> None:
     source = written(tmp_path / "a.ipynb", "print('fine')", "1 / 0")
-    outcome = in_child(notebooks.execute, source, tmp_path / "out.ipynb", {})
+    outcome = in_child(execute, source, tmp_path / "out.ipynb", {})
     assert outcome.startswith("PapermillExecutionError")
     assert "ZeroDivisionError" in outcome
     assert list(tmp_path.iterdir()) == [source]
@@ -161,7 +166,7 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
         "print('after')",
     )
     source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(notebooks.execute, source, tmp_path / "out.ipynb", {}) == ""
+    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
     assert [output.text for output in outputs(tmp_path / "out.ipynb")] == ["before\n"]
 
 
@@ -174,7 +179,7 @@ def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims
         "artifact.judge();",
     )
     source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(notebooks.execute, source, tmp_path / "out.ipynb", {}) == ""
+    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
     notice, decided = outputs(tmp_path / "out.ipynb")
     assert notice.data["text/markdown"] == "Not to be shown yet: MD has not been run."
     assert decided.text == "decided\n"

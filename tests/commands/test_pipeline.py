@@ -18,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from fedlib.analysis import claims, fairness
 from fedlib.analysis.paper import papers
 from fedlib.commands import notebooks, pipeline, uses
+from fedlib.pages import seals
 from fedlib.runs import archive, coverage, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
@@ -236,7 +237,7 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     data = project.folder / "data"
     project.dvc("repro", "theory-tiny")
     page = data / "artifacts" / "demo" / "theory-tiny" / "notebook.ipynb"
-    first = page.read_bytes()
+    first = seals.opened(page)
     project.fedlib("archive", "--scale", "demo")
     assert [path.name for path in (data / "archive").rglob("*.parquet")] == ["tiny.parquet"]
     for name in ("runs", "results", "artifacts", "inputs"):
@@ -244,7 +245,7 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     shutil.rmtree(project.folder / ".dvc" / "cache")
 
     project.fedlib("report", "--scale", "demo")
-    assert page.read_bytes() == first
+    assert seals.opened(page) == first
     assert (project.folder / "reports" / "theory" / "tiny.html").exists()
     assert not list((data / "runs").rglob("run.json"))
 
@@ -260,6 +261,20 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     make_pages(project)
     assert all(path.stat().st_mtime_ns > before for path, before in made.items())
     assert not left.exists()
+
+    table = log.with_suffix(".parquet")
+    kept, dated = table.read_bytes(), page.stat().st_mtime_ns
+    table.write_bytes(kept + b" ")  # with a clock that goes backwards
+    os.utime(table, (1, 1))
+    assert not seals.is_current(page, [project.folder / "data/notebooks/theory/tiny.ipynb", table])
+    table.write_bytes(kept)
+    verdicts = page.with_name("verdicts.json")
+    verdicts.write_text(verdicts.read_text() + " ")
+    told = project.call("fedlib", "report", "--as-is", "--scale", "demo", status=1)
+    assert "theory-tiny/verdicts.json is not as it was made; delete" in told
+    make_pages(project)
+    assert page.stat().st_mtime_ns > dated
+    project.fedlib("report", "--as-is", "--scale", "demo")
 
     params = project.folder / "params.yaml"
     params.write_text(PARAMS.replace("seeds: 2", "seeds: 1"))
@@ -309,7 +324,7 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
             module, "record", lambda name, scale, *where: record if (name, scale) in there else {}
         )
     monkeypatch.setattr(pipeline, "_stale_logs", lambda names, *how, logs=True: [[*names, f"{logs=}"]])
-    monkeypatch.setattr(pipeline, "_older", lambda *asked: True)
+    monkeypatch.setattr(pipeline.seals, "is_current", lambda *asked: False)
     monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
     pipeline.make_pages("paper")
     assert commands == [
@@ -341,13 +356,11 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
     assert stale(False) == [["results", "hcsfed_ablation"]], "its runs are not those of now"
     monkeypatch.setattr(results, "shows", lambda *asked: True)
     assert (stale(False), stale(True)) == ([], [whole])
-    os.utime(table, (1, 1))  # older than the archive
-    assert stale(False) == [["results", "hcsfed_ablation"]]
 
 
 def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
-    monkeypatch.setattr(pipeline, "_older", lambda page, others: asked.extend(others))
+    monkeypatch.setattr(pipeline.seals, "is_current", lambda page, sources: asked.extend(sources))
     pipeline._stale_pages({"scoreboard": []}, "demo")
     assert fairness.TABLE in asked
     assert f"- {fairness.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
