@@ -4,15 +4,16 @@ A file holds the rows of every finished run. The metadata of its schema says wha
 versions, device, date, address). It is read as numbers and text and never unpickled; its pages carry checksums.
 `data/results` is read in the same way, so that either can supply runs that are not in the store.
 
-Measures are stored as 32-bit floats, except for test accuracy; times are rounded to 8 bits. Of the `OPTIONAL` columns,
-the archive keeps those that the experiment names under `archive` in `params.yaml`.
+Measures are stored as 32-bit floats, except for test accuracy; times are rounded to 8 bits. Who trained in each round
+is always kept; runs that were archived before that was so have no such column. Of the other `OPTIONAL` columns, the
+archive keeps those that the experiment names under `archive` in `params.yaml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ ARCHIVE = ROOT / "data" / "archive"
 EXACT = ("test_accuracy",)  # compared with targets such as 0.69; a share of 10,000 compresses well unrounded
 TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
+LISTS = ("clients", "missing")  # of clients' numbers, a round
 
 
 def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
@@ -47,12 +49,14 @@ def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
 class Packed:
     """Finished runs of one experiment or study at one scale: one record per run of what made it, and the rows.
 
-    load: reads the rows when they are needed. columns: their names.
+    load: reads the rows when they are needed. columns: their names. needed: a run that lacks one of these columns
+    counts as not here.
     """
 
     runs: tuple[dict[str, Any], ...] = ()
     load: Callable[[], pd.DataFrame] = pd.DataFrame
     columns: tuple[str, ...] = ()
+    needed: frozenset[str] = frozenset()
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -66,12 +70,17 @@ class Packed:
     def find(self, dataset: str, address: Callable[[str], str], digest: str | None) -> str | None:
         """The address of a run if it is here. address: makes it from the data's digest (None: any digest here)."""
         digests = sorted(self._digests.get(dataset, ())) if digest is None else [digest]
-        return next((a for a in map(address, digests) if a in self.records), None)
+        return next((a for a in map(address, digests) if self.has(a)), None)
+
+    def has(self, address: str) -> bool:
+        """Whether a run is here, with the columns that are needed."""
+        return address in self.records and (not self.needed or self.needed <= set(self.rows(address)))
 
     def rows(self, address: str) -> pd.DataFrame:
-        """The rows of one run, without its labels."""
+        """The rows of one run, without its labels and without lists of clients that were not kept."""
         start, end = self._spans[tuple(labels_of(self.records[address]).values())]
-        return self._unlabelled.iloc[start:end].reset_index(drop=True)
+        rows = self._unlabelled.iloc[start:end].reset_index(drop=True)
+        return rows.drop(columns=[name for name in LISTS if name in rows and rows[name].isna().all()])
 
     @cached_property
     def _digests(self) -> dict[str, set[str]]:
@@ -110,7 +119,12 @@ def elsewhere(
     """Whether archives of other experiments and scales hold all of these runs, and `name` has no archive."""
     if path_of(name, scale, archive).exists():
         return False
-    there = {address for packed in _others(name, scale, kept, archive) for address in packed.records}
+    there = {
+        address
+        for packed in _others(name, scale, kept, archive)
+        for address in packed.records
+        if packed.has(address)
+    }
     return there.issuperset(record["address"] for record in runs)
 
 
@@ -121,7 +135,7 @@ def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> It
             with suppress(StoreError):  # whoever needs this archive will get the error
                 packed = read(path.stem, path.parent.name, archive)
                 if needed <= set(packed.columns):
-                    yield packed
+                    yield replace(packed, needed=frozenset(needed & {*LISTS}))
 
 
 def find(
@@ -249,7 +263,7 @@ def _lean_study(table: pd.DataFrame) -> pd.DataFrame:
 
 def _lean(table: pd.DataFrame, kept: Collection[str]) -> pd.DataFrame:
     """A table of training runs in its archived form."""
-    left_out = set(OPTIONAL.values()) - {OPTIONAL[what] for what in kept}
+    left_out = set(OPTIONAL.values()) - {OPTIONAL[what] for what in kept} - {*LISTS}
     out = table.drop(columns=["experiment", *left_out], errors="ignore")
     for column in out.select_dtypes("float64"):
         if column not in EXACT:
@@ -259,8 +273,11 @@ def _lean(table: pd.DataFrame, kept: Collection[str]) -> pd.DataFrame:
             out[column] = out[column].astype(np.int32)
     for column in (c for c in TIMES if c in out):
         out[column] = rounded(out[column].to_numpy(), TIME_BITS)
-    if "clients" in out:
-        out["clients"] = [np.asarray(drawn, dtype=np.int32) for drawn in out["clients"]]
+    for column in (c for c in LISTS if c in out):
+        if out[column].isna().all():
+            out = out.drop(columns=column)
+        else:
+            out[column] = [np.int32(v) if isinstance(v, list | np.ndarray) else None for v in out[column]]
     if "notes" in out and "notes" not in kept:
         noted = out["notes"].notna()
         first = ~out[noted].duplicated([*LABELS]).reindex(out.index, fill_value=True)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib.errors import DataError, StoreError, Unfinished
 from fedlib.runs import archive as archives
-from fedlib.runs.archive import ARCHIVE
+from fedlib.runs.archive import ARCHIVE, LISTS
 from fedlib.runs.coverage import nothing_of
 from fedlib.runs.finished import Finished
 from fedlib.runs.place import Place
@@ -115,6 +115,9 @@ def tidy(
     of = [k for k, rows in enumerate(frames) for _ in range(len(rows))]
     for k, (label, values) in enumerate(pd.DataFrame(labels).iloc[of].items()):
         table.insert(k, str(label), values.array)
+    for column in LISTS:
+        if column in table:
+            table[column] = table[column].where(table[column].notna(), None)
     further = dict.fromkeys(MEASURES, float("nan")) if plan.work[0].run else LABELS
     for column, default in further.items():
         if column not in table:

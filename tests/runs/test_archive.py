@@ -19,7 +19,9 @@ from fedlib.analysis.plans import plan
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
 from fedlib.runs import archive, coverage, results, sealed, train, work
+from fedlib.runs.finished import Finished
 from fedlib.runs.simulate import simulate
+from fedlib.runs.work import Plan
 from fedlib.settings import params, schema
 
 CHANGES = {
@@ -133,9 +135,7 @@ def test_what_only_other_archives_hold_needs_none_of_its_own(folder: Folder) -> 
     folder.pack(*folder.simulate(methods=["MD"]), "another")
     _, whole = folder.simulate()
     assert archive.elsewhere("e", "demo", (), part["runs"], folder.archive)
-    assert not archive.elsewhere(
-        "e", "demo", ["clients"], part["runs"], folder.archive
-    )  # it lacks the clients
+    assert not archive.elsewhere("e", "demo", ["notes"], part["runs"], folder.archive)  # it lacks the notes
     assert not archive.elsewhere("e", "demo", (), whole["runs"], folder.archive)  # a run of its own
     folder.pack(*folder.simulate())
     assert not archive.elsewhere("e", "demo", (), part["runs"], folder.archive)  # an archive of its own
@@ -146,7 +146,7 @@ def test_another_archive_serves_if_it_keeps_what_is_kept_here(folder: Folder) ->
     table, info = folder.simulate()
     folder.pack(table, info, "another")
     folder.wipe()
-    wanted["archive"] = ["clients"]
+    wanted["archive"] = ["notes"]
     with pytest.raises(Unfinished):
         folder.simulate(only_finished=True)
     folder.simulate()
@@ -359,6 +359,39 @@ def test_times_keep_eight_bits() -> None:
     assert kept.dtype == np.float32
 
 
+def test_who_trained_is_kept_of_every_run_from_now_on(folder: Folder) -> None:
+    """Beside runs that were archived without it, which stay as they are; who needs it gets only runs that have it."""
+    table, info = folder.simulate(methods=["MD"])
+    path = folder.pack(table.drop(columns="clients"), info)
+    before = path.read_bytes()
+    folder.wipe()
+    again, remade = folder.simulate(only_finished=True)
+    assert "clients" not in again
+    assert folder.pack(again, remade).read_bytes() == before
+
+    whole, both = folder.simulate()
+    assert {run.method.sampler for run in folder.trained} == {"uniform"}
+    packed = archive.read(*folder.pack(whole, both).with_suffix("").parts[:-3:-1], folder.archive)
+    for record in packed.runs:
+        rows = packed.rows(record["address"])
+        assert ("clients" in rows) == (record["method"] == "Random")
+    drawn = packed.table.loc[packed.table["method"] == "Random", "clients"]
+    expected = whole.loc[whole["method"] == "Random", "clients"]
+    assert [list(c) for c in drawn] == [list(c) for c in expected]
+    old = packed.table[packed.table["method"] != "Random"].drop(columns="clients").reset_index(drop=True)
+    pd.testing.assert_frame_equal(old, archive._rows(path, before, remade["runs"], None), check_dtype=False)
+
+    folder.settings.raw["experiments"]["f"] = folder.settings.raw["experiments"]["e"] | {
+        "archive": ["clients"]
+    }
+    found = Finished(
+        Plan.of_experiment("f", "demo", folder.settings), folder.place, folder.results, folder.archive
+    )
+    shutil.rmtree(folder.place.runs)
+    plan = Plan.of_experiment("f", "demo", folder.settings)
+    assert {work.labels["method"] for work in plan.work if found.has(work)} == {"Random"}
+
+
 def test_of_notes_the_first_of_a_run_can_be_kept() -> None:
     table = pd.DataFrame(
         {
@@ -382,7 +415,7 @@ def test_of_notes_the_first_of_a_run_can_be_kept() -> None:
     ]
     assert "clients" in kept
     assert archive._lean(table, ["notes"])["notes"].notna().sum() == 4
-    assert not {"clients", "notes"} & set(archive._lean(table, []))
+    assert "notes" not in archive._lean(table, [])
 
 
 def test_what_is_kept_is_named_by_each_experiment() -> None:
