@@ -39,7 +39,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -248,7 +248,7 @@ def claims(table: pd.DataFrame) -> pd.DataFrame:
     cells: dict[tuple, list[Row]] = {}
     for row in table.to_dict("records"):
         cells.setdefault((row["paper"], row["claim"], row["reading"]), []).append(row)
-    found = pd.DataFrame([_claim(mine) for mine in cells.values()], columns=CLAIM_COLUMNS)
+    found = pd.DataFrame([judged(mine) for mine in cells.values()], columns=CLAIM_COLUMNS)
     core = found[(found["kind"] == "core") & (found["p"] < 1)]
     for _, family in core.groupby(["paper", "reading"], sort=False):
         adjusted = holm(family["p"])
@@ -258,13 +258,14 @@ def claims(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _claim(cells: list[Row]) -> Row:
+def judged(cells: list[Row]) -> Row:
+    """The row of one claim under one reading, from those of its cells."""
     first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
-    judged = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
-    effects = [_effect(row) for row in judged if row["n"]]
-    pooled = _pooled(judged, effects) if effects else Effect.of([])
-    p, said = _decided(cells, judged, effects, pooled)
-    outcomes = [row["outcome"] for row in judged]
+    ran = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
+    effects = [_effect(row) for row in ran if row["n"]]
+    pooled = _pooled(ran, effects) if effects else Effect.of([])
+    p, said = _decided(cells, ran, effects, pooled)
+    outcomes = [row["outcome"] for row in ran]
     return {key: first[key] for key in CLAIM_COLUMNS[:11]} | {
         "open": pooled.open,
         "estimate": natural(pooled.estimate),
@@ -272,7 +273,7 @@ def _claim(cells: list[Row]) -> Row:
         "high": natural(pooled.high),
         "margin": natural(pooled.margin),
         "n": pooled.n,
-        "cells": len(judged),
+        "cells": len(ran),
         "of": len(cells),
         **{name: outcomes.count(name) for name in ("replicated", "refuted", "undecided")},
         "reversed": sum(effect.reversed for effect in effects),
@@ -281,7 +282,7 @@ def _claim(cells: list[Row]) -> Row:
         "outcome": said,
         "needed": pooled.needed if said == "undecided" else 0,
         "runs": hashlib.sha256(";".join(row["runs"] for row in cells).encode()).hexdigest()[:12],
-        "badge": _badge(cells, judged),
+        "badge": _badge(cells, ran),
     }
 
 
@@ -361,35 +362,72 @@ CLAIM_COLUMNS = [
 ]
 
 
-def summary(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim, over its readings: how many give which outcome, and the outcome in words.
+def summary(found: pd.DataFrame) -> pd.DataFrame:
+    """One row per claim, over its readings (rows of `claims`): how many give which outcome, and the outcome in words.
 
     Readings that compare the same runs count once. An infeasible reading cannot be the paper's, and one with runs for
     fewer cells than others cannot answer the whole claim: neither counts.
     """
     texts = {claim.id: claim.text for paper in papers() for claim in claims_of(paper)}
+    deciding = sensitivity(found)
     lines = []
-    whole = judged[judged["cells"] == judged.groupby("claim")["cells"].transform("max")]
-    for id, mine in whole.drop_duplicates(["claim", "runs"]).groupby("claim", sort=False):
+    for id, mine in counted(found).groupby("claim", sort=False):
         counts = {name: int((mine["outcome"] == name).sum()) for name in OUTCOMES}
         about = {key: mine.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
-        lines.append(about | {"text": texts.get(str(id), "")} | counts | {"outcome": told(counts)})
-    found = pd.DataFrame(lines, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "outcome"])
-    found.insert(
-        len(found.columns) - 1,
-        "readings",
-        found[["replicated", "refuted", "undecided", "one seed"]].sum(axis=1),
+        choices = deciding[(deciding["claim"] == id) & (deciding["share"] >= DECIDES)]["choice"]
+        words = told(counts, list(choices))
+        ran = sum(counts[name] for name in OUTCOMES[:4])
+        lines.append(about | {"text": texts.get(str(id), "")} | counts | {"readings": ran, "outcome": words})
+    return pd.DataFrame(
+        lines, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "readings", "outcome"]
     )
-    return found
 
 
-def told(counts: Mapping[str, int]) -> str:
-    """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 14 readings"."""
+def counted(found: pd.DataFrame) -> pd.DataFrame:
+    """The readings that count for each claim (`summary`), the infeasible ones among them."""
+    whole = found[found["cells"] == found.groupby("claim")["cells"].transform("max")]
+    return whole.drop_duplicates(["claim", "runs"])
+
+
+DECIDES = 0.1  # the share of the variance with which a choice is said to decide
+
+
+def sensitivity(found: pd.DataFrame) -> pd.DataFrame:
+    """How much of the variance of a claim's effect over its feasible readings each choice explains, largest first.
+
+    found: rows of `claims`. -> claim, choice, options (number), share: the variance of the options' mean effects (on
+    the additive scale, weighted by their number of readings) over the variance of all. Shares need not sum to 1:
+    choices interact, and not every combination has been run.
+    """
+    choices = {(paper, one.name): one.choices for paper in papers() for one in readings(paper)}
+    there = counted(found)
+    there = there[(there["outcome"] != "infeasible") & there["estimate"].notna() & (there["n"] >= 2)]
+    lines = []
+    for id, mine in there.groupby("claim", sort=False):
+        y = pd.Series(
+            [math.log(e) if null == 1 else e for e, null in zip(mine["estimate"], mine["null"], strict=True)]
+        )
+        taken = pd.DataFrame([dict(choices[key]) for key in zip(mine["paper"], mine["reading"], strict=True)])
+        for choice in taken if y.var(ddof=0) > 0 else ():
+            means = y.groupby(taken[choice]).transform("mean")
+            share = float(means.var(ddof=0) / y.var(ddof=0))
+            if taken[choice].nunique() > 1:
+                lines.append((id, choice, taken[choice].nunique(), share))
+    shares = pd.DataFrame(lines, columns=["claim", "choice", "options", "share"])
+    order = {id: k for k, id in enumerate(dict.fromkeys(shares["claim"]))}
+    return shares.sort_values(
+        ["claim", "share"], key=lambda c: c.map(order) if c.name == "claim" else -c, ignore_index=True
+    )
+
+
+def told(counts: Mapping[str, int], deciding: Sequence[str] = ()) -> str:
+    """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 11 readings; decided by R"."""
     ran = {name: counts[name] for name in OUTCOMES[:4] if counts[name]}
     n = sum(ran.values())
     if not n:
         return "infeasible" if counts["infeasible"] else "not run"
-    if n == 1 or len(ran) == 1:
+    if len(ran) == 1:
         name = next(iter(ran))
         return name if n == 1 else f"{name} under all {n} readings"
-    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings"
+    by = f"; decided by {' and '.join(deciding)}" if deciding else ""
+    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings{by}"

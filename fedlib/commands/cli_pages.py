@@ -67,10 +67,21 @@ def readme() -> None:
 
 @commands.command()
 def fairness() -> None:
-    """Update data/fairness.csv: how often the papers' own printed numbers pass the rules of their claims."""
-    from fedlib.analysis import fairness
+    """Update data/error_rates.csv (both error rates of every claim) and data/fairness.csv (of claims with a rule)."""
+    from fedlib.analysis import fairness, power
 
-    typer.echo("data/fairness.csv: " + ("rewritten." if fairness.write() else "up to date."))
+    for name, module in {"error_rates": power, "fairness": fairness}.items():
+        typer.echo(f"data/{name}.csv: " + ("rewritten." if module.write() else "up to date."))
+
+
+@commands.command()
+def effects(scale: ScaleOption = None) -> None:
+    """Update the effects table of a scale (data/effects/<scale>.parquet), which pages and README read."""
+    from fedlib.analysis import effects
+    from fedlib.settings import params
+
+    at = scale or params.load().scale
+    typer.echo(f"data/effects/{at}.parquet: {len(effects.load(at))} rows.")
 
 
 @notebook_commands.command("run")

@@ -381,8 +381,8 @@ def arm(method: str) -> Where:
     return Where(*ABLATION, method)
 
 
-def printed_level(method: str, points: float) -> Cell:
-    return Cell(method, (Arm(arm(method), 1.0, points, SPREADS[method]),), shown=f"{points:g} %", **ON_MNIST)
+def printed_level(method: str, points: float, spread: float) -> Cell:
+    return Cell(method, (Arm(arm(method), 1.0, points, spread),), shown=f"{points:g} %", **ON_MNIST)
 
 
 def sooner(slow: str, fast: str, printed: tuple[float, float] | None = None, shown: str = "") -> Cell:
@@ -403,11 +403,11 @@ IN_FIGURE_7 = [
     ),
     figure_7(
         "a.b", "HCSFed ends at 91 % and FedAvg at 81 % (within 3 points).", PRINT, END,
-        [printed_level("HCSFed", 91), printed_level("FedAvg", 81)], 3.0,
+        [printed_level("HCSFed", 91, SPREADS["HCSFed"]), printed_level("FedAvg", 81, SPREADS["FedAvg"])], 3.0,
     ),
     figure_7(
         "a.c", "HCSFed and FedAvg both start at 10 % (within 3 points).", PRINT, Level(at_start, "points", 100),
-        [printed_level("HCSFed", 10), printed_level("FedAvg", 10)], 3.0, "construction",
+        [printed_level("HCSFed", 10, 0.5), printed_level("FedAvg", 10, 0.5)], 3.0, "construction",
     ),
     figure_7(
         "b.a", "Cluster selection is 2.6 times and importance selection 2.1 times as fast as FedAvg.", ORDER, ABLATED,

@@ -1,0 +1,115 @@
+"""Both error rates of every claim: what it comes to if the paper is right, and if there is no difference at all.
+
+Both are simulated with `SEEDS` seeds through the same functions that judge our runs. *If the paper is right*, each arm
+scatters around its printed number by its spread, independently of the others: rounds by a factor (log-normal), levels
+by a difference (normal). *If there is no difference*, all arms of a cell scatter around one number. A claim of
+sameness is simulated the other way around: with all arms as printed, and with a deviation of exactly its margin. Cells
+that share an arm share its draws. A reading does not matter here: arms are what the paper compares.
+
+What is never reached in print ("200+") counts as T, as in `claim.Claim.expected`. A claim of which nothing is printed
+has no power, but it has a rate of false passes. `data/error_rates.csv` has the table; `fedlib fairness` writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedlib.analysis import effects
+from fedlib.analysis.claim import Cell, Claim, claims_of
+from fedlib.analysis.estimators import POWER
+from fedlib.analysis.paper import papers
+from fedlib.files import write_whole
+from fedlib.settings.schema import ROOT
+
+SEEDS = 5
+DRAWS = 400
+COLUMNS = ["claim", "digest", "kind", "seeds", "power", "false passes", "refuted though right", "words"]
+TABLE = ROOT / "data" / "error_rates.csv"  # in git
+
+
+def rates(claim: Claim, seeds: int = SEEDS, draws: int = DRAWS) -> tuple[float, float, float]:
+    """Power, false passes and refutations of a right claim, as shares of draws; NaN for power if nothing is printed."""
+    rng = np.random.default_rng(int(hashlib.sha256(claim.id.encode()).hexdigest()[:8], 16))
+    right = (
+        [_outcome(claim, _values(claim, rng, seeds, True)) for _ in range(draws)] if _printed(claim) else []
+    )
+    none = [_outcome(claim, _values(claim, rng, seeds, False)) for _ in range(draws)]
+    share = lambda said, name: said.count(name) / len(said) if said else math.nan  # noqa: E731
+    return share(right, "replicated"), share(none, "replicated"), share(right, "refuted")
+
+
+def _printed(claim: Claim) -> bool:
+    return all(math.isfinite(claim.expected(cell)) for cell in claim.cells)
+
+
+def _values(claim: Claim, rng: np.random.Generator, seeds: int, right: bool) -> list[np.ndarray]:
+    """(seeds,) effects of each cell."""
+    noise: dict[object, np.ndarray] = {}
+    for cell in claim.cells:
+        for arm in cell.arms:
+            noise.setdefault(arm.where, arm.spread * rng.standard_normal(seeds))
+    scatter = [
+        sum((arm.weight * noise[arm.where] for arm in cell.arms), np.zeros(seeds)) for cell in claim.cells
+    ]
+    return [_middle(claim, cell, right) + one for cell, one in zip(claim.cells, scatter, strict=True)]
+
+
+def _middle(claim: Claim, cell: Cell, right: bool) -> float:
+    """The effect around which a cell's seeds scatter."""
+    if claim.test == "same":
+        printed = claim.expected(cell) if claim.estimator == "equivalence" else 0.0
+        return printed if right else claim.bound(cell)
+    return claim.expected(cell) if right else 0.0
+
+
+def _outcome(claim: Claim, values: Iterable[np.ndarray]) -> str:
+    rows = [
+        {
+            **dict.fromkeys(effects.COLUMNS, ""),
+            "kind": claim.kind,
+            "estimator": claim.estimator,
+            "null": 0.0,
+            "test": claim.test,
+            "open": False,
+            "cell": cell.name,
+            "n": len(y),
+            "seeds": list(range(len(y))),
+            "values": y,
+            "margin": claim.bound(cell),
+        }
+        for cell, y in zip(claim.cells, values, strict=True)
+    ]
+    return effects.judged(rows)["outcome"]
+
+
+def table(of: Iterable[str] | None = None) -> pd.DataFrame:
+    """The error rates of all claims with a measure: one row each, with the words for its page."""
+    lines = []
+    for paper in papers() if of is None else of:
+        for claim in claims_of(paper):
+            if claim.measure is not None:
+                power, passes, lost = rates(claim)
+                lines.append((claim.id, claim.digest(), claim.kind, SEEDS, power, passes, lost, words(power)))
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def write(path: Path = TABLE) -> bool:
+    """Compute the table of all papers; True if it changed."""
+    new = table().to_csv(index=False, lineterminator="\n").encode()
+    if path.exists() and path.read_bytes() == new:
+        return False
+    write_whole(path, new)
+    return True
+
+
+def words(power: float) -> str:
+    """What a page says of a claim's power; "" if it suffices."""
+    if math.isnan(power):
+        return "nothing is printed from which a power would follow"
+    return "" if power >= POWER else f"five seeds cannot decide this (power {power:.0%})"

@@ -1,0 +1,274 @@
+"""The effects table: against plain loops over the archive, and against faults anywhere between table and headline."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedlib.analysis import effects
+from fedlib.analysis.claim import Arms, Claim, Rounds, claims_of, versus
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import Where, readings
+from fedlib.runs.archive import ARCHIVE
+
+T975 = {3: 4.302653, 5: 2.776445}  # Student's, by number of seeds
+
+
+@pytest.fixture(scope="module")
+def archive() -> dict[str, pd.DataFrame]:
+    """The archived rows of the experiments whose effects are recomputed."""
+    names = ("hcsfed_table_1", "hcsfed_ablation", "hcsfed_sweep_mnist", "hcsfed_updates")
+    return {name: pd.read_parquet(ARCHIVE / "paper" / f"{name}.parquet") for name in names}
+
+
+def first_round(rows: pd.DataFrame, column: str, target: float) -> float:
+    for t, value in zip(rows["round"], rows[column], strict=True):
+        if t >= 1 and value >= target:
+            return float(t)
+    return 200.0  # none of these runs diverged, and all have 200 rounds
+
+
+def by_seed(table: pd.DataFrame, setting: str, method: str) -> dict[int, pd.DataFrame]:
+    there = table[(table["setting"] == setting) & (table["method"] == method)]
+    return {seed: there[there["seed"] == seed].sort_values("round") for seed in sorted(set(there["seed"]))}
+
+
+def interval(y: list[float]) -> tuple[float, float, float]:
+    mean, half = np.mean(y), T975[len(y)] * np.std(y, ddof=1) / math.sqrt(len(y))
+    return float(mean), float(mean - half), float(mean + half)
+
+
+ON_OFFICIAL = "0.1; 0.01; {absent}; official test set; repaired (R), H = 10; {gc}"
+
+
+def row_of(archive: dict[str, pd.DataFrame], claim: str, reading: str, cell: str) -> pd.Series:
+    wanted = next(one for one in claims_of("hcsfed") if one.id == claim)
+    rows = pd.DataFrame(effects.rows(wanted, Arms(archive)))
+    return rows[(rows["reading"] == reading) & (rows["cell"] == cell)].iloc[0]
+
+
+def check(row: pd.Series, y: list[float]) -> None:
+    f = math.exp if row["null"] == 1 else float
+    expected = [f(v) for v in interval(y)]
+    assert [row["estimate"], row["low"], row["high"]] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert row["n"] == len(y)
+
+
+@pytest.mark.parametrize(
+    ("q", "gc", "absent"), [("10 %", "GC-A", "not counted"), ("30 %", "GC-B", "keep the old model")]
+)
+def test_log_ratios_of_rounds_by_a_plain_loop(archive, q, gc, absent):
+    setting = f"MNIST, q = {q}, alpha = 0.1"
+    random = "Random, attrition" if absent.startswith("keep") else "Random"
+    a, b = (by_seed(archive["hcsfed_table_1"], setting, m) for m in (random, f"HCSFed-R ({gc})"))
+    y = [
+        math.log(first_round(a[s], "test_accuracy", 0.8) / first_round(b[s], "test_accuracy", 0.8)) for s in a
+    ]
+    check(
+        row_of(
+            archive,
+            "hcsfed.T1.b",
+            ON_OFFICIAL.format(absent=absent, gc=gc),
+            f"MNIST, q = {q}, Random over HCSFed",
+        ),
+        y,
+    )
+
+
+@pytest.mark.parametrize("other", ["FedAvg", "SCAFFOLD"])
+def test_differences_of_levels_by_a_plain_loop(archive, other):
+    last = {
+        m: {s: 100 * rows.loc[rows["round"] > 190, "test_accuracy"].mean() for s, rows in found.items()}
+        for m in (other, "HCSFed-R (GC-B)")
+        for found in (by_seed(archive["hcsfed_ablation"], "alpha = 0.1", m),)
+    }
+    claim = "hcsfed.F7a.a" if other == "FedAvg" else "hcsfed.F7b.d"
+    y = [last["HCSFed-R (GC-B)"][s] - last[other][s] for s in last[other]]
+    check(row_of(archive, claim, ON_OFFICIAL.format(absent="not counted", gc="GC-B"), f"HCSFed - {other}"), y)
+
+
+@pytest.mark.parametrize("H", [5, 8])
+def test_equivalences_by_a_plain_loop(archive, H):
+    tops = [
+        {s: 100 * rows["test_accuracy"][1:].max() for s, rows in found.items()}
+        for name in (f"GC-A, H = {H}", "GC-A, H = 10")
+        for found in (by_seed(archive["hcsfed_sweep_mnist"], "alpha = 0.1", name),)
+    ]
+    row = row_of(archive, "hcsfed.F4a.a", ON_OFFICIAL.format(absent="not counted", gc="GC-A"), f"H = {H}")
+    check(row, [tops[0][s] - tops[1][s] for s in tops[0]])
+    assert (row["test"], row["margin"]) == ("same", 1.5)
+
+
+@pytest.mark.parametrize("gc", ["GC-A", "GC-B"])
+def test_trends_by_a_plain_loop(archive, gc):
+    y = []
+    for s in range(5):
+        logs = []
+        for q in (50, 30, 10):
+            setting = f"MNIST, q = {q} %, alpha = 0.1"
+            a, b = (by_seed(archive["hcsfed_table_1"], setting, m)[s] for m in ("Random", f"HCSFed-R ({gc})"))
+            logs.append(math.log(first_round(a, "test_accuracy", 0.8) / first_round(b, "test_accuracy", 0.8)))
+        y.append(float(np.polyfit([0, 0.5, 1], logs, 1)[0]))
+    check(row_of(archive, "hcsfed.T1.d", ON_OFFICIAL.format(absent="not counted", gc=gc), "MNIST"), y)
+
+
+@pytest.mark.parametrize(("method", "printed"), [("Random", 96), ("SCAFFOLD", 74)])
+def test_agreement_with_print_by_a_plain_loop(archive, method, printed):
+    found = by_seed(archive["hcsfed_table_1"], "MNIST, q = 10 %, alpha = 0.1", f"{method}, attrition")
+    y = [math.log(first_round(rows, "test_accuracy", 0.8) / printed) for rows in found.values()]
+    row = row_of(
+        archive,
+        "hcsfed.T1.j",
+        ON_OFFICIAL.format(absent="keep the old model", gc="GC-A"),
+        f"MNIST, q = 10 %, {method}",
+    )
+    check(row, y)
+
+
+def test_what_the_runs_say_of_hcsfed_against_random_selection_with_the_same_mean(archive):
+    """Six columns together: 1.01 x [0.97, 1.05] (GC-A) and 1.10 x [1.03, 1.17] (GC-B); 2.1 to 10.7 are printed."""
+    claim = next(one for one in claims_of("hcsfed") if one.id == "hcsfed.T1.b")
+    found = effects.claims(
+        pd.DataFrame(effects.rows(claim, Arms(archive)), columns=effects.COLUMNS)
+    ).set_index("reading")
+    for accuracy, gc, expected in [
+        ("clients' own", "GC-A", (1.01, 0.97, 1.05)),
+        ("clients' own", "GC-B", (1.10, 1.03, 1.17)),
+        ("official test set", "GC-A", (1.08, 0.98, 1.20)),
+        ("official test set", "GC-B", (1.19, 1.07, 1.33)),
+    ]:
+        row = found.loc[f"0.1; 0.01; not counted; {accuracy}; repaired (R), H = 10; {gc}"]
+        assert tuple(row[["estimate", "low", "high"]].round(2)) == expected
+    assert (
+        found.loc["0.01; 0.01; not counted; official test set; repaired (R), H = 10; GC-A", "outcome"]
+        == "infeasible"
+    )
+
+
+# -- faults between table and headline
+
+
+def cells(
+    claim_values: list[list[float]], kind: str = "core", test: str = "more", margin: float = 0.0
+) -> list[dict]:
+    about = dict.fromkeys(effects.COLUMNS, "") | {
+        "paper": "p",
+        "claim": "p.1",
+        "kind": kind,
+        "null": 0.0,
+        "test": test,
+    }
+    return [
+        about
+        | {"cell": f"c{k}", "n": len(y), "seeds": list(range(len(y))), "values": y, "margin": margin, "open": False,
+           "runs": f"r{k}", "estimator": "difference of a level", "outcome": "replicated"}
+        for k, y in enumerate(claim_values)
+    ]  # fmt: skip
+
+
+several = st.lists(st.lists(st.floats(-2, 2), min_size=4, max_size=4), min_size=1, max_size=5)
+
+
+@given(several, st.randoms())
+def test_the_order_of_cells_and_of_seeds_changes_no_claim(values, random):
+    rows = cells(values)
+    order = list(range(4))
+    random.shuffle(order)
+    mixed = [
+        row | {"seeds": [row["seeds"][k] for k in order], "values": [row["values"][k] for k in order]}
+        for row in rows
+    ]
+    random.shuffle(mixed)
+    one, other = effects.judged(rows), effects.judged(mixed)
+    assert one["outcome"] == other["outcome"] or min(abs(one["p"] - 0.05), abs(other["p"] - 0.05)) < 1e-6
+    assert one["estimate"] == pytest.approx(other["estimate"])
+
+
+@given(several)
+def test_no_claim_with_a_reversed_cell_is_replicated(values):
+    rows = cells([*values, [-0.01, -0.02, -0.01, -0.03]])
+    assert effects.judged(rows)["outcome"] != "replicated"
+
+
+def test_a_refuted_cell_refutes_and_an_undecided_one_does_not():
+    good, bad, unclear = [1.0, 1.1, 0.9, 1.0], [-1.0, -1.1, -0.9, -1.0], [1.0, -0.5, 0.9, 0.2]
+    assert effects.judged(cells([good] * 5))["outcome"] == "replicated"
+    assert effects.judged(cells([good] * 5 + [bad]))["outcome"] == "refuted"
+    assert effects.judged(cells([good] * 5 + [unclear]))["outcome"] == "replicated"
+    assert effects.judged(cells([good, [1.0]]))["badge"] == "1 of 2 cells: c0"
+    assert effects.judged(cells([[1.0], [2.0]]))["outcome"] == "one seed"
+
+
+def test_deviations_of_opposite_sign_do_not_make_two_cells_the_same():
+    up, down = [0.5, 0.52, 0.49, 0.51], [-0.5, -0.52, -0.49, -0.51]
+    assert effects.judged(cells([up, down], test="same", margin=0.2))["outcome"] == "refuted"
+
+
+@settings(max_examples=20)
+@given(st.permutations(["replicated", "refuted", "undecided", "one seed", "not run", "infeasible"]))
+def test_the_summary_counts_each_outcome_under_its_own_name(order):
+    found = pd.DataFrame([row_of_claim(f"r{k}", name) for k, name in enumerate(order)])
+    told = effects.summary(found).iloc[0]
+    assert all(told[name] == 1 for name in order)
+    assert told["readings"] == 4
+    words = effects.told(
+        {"replicated": 3, "refuted": 1, "undecided": 2, "one seed": 0, "not run": 0, "infeasible": 5}
+    )
+    assert words == "replicated under 3, refuted under 1, undecided under 2 of 6 readings"
+
+
+def row_of_claim(runs: str, outcome: str) -> dict:
+    return dict.fromkeys(effects.CLAIM_COLUMNS, math.nan) | {
+        "paper": "hcsfed", "claim": "x", "artifact": "a", "kind": "core", "cells": 2, "runs": runs, "outcome": outcome,
+        "reading": readings("hcsfed")[0].name, "n": 0,
+    }  # fmt: skip
+
+
+def test_holm_takes_back_a_core_claim_that_many_others_outweigh():
+    weak = [0.42, 0.10, 0.30, 0.21, 0.05]
+    rows = [row | {"claim": f"p.{k}", "reading": "r"} for k in range(8) for row in cells([weak])]
+    alone = effects.claims(pd.DataFrame(rows[:1], columns=effects.COLUMNS))
+    many = effects.claims(pd.DataFrame(rows, columns=effects.COLUMNS))
+    assert list(alone["outcome"]) == ["replicated"]
+    assert set(many["outcome"]) == {"undecided"}
+    supporting = effects.claims(pd.DataFrame(rows, columns=effects.COLUMNS).assign(kind="supporting"))
+    assert set(supporting["outcome"]) == {"replicated"}
+
+
+def test_a_target_out_of_reach_makes_a_reading_infeasible():
+    rows = [
+        {"experiment": "e", "setting": "s", "method": m, "seed": s, "round": t, "diverged": False,
+         "test_accuracy": 0.9 if t >= at else 0.1}
+        for m, at in (("A", 8), ("B", 3), ("Full participation", 99))
+        for s in range(3)
+        for t in range(11)
+    ]  # fmt: skip
+    claim = Claim(
+        "hcsfed.x", "hcsfed/x", "B is faster.", "core", "log-ratio of rounds", Rounds(0.8),
+        (versus("c", Where("e", "s", "A"), Where("e", "s", "B")),),
+    )  # fmt: skip
+    table = pd.DataFrame(rows)
+    assert {row["outcome"] for row in effects.rows(claim, Arms({"e": table}))} == {"infeasible"}
+    without = table[table["method"] != "Full participation"]
+    (row, *_) = effects.rows(claim, Arms({"e": without}))
+    assert row["outcome"] == "replicated"
+    assert row["estimate"] == pytest.approx(8 / 3)
+
+
+def test_every_claim_is_whole():
+    for paper in papers():
+        claims = claims_of(paper)
+        assert len({claim.id for claim in claims}) == len(claims)
+        for claim in claims:
+            assert claim.text.endswith("."), claim.id
+            assert claim.cells, claim.id
+            assert len({cell.name for cell in claim.cells}) == len(claim.cells), claim.id
+            assert all(claim.bound(cell) > 0 for cell in claim.cells if claim.test == "same"), claim.id
+            assert all(claim.expected(cell) > 0 for cell in claim.cells if claim.margin == "printed"), (
+                claim.id
+            )
