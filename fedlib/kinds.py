@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Steps = Annotated[int, Field(ge=1, le=10**6)]  # more would take weeks a round
 Whole = Annotated[int, Field(ge=0, le=10**9)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -56,6 +57,8 @@ def first_error(error: ValidationError) -> tuple[str, str]:
     """The key and the message of the first error that pydantic reports, with the value where it says more."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return key, "there is no such key; correct its spelling, or take it away"
     message = first["msg"].removeprefix("Value error, ")
     plain = not isinstance(first.get("input"), dict) and not message.endswith("?")
     return key, f"{message} (given: {shortened(first['input'])})" if plain else message

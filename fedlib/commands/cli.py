@@ -29,6 +29,12 @@ def app() -> int:
     """Run a command; an error that the user can fix is printed as one sentence, with exit status 1."""
     try:
         return commands(standalone_mode=True) or 0
+    except (IsADirectoryError, NotADirectoryError) as error:
+        print(
+            f"{error.filename}: a folder stands where a file belongs, or a file where a folder; move it away.",
+            file=sys.stderr,
+        )
+        return 1
     except Exception as error:
         if not isinstance(error, tuple(_mendable())):
             raise

@@ -14,6 +14,7 @@ from typing import Any
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from matplotlib_inline.backend_inline import configure_inline_support
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from papermill.engines import Engine, papermill_engines
@@ -35,6 +36,9 @@ class Shell(InteractiveShell):
 
     def init_display_pub(self) -> None:
         self.display_pub = Publisher(parent=self, shell=self)
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        """`%matplotlib inline` asks for no window, and there is none."""
 
     def init_displayhook(self) -> None:
         super().init_displayhook()
@@ -94,6 +98,7 @@ class InProcess(Engine):
     def execute_managed_notebook(cls, manager: Any, kernel_name: str, **_: Any) -> None:
         os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
         shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+        configure_inline_support(shell, os.environ["MPLBACKEND"])  # as a kernel does: `plt.show()` shows
         for index, cell in enumerate(manager.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue

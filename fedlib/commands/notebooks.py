@@ -15,9 +15,9 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from fedlib.commands.uses import digests
+from fedlib.commands.uses import digests, parsed
 from fedlib.errors import ConfigError, meant
-from fedlib.files import write_whole
+from fedlib.files import say, write_whole
 from fedlib.pages import seals
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
@@ -62,6 +62,8 @@ def read(path: Path) -> NotebookNode:
         return nbformat.read(path, as_version=4)
     except FileNotFoundError:
         raise ConfigError(f"there is no notebook {path}.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder, where a notebook belongs; move it away.") from None
     except (nbformat.reader.NotJSONError, nbformat.ValidationError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is no valid notebook: {str(error).splitlines()[0]}.") from None
 
@@ -75,6 +77,9 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
     for source in sorted(sources.rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in source.parts:
             notebook, place = normalise(read(source)), source.relative_to(sources)
+            for number, cell in enumerate(notebook.cells, start=1):
+                if cell.cell_type == "code" and not parsed(cell.source):
+                    say(f"{source}: cell {number} is not finished, and will fail where it is run.")
             uses = digests(place.with_suffix("").as_posix(), notebook, root)
             notebook.metadata = NotebookNode({**METADATA, "uses": uses})
             wanted[target / place] = nbformat.writes(notebook).encode()

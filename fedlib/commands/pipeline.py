@@ -36,12 +36,13 @@ MOST = 8  # notebooks at once
 
 def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
     """Rewrite the line of `params.yaml` that names the current scale."""
-    text, found = re.subn(
-        r"^scale:[ \t]*\w+", f"scale: {scale}", path.read_text(), count=1, flags=re.MULTILINE
+    line = rb"^(\xef\xbb\xbf)?scale:[ \t]*\w+"
+    content, lines = re.subn(
+        line, rb"\1scale: " + scale.encode(), path.read_bytes(), count=1, flags=re.MULTILINE
     )
-    if not found:
+    if not lines:
         raise ConfigError(f"{path.name} has no line `scale: ...` at its top level; add one.")
-    write_whole(path, text.encode())
+    write_whole(path, content)
 
 
 def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str, str]:

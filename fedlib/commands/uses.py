@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from fedlib.digests import import_statements
@@ -47,7 +48,6 @@ EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
 
 def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
     """File (relative to the project) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
-    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     if place in GIVEN:
         files = {path for pattern in GIVEN[place] for path in (root / "fedlib").glob(pattern)}
     else:
@@ -58,8 +58,25 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
             for name in ("claims", "readings", "headline")
             for path in folders.glob(f"{claims}/{name}.py")
         ]
-        files = closure([*imported(code, root), *books], root)
+        cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        used = [path for cell in cells if parsed(cell) for path in imported(plain(cell), root)]
+        files = closure([*used, *books], root)
     return {path.relative_to(root).as_posix(): _digest(path) for path in sorted(files)}
+
+
+def plain(cell: str) -> str:
+    """A cell's code without IPython's own syntax: `%matplotlib inline`, `!pip list`, `%%time` in its first line."""
+    first, _, rest = cell.partition("\n")
+    return TransformerManager().transform_cell(rest if first.startswith("%%") else cell)
+
+
+def parsed(cell: str) -> bool:
+    """Whether a cell's code can be read; an unfinished one fails where it is run."""
+    try:
+        ast.parse(plain(cell))
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def closure(files: Iterable[Path], root: Path) -> set[Path]:

@@ -139,9 +139,13 @@ class Experiments:
             if not methods:
                 raise ConfigError(f"{place}.methods is empty; name at least one method.")
             for label, method in methods.items():
+                if label.startswith("_"):
+                    raise ConfigError(f"{place}.methods: {label!r} begins with _, and legends leave it out.")
                 own = merge(raw, split_method(mapping(method, f"{place}.{label}")))
-                for seed in seeds_of(spec, where):
-                    run = build(own, seed, f"{place}.{label}")
+                seeds = seeds_of(spec, where)
+                first, _ = (build(own, seed, f"{place}.{label}") for seed in (min(seeds), max(seeds)))
+                for seed in seeds:
+                    run = first.model_copy(update={"seed": seed})
                     out.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
         return out
 
@@ -226,4 +230,7 @@ def load(path: Path = PARAMS) -> Experiments:
     Raises:
         ConfigError: the file is missing or unreadable (see `reading.py`), or has unknown keys at its top level.
     """
-    return Experiments(read(path), path.name)
+    experiments = Experiments(read(path), path.name)
+    if not experiments.names:
+        raise ConfigError(f"{path.name}: experiments is missing or empty; name at least one experiment.")
+    return experiments

@@ -27,7 +27,17 @@ from fedlib.data.schemes import Scheme
 from fedlib.digests import address_of as address_of
 from fedlib.errors import meant
 from fedlib.files import ROOT as ROOT
-from fedlib.kinds import Count, NotNegative, Positive, Settings, Whole, first_error, optional, parameters_of
+from fedlib.kinds import (
+    Count,
+    NotNegative,
+    Positive,
+    Settings,
+    Steps,
+    Whole,
+    first_error,
+    optional,
+    parameters_of,
+)
 from fedlib.samplers import Aggregation
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.parameters import checked, own
@@ -77,9 +87,9 @@ class Local(Settings):
     lr: Positive
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: NotNegative = 0.0
-    batch: Count
-    steps: Count | None = None
-    epochs: Count | None = None
+    batch: Steps
+    steps: Steps | None = None
+    epochs: Steps | None = None
     mu: NotNegative = 0.0
     lr_decay: dict[Annotated[Count, Strict(False)], Positive] = {}
     halve_every: Count | None = optional()
@@ -88,6 +98,9 @@ class Local(Settings):
     def _one_amount_of_work(self) -> Local:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs")
+        for t in (1, *self.lr_decay):
+            if not 1e-30 < (rate := self.lr_at(t)) < 1e30:  # models are in single precision
+                raise ValueError(f"the learning rate of round {t} is {rate:g}; change lr or lr_decay")
         return self
 
     @property
@@ -120,7 +133,9 @@ class Evaluate(Settings):
     clients: bool = False
 
     @model_validator(mode="after")
-    def _train_every_is_of_use(self) -> Evaluate:
+    def _measures_something(self) -> Evaluate:
+        if not (self.test or self.train or self.clients):
+            raise ValueError("nothing is measured; set one of test, train and clients to true")
         if self.train_every and not self.train:
             raise ValueError("train_every needs the training loss; set train: true, or leave train_every out")
         if self.train_every and self.train_every % self.every:
@@ -225,6 +240,9 @@ class Run(Settings):
     def _possible(self) -> Run:
         if self.m > self.N:
             raise ValueError(f"m = {self.m} clients per round are more than there are (N = {self.N})")
+        for name, most, what in (("warmup", self.T, "rounds (T"), ("H", self.N, "clients (N")):
+            if isinstance(value := self.method.params.get(name), int) and value > most:
+                raise ValueError(f"{name} = {value} exceeds the number of {what} = {most}); lower it")
         if self.until and self.until.least > self.T:
             raise ValueError(
                 f"until.least = {self.until.least} exceeds the number of rounds (T = {self.T}); lower it, or raise T"

@@ -40,8 +40,8 @@ class Study(Settings):
     title: str = ""
     paper: str = ""
     experiments: dict[str, str] = {}
-    settings: list[str] | None = None
-    methods: list[str] | None = None
+    settings: Annotated[list[str], Field(min_length=1)] | None = None
+    methods: Annotated[list[str], Field(min_length=1)] | None = None
     seeds: Seeds = 1
 
 

@@ -195,3 +195,35 @@ def test_what_is_no_notebook_is_named(tmp_path: Path, content: str) -> None:
         notebooks.read(path)
     with pytest.raises(ConfigError, match="there is no notebook"):
         notebooks.read(tmp_path / "absent.ipynb")
+
+
+def test_magics_work_and_figures_are_shown(tmp_path: Path) -> None:
+    cells = (
+        "%matplotlib inline\nimport matplotlib.pyplot as plt",
+        "plt.plot([1, 2])\nplt.show()",
+        "%%time\nx = 1",
+        "!echo out",
+    )
+    source = written(tmp_path / "a.ipynb", *cells)
+    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
+    shown = outputs(tmp_path / "out.ipynb")
+    assert [output for output in shown if "image/png" in output.get("data", {})]
+    assert "Wall time" in str(shown)
+
+
+@pytest.mark.bad_input
+def test_a_cell_that_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path, capsys) -> None:
+    sources = tmp_path / "notebooks"
+    sources.mkdir()
+    written(sources / "mine.ipynb", "%%time\nfrom fedlib import files", "!pip list", "def f(:")
+    (made,) = notebooks.normalise_all(sources, tmp_path / "out")
+    assert "fedlib/files.py" in nbformat.read(made, as_version=4).metadata["uses"]
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"{sources / 'mine.ipynb'}: cell 5 is not finished, and will fail where it is run."]
+
+
+@pytest.mark.bad_input
+def test_a_folder_in_the_place_of_a_notebook_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.ipynb").mkdir()
+    with pytest.raises(ConfigError, match="x.ipynb is a folder, where a notebook belongs; move"):
+        notebooks.read(tmp_path / "x.ipynb")

@@ -364,3 +364,12 @@ def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.M
     pipeline._stale_pages({"scoreboard": []}, "demo")
     assert fairness.TABLE in asked
     assert f"- {fairness.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_change_of_scale_changes_that_word_alone(tmp_path: Path, newline: str) -> None:
+    path = tmp_path / "params.yaml"
+    text = f"# note{newline}scale: demo  # which{newline}experiments: {{}}{newline}"
+    path.write_bytes(text.encode())
+    pipeline.set_scale("paper", path)
+    assert path.read_bytes() == text.replace("demo", "paper").encode()
