@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure, tables
-from fedlib.data import datasets, partition
 from fedlib.errors import ConfigError
-from fedlib.runs.place import Place, cores
+from fedlib.runs.place import Place
+from fedlib.runs.supply import Prepared, runs_in_lockstep
 from fedlib.settings import params, schema
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
-from fedlib.training.contract import Executor
-from fedlib.training.executors import make_executor
 
 Read = Callable[[Run], tuple[pd.DataFrame, Any] | None]
 SHARED = {
@@ -50,19 +47,10 @@ class Training:
         self.place, self.read = Place.from_environment(), read
         self.setting, self.seeds = dict(setting), list(seeds)
         self.plain = [self._run({"sampler": "uniform"}, seed, "setting") for seed in self.seeds]
-        self.dataset = datasets.load(self.plain[0].dataset, self.place.datasets)
-        self.partitions = {
-            one.seed: partition.make(one.partition, self.dataset, one.N, one.seed, one.holdout)
-            for one in self.plain
-        }
+        self.supply = Prepared(self.place)
+        self.partitions = {run.seed: self.supply.partition(run) for run in self.plain}
         self.methods: dict[str, Lockstep] = {}
         self.kept: dict[str, list[pd.DataFrame]] = {}
-
-    @cached_property
-    def executor(self) -> Executor:
-        run = self.plain[0]
-        tensors = datasets.tensors(self.dataset, run.scaling)
-        return make_executor(run.model, tensors, self.place.device, self.place.threads or cores())
 
     def _run(self, method: Mapping[str, Any], seed: int, label: str) -> schema.Run:
         raw = params.merge(self.setting, params.split_method(dict(method)))
@@ -82,8 +70,7 @@ class Training:
         lacking = [run for run in runs if found[run.seed] is None]
         self.forget(label)
         if lacking:
-            parts = [self.partitions[run.seed] for run in lacking]
-            self.methods[label] = Lockstep(lacking, parts, self.executor)
+            self.methods[label] = runs_in_lockstep(lacking, self.place, self.supply)
         self.kept[label] = [one[0].assign(method=label, seed=seed) for seed, one in found.items() if one]
 
     def forget(self, label: str) -> None:

@@ -19,11 +19,12 @@ from functools import cache
 import numpy as np
 import torch
 
-from fedlib.data import datasets, partition
+from fedlib.data import datasets
 from fedlib.data.schemes.equal import IID
 from fedlib.data.sources import KINDS
+from fedlib.runs.place import Place
+from fedlib.runs.supply import runs_in_lockstep
 from fedlib.settings.schema import Evaluate, Local, Method, Run
-from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Executor, Job
 from fedlib.training.executors import make_executor
@@ -150,8 +151,7 @@ def _probe(method: Method, N: int, m: int, steps: int) -> float:
         method=method,
         seed=0,
     )
-    parts = partition.make(run.partition, dataset, run.N, run.seed)
-    lockstep = Lockstep([run], [parts], make_executor(run.model, datasets.tensors(dataset), threads=1))
+    lockstep = runs_in_lockstep([run], Place(threads=1))
     while lockstep.active:
         lockstep.advance()
     return sum(row["client_steps"] for row in lockstep.live[0].rows) / run.T

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.data import datasets, partition
 from fedlib.runs.halfway import Halfway
-from fedlib.runs.place import Place, cores
+from fedlib.runs.place import Place
+from fedlib.runs.supply import runs_in_lockstep
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.live import Live
-from fedlib.training.contract import Executor
-from fedlib.training.executors import make_executor
 
 
 def start(run: dict[str, Any], place: Place) -> Lockstep:
@@ -23,9 +21,7 @@ def start(run: dict[str, Any], place: Place) -> Lockstep:
     run = run.model_copy(
         update={"evaluate": run.evaluate.model_copy(update={"every": run.T, "train": False})}
     )
-    dataset = datasets.load(run.dataset, place.datasets)
-    parts = partition.make(run.partition, dataset, run.N, run.seed, run.holdout)
-    return Lockstep([run], [parts], executor(run, dataset, place))
+    return runs_in_lockstep([run], place)
 
 
 def follow(
@@ -44,11 +40,6 @@ def follow(
         halfway.reached(live.t, rounds, {"live": live.state_dict(), "gathered": gathered})
         lockstep.advance()
         yield lockstep
-
-
-def executor(run: Run, dataset: datasets.Dataset, place: Place) -> Executor:
-    tensors = datasets.tensors(dataset, run.scaling)
-    return make_executor(run.model, tensors, place.device, place.threads or cores())
 
 
 def everyone(lockstep: Lockstep, live: Live) -> list[tuple[Live, int, int]]:

@@ -23,12 +23,11 @@ from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.sealed import is_state
 from fedlib.runs.store import TIMING, Store, pack
-from fedlib.runs.supply import Prepared, Supply
+from fedlib.runs.supply import Prepared, Supply, partition_key, runs_in_lockstep
 from fedlib.settings.code import code_of
 from fedlib.settings.schema import Run
 
 if TYPE_CHECKING:
-    from fedlib.data.partition import Partition
     from fedlib.simulation.live import Live
 
 LARGEST_GROUP = 25
@@ -42,7 +41,7 @@ def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
     from fedlib.simulation.engine import shape_of
 
     shapes: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=_partition_key):
+    for run in sorted(runs, key=partition_key):
         shapes.setdefault(shape_of(run), []).append(run)
     out = []
     for same in shapes.values():
@@ -72,8 +71,6 @@ def train_group(
     """
     import torch
 
-    from fedlib.simulation.engine import Lockstep
-
     torch.set_num_threads(threads)
     store, supply = Store(place.runs), supply or Prepared(place)
     with ExitStack() as held:
@@ -81,13 +78,7 @@ def train_group(
         mine = {a: run for a, run in mine.items() if not store.finished(a)}
         if not mine:
             return []
-        executor = supply.executor(runs[0], threads)
-        made: dict[str, Partition] = {}
-        for run in mine.values():
-            if (key := _partition_key(run)) not in made:
-                made[key] = supply.partition(run)
-        parts = [made[_partition_key(run)] for run in mine.values()]
-        lockstep = Lockstep(list(mine.values()), parts, executor, strict=False)
+        lockstep = runs_in_lockstep(list(mine.values()), place, supply, threads, strict=False)
         for a, live in zip(mine, lockstep.live, strict=True):
             usable = partial(is_state, T=live.run.T)
             if not live.failed and (state := store.load_checkpoint(a, usable)) is not None:
@@ -138,12 +129,6 @@ def _state(live: Live) -> Any:
     with live.trying("state_dict"):
         return pack(live.state_dict())
     return None
-
-
-def _partition_key(run: Run) -> str:
-    return json.dumps(
-        run.model_dump(mode="json", include={"partition", "N", "seed", "holdout"}), sort_keys=True
-    )
 
 
 def describe(settings: dict[str, Any], data: dict[str, str], place: Place) -> dict[str, Any]:

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib.data import datasets, partition
+from fedlib.data import datasets
 from fedlib.data.sources import KINDS
 from fedlib.errors import DataError, StoreError
 from fedlib.runs import archive as archives
-from fedlib.runs.place import Place, cores
+from fedlib.runs.place import Place
+from fedlib.runs.supply import runs_in_lockstep
+from fedlib.runs.work import is_measurement
 from fedlib.samplers import Sampler
 from fedlib.settings.code import NUMERICS
 from fedlib.settings.schema import Run, Scale
-from fedlib.simulation.engine import Lockstep
-from fedlib.training.executors import make_executor
 
 ROUNDING = 1e-5  # relative; the largest measured difference is 2e-7
 SAMPLES = 2  # of the test set, whose predicted class may change with the last digits
@@ -102,8 +102,8 @@ def _prepared(place: Place) -> dict[str, str]:
 
 
 def _at_hand(record: dict[str, Any], here: dict[str, str]) -> bool:
-    data = record["data"]  # a study's unit has no run
-    return "run" in record and here.get(data["name"]) == data["digest"]
+    data = record["data"]
+    return not is_measurement(record) and here.get(data["name"]) == data["digest"]
 
 
 def _is_of_this_code(packed: archives.Packed, _: str, address: str) -> bool:
@@ -119,12 +119,7 @@ def rounds_within(run: Archived, seconds: float) -> int:
 
 def again(run: Archived, rounds: int, place: Place) -> Compared:
     """Train a run again, for at most its first `rounds` rounds, and compare."""
-    settings = Run(**run.record["run"])
-    dataset = datasets.load(settings.dataset, place.datasets)
-    tensors = datasets.tensors(dataset, settings.scaling)
-    executor = make_executor(settings.model, tensors, place.device, place.threads or cores())
-    part = partition.make(settings.partition, dataset, settings.N, settings.seed, settings.holdout)
-    lockstep = Lockstep([settings], [part], executor)
+    lockstep = runs_in_lockstep([Run(**run.record["run"])], place)
     while lockstep.active and lockstep.live[0].t < rounds:
         lockstep.advance()
     trained = pd.DataFrame(lockstep.live[0].rows)

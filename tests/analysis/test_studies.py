@@ -15,13 +15,12 @@ import pytest
 import torch
 
 from fedlib.analysis.plans import plan, study_module
-from fedlib.data import datasets
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, DataError
 from fedlib.papers.fedcor import study_loss_changes, study_toy
 from fedlib.papers.hics_fl import study_assumption
-from fedlib.runs import followed, halfway
+from fedlib.runs import halfway, supply
 from fedlib.runs.finished import Finished
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
@@ -30,6 +29,7 @@ from fedlib.runs.simulate import simulate
 from fedlib.runs.store import Store, to_parquet
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
+from fedlib.training import executors
 from fedlib.training.chain import initialise
 from fedlib.training.layout import Layout
 from fedlib.training.models import build
@@ -97,11 +97,10 @@ def measured(name: str, settings: Experiments, place: Place, results, scale: str
 
 
 def test_a_study_uses_as_many_cores_as_it_may(settings, monkeypatch):
-    monkeypatch.setattr(followed, "make_executor", lambda model, tensors, device, threads: threads)
-    monkeypatch.setattr(followed, "cores", lambda: 3)
+    monkeypatch.setattr(executors, "make_executor", lambda model, tensors, device, threads: threads)
+    monkeypatch.setattr(supply, "cores", lambda: 3)
     (run, *_) = (one.run for one in settings.runs("e", "demo"))
-    digits = datasets.load("digits")
-    assert [followed.executor(run, digits, Place(threads=threads)) for threads in (0, 2)] == [3, 2]
+    assert [supply.Prepared(Place(threads=threads)).executor(run) for threads in (0, 2)] == [3, 2]
 
 
 def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, place, tmp_path, monkeypatch):

@@ -26,11 +26,12 @@ from fedlib.errors import ConfigError
 from fedlib.lab import picture
 from fedlib.lab.panel import SCHEMES, Lab, split
 from fedlib.lab.training import Training, standings
+from fedlib.runs import work
 from fedlib.runs.finished import Finished
 from fedlib.runs.place import Place
+from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
-from fedlib.settings.schema import ROOT
 
 SMALL = {
     "dataset": "digits",
@@ -112,11 +113,10 @@ def test_the_lab_shows_what_the_archive_has_of_its_setting(monkeypatch: pytest.M
             method = params.split_method(dict(lab.methods[one.method]))
             run = params.build(params.merge(lab.setting(), method), one.run.seed, "lab")
             assert run == one.run, (scale, one.method)
-    folders = ROOT / "data" / "results", ROOT / "data" / "archive"
-    finished = Finished("arena_common", "paper", (), Place.from_environment(), *folders, any_data=True)
-    assert all(finished.has(one.run) for one in planned)
+    finished = Finished(Plan("arena_common", "paper"), Place.from_environment(), any_data=True)
+    assert all(finished.has(work.training(one.run)) for one in planned)
 
-    rows = pd.DataFrame(finished.read(planned[0].run)[0])
+    rows = pd.DataFrame(finished.read(work.training(planned[0].run))[0])
     monkeypatch.setattr(Finished, "read", lambda self, run: (rows, {}))
 
     async def watch() -> Lab:

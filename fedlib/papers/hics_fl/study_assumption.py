@@ -23,10 +23,10 @@ from torch.nn.functional import cross_entropy
 from fedlib.data import datasets
 from fedlib.data.partition import Partition
 from fedlib.data.schemes.base import by_label, collect
-from fedlib.runs.followed import executor
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.supply import Prepared
 from fedlib.samplers.base import Count, Positive
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
@@ -63,8 +63,9 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row per (round, client): round, client, alpha, entropy (nats), difference."""
     run = Run(**unit["run"])
-    dataset = datasets.load(run.dataset, place.datasets)
-    work, tensors = executor(run, dataset, place), datasets.tensors(dataset, run.scaling)
+    supply = Prepared(place)
+    dataset, work = supply.dataset(run), supply.executor(run)
+    tensors = datasets.tensors(dataset, run.scaling)
     alphas = np.geomspace(*unit["alphas"], unit["clients"])
     parts = split(dataset.y_train, alphas, unit["n"], stream(run.seed, "partition"))
     so_far = halfway.state or {"t": 0, "model": work.initial(stream(run.seed, "init", 0))[None], "rows": []}
