@@ -172,8 +172,28 @@ assert any(line.startswith("| Forgotten Clients | ") for line in lines.splitline
     copy.run(check)
 
 
+def the_algorithm_trained(copy: Copy) -> None:
+    results = copy.results("with_momentum").set_index("method")["test_loss"]
+    plain, none, some = (results[name].to_numpy() for name in ("FedAvg", "No momentum", "FedAvgM"))
+    np.testing.assert_allclose(none, plain, rtol=1e-5)
+    np.testing.assert_allclose(some[:2], plain[:2], rtol=1e-5)
+    assert (some[2:] != plain[2:]).all(), "from the second round on, the last step counts"
+
+
+def the_question_is_answered_and_charged(copy: Copy) -> None:
+    results = copy.results("worst_first")
+    asked = results[(results["method"] == "Lowest accuracy") & (results["round"] > 0)]
+    assert (asked["scalars_up"] == 20).all()
+    assert (asked["samples_evaluated"] == 20 * 30).all()
+    received = asked["parameters_down"] / asked["parameters_up"]
+    assert (received == 20 / 4).all(), "all that are asked receive the model, those who train only once"
+    assert asked["clients"].map(tuple).nunique() > 1
+
+
 OUTCOMES: dict[str, Callable[[Copy], None]] = {
     "add-a-sampler": the_sampler_trained,
+    "add-an-algorithm": the_algorithm_trained,
+    "add-a-question": the_question_is_answered_and_charged,
     "add-a-dataset": the_dataset_trained,
     "add-a-partition": the_partition_trained,
     "add-an-experiment": the_experiment_trained,
@@ -211,6 +231,15 @@ def test_a_program_of_ones_own_does_what_its_page_says(page: str, tmp_path: Path
 def said(output: str) -> str:
     """What a program printed, without how far it was."""
     return "\n".join(line for line in output.splitlines() if not line.startswith("simulate:"))
+
+
+@pytest.mark.parametrize("page", ["sampler", "partition", "dataset", "algorithm", "question"])
+def test_one_file_of_the_library_is_touched(page: str) -> None:
+    (path,) = (path for path in PAGES if path.stem.endswith(page))
+    files = [
+        words.split()[0] for _, words, _ in BLOCK.findall(path.read_text()) if words.startswith("fedlib/")
+    ]
+    assert len(files) == 1
 
 
 def test_every_page_is_in_the_index() -> None:

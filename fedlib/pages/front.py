@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ import pandas as pd
 
 from fedlib.analysis.paper import Paper, papers
 from fedlib.pages import layout
-from fedlib.samplers import SAMPLERS
+from fedlib.samplers import SAMPLERS, Sampler
 from fedlib.settings.params import Labelled
 
 BARS = ("settled", "indicated", "held as run only", "not held", "not run")
@@ -72,12 +69,12 @@ def finding(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"“{row['claim'].rstrip('.')}.” This claim is {row['headline']}.{printed}"
 
 
-@cache
-def asks(sampler: type) -> str:
-    """What a sampler asks of clients beside the training of those it chose (one of `ASKED`), by what it yields."""
-    code = "".join(inspect.getsource(cls) for cls in sampler.__mro__ if "select" in vars(cls))
-    asked = set(re.findall(r"yield (Updates|Gradients|Losses|TrialLosses)\(", code))
-    return UPDATES if asked & {"Updates", "Gradients"} else LOSSES if asked else NOTHING
+def asks(sampler: type[Sampler]) -> str:
+    """What a sampler asks of clients beside the training of those it chose (one of `ASKED`)."""
+    if sampler.asks is None:
+        return UPDATES
+    reveals = {question.reveals for question in sampler.asks}
+    return UPDATES if "updates" in reveals else LOSSES if "losses" in reveals else NOTHING
 
 
 def holds(run: Any) -> str:

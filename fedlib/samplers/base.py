@@ -150,12 +150,28 @@ class Round:
         return clients[came], answers[came]
 
 
-# Questions. Each is answered at the current global model: in `select`, the model that the round starts from; in
-# `observe`, the model that the round ended with.
+class Question:
+    """What a sampler may ask. Each kind is a frozen dataclass; its fields say what is asked, and of whom (`clients`).
+
+    A question is answered at the current global model: in `select`, the model that the round starts from; in `observe`,
+    the model that the round ended with.
+    reveals: the most that an answer tells of a client.
+    """
+
+    reveals: ClassVar[Literal["nothing", "losses", "updates"]] = "updates"
+
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The answer to each question, and its costs.
+
+        engine: the `simulation.engine.Lockstep` in which the runs advance. asked: (run, question) pairs, where a run is
+        a `simulation.live.Live`: `run.models`, `run.partition`, `run.costs`, `run.send_model`.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Updates:
+class Updates(Question):
     """The updates that `clients` would send after full local training from the global model -> (n, d) float32.
 
     A client that is asked and then selected trains once: its work is neither repeated nor charged twice.
@@ -170,37 +186,57 @@ class Updates:
     scalars: int = 0
     encode: Callable[[np.ndarray], np.ndarray] = lambda updates: updates
 
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return engine.updates(asked)
+
 
 @dataclass(frozen=True)
-class Gradients:
+class Gradients(Question):
     """One-step gradients: the mean gradient of one mini-batch of each of `clients` -> (n, d) float32."""
 
     clients: np.ndarray
 
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return engine.gradients(asked)
+
 
 @dataclass(frozen=True)
-class Losses:
+class Losses(Question):
     """Mean loss of the global model on each client's data -> (n,).
 
     It is measured on the client's hold-out part where the partition keeps one, and on its training part otherwise.
     """
 
+    reveals = "losses"
+
     clients: np.ndarray
+
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return engine.losses(asked)
 
 
 @dataclass(frozen=True)
-class TrialLosses:
+class TrialLosses(Question):
     """Losses of `clients` at a trial model: `train` are trained from the global model and plainly averaged -> (n,).
 
     The trial model is thrown away. Between its updates, FedCor obtains a sample of loss changes in this way.
     """
 
+    reveals = "losses"
+
     train: np.ndarray
     clients: np.ndarray
 
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return engine.trial_losses(asked)
+
 
 @dataclass(frozen=True)
-class ServerLosses:
+class ServerLosses(Question):
     """Mean loss on the server's own validation samples of mean models -> (n,), in `observe` only.
 
     teams: n lists of positions in the report. Each is answered for the model that the round began with plus the
@@ -208,10 +244,13 @@ class ServerLosses:
     The run's setting `validation` says how many samples the server has.
     """
 
+    reveals = "nothing"
+
     teams: Sequence[Sequence[int]]
 
-
-Question = Updates | Gradients | Losses | TrialLosses | ServerLosses
+    @classmethod
+    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return engine.server_losses(asked)
 
 
 @dataclass(frozen=True)
@@ -272,6 +311,9 @@ class Sampler:
     reads: ClassVar[frozenset[Literal["squared"]]] = (
         frozenset()
     )  # numbers of the report that cost extra to make
+
+    asks: ClassVar[frozenset[type[Question]] | None] = None
+    # the questions that it may yield, which the engine then checks; None: not stated, any
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         """Prepare the state. Called once before round 1; an override calls super first."""

@@ -19,6 +19,8 @@ from fedlib.samplers.base import Federation, Round, Sampler, Selection, register
 class Uniform(Sampler):
     """m distinct clients, all equally likely (FedAvg's "random")."""
 
+    asks = frozenset()
+
     def select(self, round: Round) -> Selection:
         n, m = len(round.available), round.m
         return Selection(round.rng.choice(round.available, m, replace=False), expected=np.full(m, m / n))
@@ -29,6 +31,7 @@ class Uniform(Sampler):
 class MD(Sampler):
     """m independent draws with replacement; client k has probability p_k (multinomial distribution sampling)."""
 
+    asks = frozenset()
     draws = "repeated"
 
     def select(self, round: Round) -> Selection:
@@ -49,6 +52,7 @@ class Target(Sampler):
         ValueError: m differs from the number of labels that are some client's most frequent one.
     """
 
+    asks = frozenset()
     needs = frozenset({"labels"})
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
@@ -76,6 +80,7 @@ class Target(Sampler):
 class Full(Sampler):
     """Every client in every round, whatever m is: the aggregation that all sampling schemes estimate."""
 
+    asks = frozenset()
     aggregation = "data_size"
     draws = "random"  # N clients, not m
 

@@ -214,6 +214,7 @@ class ClusteredSize(Sampler):
         runs. Where clients are numbered by label, the latter two reveal the labels to the sampler.
     """
 
+    asks = frozenset()
     draws = "repeated"
     order: Order = "random"
 
@@ -239,6 +240,7 @@ class ClusteredSimilarity(Sampler):
     warmup: rounds of MD sampling at the start (10 in HiCS-FL's code of this baseline).
     """
 
+    asks = frozenset()
     draws = "repeated"
     measure: Measure = "arccos"
     linkage: Linkage = "rows"

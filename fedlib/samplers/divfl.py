@@ -31,6 +31,7 @@ class DivFL(Sampler):
         ValueError: an unknown `gradients` or `greedy`.
     """
 
+    asks = frozenset({Gradients, Updates})
     gradients: Literal["one_step", "previous"] = "one_step"
     greedy: Literal["lazy", "stochastic"] = "lazy"
 

@@ -98,6 +98,7 @@ class FedCor(Sampler):
         ValueError: `schedule`, `likelihood` or `probe` is unknown.
     """
 
+    asks = frozenset({Losses, TrialLosses})
     warmup: Whole = 15
     dt: Count = 10
     beta: Annotated[float, Field(gt=0, le=1)] = 0.95

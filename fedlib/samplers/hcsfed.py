@@ -137,6 +137,7 @@ class HCSFed(Sampler):
         plain cluster sampling on raw updates.
     """
 
+    asks = frozenset({Updates})
     gc: GC = "A"
     R: Annotated[float, Field(gt=0, le=1)] = 0.1
     H: Annotated[int, Field(ge=1)] = 10

@@ -68,6 +68,7 @@ class HiCSFL(Sampler):
         ValueError: `variant`, `estimate` or `within` is unknown, or the model has no known output layer.
     """
 
+    asks = frozenset()
     needs = frozenset({"output layer"})
 
     variant: Literal["P", "C0", "C"] = "P"

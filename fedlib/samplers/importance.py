@@ -56,6 +56,7 @@ def draw_by_norm(rng: np.random.Generator, norms: np.ndarray, n: int) -> np.ndar
 class Importance(Sampler):
     """Client k joins independently with probability min(1, c p_k ||update_k||): m clients on average, perhaps none."""
 
+    asks = frozenset({Updates})
     aggregation = "ipw"
     draws = "random"
 
@@ -71,6 +72,8 @@ class Importance(Sampler):
 @dataclass
 class ImportanceMean(Sampler):
     """m distinct clients, drawn one after another in proportion to ||update_k||."""
+
+    asks = frozenset({Updates})
 
     def select(self, round: Round) -> Asking:
         u = yield Updates(round.available, parameters=0, scalars=1, encode=norms)

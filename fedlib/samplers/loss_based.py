@@ -75,6 +75,7 @@ class AFL(Sampler):
     alpha3: share of the m clients that is drawn uniformly from all remaining clients, including the dropped ones.
     """
 
+    asks = frozenset({Losses})
     alpha1: Annotated[float, Field(ge=0, lt=1)] = 0.75
     alpha2: NotNegative = 0.01
     alpha3: Share = 0.1
@@ -119,6 +120,7 @@ class PowerOfChoice(Sampler):
         ValueError: d is not between m and N.
     """
 
+    asks = frozenset({Losses})
     d: Count | None = 10
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:

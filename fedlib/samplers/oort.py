@@ -40,6 +40,7 @@ class Oort(Sampler):
     window: number of unexplored candidates per explored client; the largest clients come first.
     """
 
+    asks = frozenset()
     warmup: Whole = 25
     exploration: Share = 0.9
     decay: Share = 0.8

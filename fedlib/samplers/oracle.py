@@ -40,6 +40,7 @@ class Oracle(Sampler):
     lam, gamma, horizon: as in `hics_fl` (the code takes gamma = 2 on Mini-ImageNet).
     """
 
+    asks = frozenset()
     needs = frozenset({"labels", "output layer"})
 
     lam: NotNegative = 10.0

@@ -33,6 +33,8 @@ class Weighted(Sampler):
     HiCS-FL's paper describes a multinomial draw, which would be with replacement (sampler `md`).
     """
 
+    asks = frozenset()
+
     def select(self, round: Round) -> Selection:
         drawn = draw_distinct(round.rng, log(self.fed.p[round.available]), round.m)
         return Selection(round.available[drawn])

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
-from fedlib.samplers import Gradients, Losses, Report, Selection, TrialLosses, Updates, read_only
+from fedlib.samplers import Gradients, Losses, Question, Report, Selection, TrialLosses, Updates, read_only
 from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.evaluation import evaluate, segment_means, weights_of
 from fedlib.simulation.guard import Watch
@@ -152,7 +152,7 @@ class Lockstep:
         while pending:
             kind = type(next(iter(pending.values())))
             batch = [i for i, question in pending.items() if type(question) is kind]
-            answers = self.answers[kind](self, [(calls[i][0], pending.pop(i)) for i in batch])
+            answers = kind.answer(self, [(calls[i][0], pending.pop(i)) for i in batch])
             watch.touched()  # discards changes that answering made
             for i, answer in zip(batch, answers, strict=True):
                 if not calls[i][0].failed:  # it may have failed in `encode`
@@ -247,13 +247,6 @@ class Lockstep:
             )
             for loss, part in zip(losses, parts, strict=True)
         ]
-
-    answers: ClassVar[dict[type, Callable[..., list[np.ndarray | None]]]] = {
-        Updates: updates,
-        Gradients: gradients,
-        Losses: losses,
-        TrialLosses: trial_losses,
-    }
 
     # -- training ----------------------------------------------------------------------------------------------
 
@@ -400,8 +393,10 @@ def accept(live: Live, question: Any) -> None:
         SamplerError: it is not a question, is one too many, or names clients that do not exist.
     """
     kind = type(question)
-    if kind not in Lockstep.answers:
+    if not isinstance(question, Question):
         raise SamplerError(f"it yielded a {kind.__name__}, which is not a question")
+    if live.sampler.asks is not None and kind not in live.sampler.asks:
+        raise SamplerError(f"it yielded {kind.__name__}, which its `asks` does not list; add it there")
     most = live.run.questions or MOST_QUESTIONS
     live.questions += 1
     if live.questions > most:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
+from fedlib.data import schemes
 from fedlib.pages import front, published
 from fedlib.samplers import SAMPLERS
 from fedlib.settings.schema import ROOT
@@ -77,7 +78,7 @@ def test_which_sampler_depends_on_what_clients_hold_and_may_be_asked(tmp_path: P
 
     def run(sampler: str, partition: dict) -> SimpleNamespace:
         return SimpleNamespace(
-            partition=SimpleNamespace(**partition), method=SimpleNamespace(sampler=sampler)
+            partition=schemes.find(partition["scheme"])(**partition), method=SimpleNamespace(sampler=sampler)
         )
 
     splits = {"one": {"scheme": "one_class"}, "mixed": {"scheme": "shards", "shards": 2}}
