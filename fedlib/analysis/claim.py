@@ -180,9 +180,9 @@ class Claim:
 
 
 def _plain(value: Any) -> Any:
-    """Claims as JSON; functions by their names."""
+    """Claims as JSON, without the words that a page shows; functions by their names."""
     if hasattr(value, "__dataclass_fields__"):
-        return {key: _plain(getattr(value, key)) for key in value.__dataclass_fields__}
+        return {key: _plain(getattr(value, key)) for key in value.__dataclass_fields__ if key != "shown"}
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     return value.__qualname__ if callable(value) else value
