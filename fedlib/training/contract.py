@@ -29,6 +29,7 @@ from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p, and the shape that it masks
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
 
 
@@ -114,15 +115,23 @@ class Executor(Protocol):
         """
 
 
-def workers(threads: int) -> ThreadPoolExecutor:
+def workers(threads: int, begin: Callable[[], None] | None = None) -> ThreadPoolExecutor:
     """Threads that each let torch use one core. How the work is split does not depend on their number.
+
+    begin: what each thread does first.
 
     The products of numpy and scipy use one core as well. Those of the samplers are small, and BLAS threads that wait
     for more work keep cores busy (rounds of Algorithm 2 took twice as long).
     """
     _keep_freed_memory()
     threadpool_limits(1, user_api="blas")
-    return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
+
+    def initialise() -> None:
+        torch.set_num_threads(1)
+        if begin is not None:
+            begin()
+
+    return ThreadPoolExecutor(threads, "fedlib", initializer=initialise)
 
 
 def _keep_freed_memory() -> None:
@@ -250,6 +259,11 @@ def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
     return masks
 
 
+def rate(local: Local, lr: float, t: int) -> float:
+    """The learning rate of a client's step t, from 0."""
+    return lr * 0.5 ** (t // local.halve_every) if local.halve_every else lr
+
+
 class Optimizer:
     """SGD or Adam on flat weights, in torch's conventions, with the proximal pull of a local objective.
 
@@ -266,7 +280,7 @@ class Optimizer:
 
     def step(self, w: Tensor, g: Tensor) -> None:
         """One step on w with the gradient g of the loss; g is overwritten."""
-        lr = self.lr * 0.5 ** (self.t // (self.local.halve_every or math.inf))
+        lr = rate(self.local, self.lr, self.t)
         self.t += 1
         active = len(w)
         if self.local.weight_decay:
@@ -276,10 +290,10 @@ class Optimizer:
         if self.linear is not None:
             g.add_(self.linear[:active])
         if self.square is not None:
-            first, second = 0.9, 0.999
+            first, second = BETAS
             m = self.momentum[:active].lerp_(g, 1 - first)
             v = self.square[:active].mul_(second).addcmul_(g, g, value=1 - second)
-            root = torch.sqrt(v, out=g).div_(math.sqrt(1 - second**self.t)).add_(1e-8)
+            root = torch.sqrt(v, out=g).div_(math.sqrt(1 - second**self.t)).add_(EPSILON)
             w.addcdiv_(m, root, value=-lr / (1 - first**self.t))
         elif self.momentum is not None:
             w.add_(self.momentum[:active].mul_(self.local.momentum).add_(g), alpha=-lr)

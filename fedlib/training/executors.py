@@ -10,6 +10,8 @@ from torch import nn
 
 from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
+from fedlib.training import maps
+from fedlib.training.card import CardExecutor
 from fedlib.training.chain import Chain
 from fedlib.training.contract import Executor
 from fedlib.training.known import as_chain
@@ -66,7 +68,7 @@ def make_executor(
         if net[-1].out_features <= int(labels.max()):
             raise ConfigError(too_few(net[-1].out_features, labels))
     if device.type != "cpu":
-        executor = StackedExecutor
+        executor = CardExecutor if maps.takes(net) else StackedExecutor
     elif net.is_dense:
         from fedlib.training.compiled import CompiledExecutor as executor
     else:

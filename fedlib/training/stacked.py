@@ -25,7 +25,7 @@ from fedlib.training.chain import Chain, initialise
 from fedlib.training.contract import Batches, Job, Optimizer, Trained, draw_batches, dropout_bits, workers
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies
-from fedlib.training.stacks import DenseStack, Losses, MapStack, ModuleStack, Stack
+from fedlib.training.stacks import DenseStack, Losses, ModuleStack, Stack
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
 ON_A_GPU = {"dense": 1024, "maps": 64}  # the same on a GPU, whose memory holds the maps of 64 jobs
@@ -61,7 +61,6 @@ class StackedExecutor:
         self._draw = map if on_cpu else self.pool.map  # a CPU's threads are all busy with chunks of their own
         self._dense = isinstance(net, Chain) and net.is_dense
         self._most = CHUNK if on_cpu else ON_A_GPU["dense" if self._dense else "maps"]
-        self._maps = not on_cpu and MapStack.takes(net)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
         return initialise(self.net, rng).to(self.device)
@@ -77,44 +76,66 @@ class StackedExecutor:
     ) -> Trained:
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+        chunks: list[tuple[np.ndarray, Batches, Tensor]] = []
 
         def work(rows: np.ndarray, batches: Batches) -> None:
             chunk = [jobs[j] for j in rows]
             w = start[[job.run for job in chunk]]
-            stack, rest = self._stack(w), local
-            if previous is not None:
-                stack = self._modules(w, previous[rows], local.mu)
-                rest = local.model_copy(update={"mu": 0.0})
-            shift = [None] * len(stack.tensors) if linear is None else stack.unflatten(linear[rows])
-            optimizers = [Optimizer(rest, lr, t, own) for t, own in zip(stack.tensors, shift, strict=True)][
-                : len(stack.gradients)
-            ]
-            loss = self._steps(stack, chunk, batches, local.batch, optimizers)
-            updates[rows] = stack.flatten(stack.tensors).sub_(w)
+            shift, before = (None if t is None else t[rows] for t in (linear, previous))
+            updates[rows], loss = self._trained(chunk, batches, w, local, lr, shift, before)
+            chunks.append((rows, batches, loss))
+
+        self._deal(work, jobs, local)
+        for rows, batches, on_device in chunks:  # a GPU is not waited for before everything is queued
+            loss = on_device.cpu().numpy()
             client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
             steps[rows] = batches.steps[client]
             losses[rows] = [
                 batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client.tolist())
             ]
-
-        self._deal(work, jobs, local)
         return Trained(updates, losses, steps)
+
+    def _trained(
+        self,
+        jobs: Sequence[Job],
+        batches: Batches,
+        w: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None,
+        previous: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Train a chunk of G jobs from w: (G, d); returns their updates and the mean loss of each step, (S, G)."""
+        stack = self._stack(w)
+        if previous is not None:
+            stack, local = self._modules(w, previous, local.mu), local.model_copy(update={"mu": 0.0})
+        shifts = [None] * len(stack.tensors) if linear is None else stack.unflatten(linear)
+        pairs = zip(stack.tensors, shifts, strict=True)
+        optimizers = [Optimizer(local, lr, t, shift) for t, shift in pairs][: len(stack.gradients)]
+        loss = self._steps(stack, jobs, batches, local.batch, optimizers)
+        return stack.flatten(stack.tensors).sub_(w), loss
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
         gradients = torch.empty(len(jobs), self.layout.d, device=self.device)
 
         def work(rows: np.ndarray, batches: Batches) -> None:
             chunk = [jobs[j] for j in rows]
-            stack = self._stack(start[[job.run for job in chunk]])
-            self._steps(stack, chunk, batches, batch, [])
-            gradients[rows] = stack.flatten(stack.gradients)
+            gradients[rows] = self._slopes(chunk, batches, start[[job.run for job in chunk]], batch)
 
         self._deal(work, jobs, Local(lr=1, batch=batch, steps=1))
         return gradients
 
+    def _slopes(self, jobs: Sequence[Job], batches: Batches, w: Tensor, batch: int) -> Tensor:
+        """(G, d) gradients of a chunk of G jobs at w: (G, d)."""
+        stack = self._stack(w)
+        self._steps(stack, jobs, batches, batch, [])
+        return stack.flatten(stack.gradients)
+
+    def _logits(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """A function from images (n, D) to the logits (R, K, n) of the models (R, d)."""
+        return self._stack(weights).logits
+
     def _stack(self, w: Tensor) -> Stack:
-        if self._maps:
-            return MapStack(self.net, self.layout, w, self._shape, self.losses)
         return DenseStack(self.net, self.layout, w) if self._dense else self._modules(w)
 
     def _modules(self, w: Tensor, previous: Tensor | None = None, mu: float = 0.0) -> Stack:
@@ -144,7 +165,7 @@ class StackedExecutor:
     @torch.no_grad()
     def _steps(
         self, stack: Stack, jobs: Sequence[Job], batches: Batches, B: int, optimizers: Sequence[Optimizer]
-    ) -> np.ndarray:
+    ) -> Tensor:
         """All steps of a chunk of jobs, M in a row on the same batches; returns the mean loss of each step, (S, G).
 
         optimizers: for each gradient of the stack; none to leave the models as they are.
@@ -181,7 +202,7 @@ class StackedExecutor:
             for w, g, optimizer in zip(stack.active, stack.slopes, optimizers, strict=False):
                 optimizer.step(w, g)
         total = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2)
-        return (total / -count.clamp(min=1).repeat_interleave(M, 1)).cpu().numpy()
+        return total / -count.clamp(min=1).repeat_interleave(M, 1)
 
     def _sent(self, values: np.ndarray) -> Tensor:
         """The values on the device."""
@@ -198,40 +219,45 @@ class StackedExecutor:
 
         return torch.stack(list(self._draw(draw, jobs)), 1)
 
+    def _images(self, models: int) -> int:
+        """How many samples to evaluate at a time."""
+        return ROWS
+
     @torch.no_grad()
     def evaluate(
         self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         x, y = self.x[split], self.y[split]
         # a model that asks for most samples gets all: reading them in order costs less than gathering most of them
-        wanted = [None if rows is None or 2 * len(own) > len(y) else own for own in rows or weights]
-        sizes = [len(y) if own is None else len(own) for own in wanted]
+        asked = [None] * len(weights) if rows is None else rows
+        wanted = [None if some is None or 2 * len(some) > len(y) else some for some in asked]
+        sizes = [len(y) if some is None else len(some) for some in wanted]
         losses = [np.empty(n, np.float32) for n in sizes]
         correct = [np.empty(n, bool) for n in sizes]
 
         @torch.no_grad()
-        def work(stack: Stack, runs: list[int], first: int) -> None:
-            part = slice(first, first + ROWS)
-            own = wanted[runs[0]]
-            samples = part if own is None else self._sent(own[part])
-            logits = stack.logits(x[samples])
+        def work(logits_of: Callable[[Tensor], Tensor], runs: list[int], part: slice) -> None:
+            rows_of = wanted[runs[0]]
+            samples = part if rows_of is None else self._sent(rows_of[part])
+            logits = logits_of(x[samples])
             truth = y[samples].expand(len(runs), 1, -1)
             loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]
             hit = logits.max(1).indices == truth[:, 0]  # argmax would take five times as long
-            for r, own_loss, own_hit in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
-                losses[r][part], correct[r][part] = own_loss, own_hit
+            for r, values, hits in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
+                losses[r][part], correct[r][part] = values, hits
 
         together: dict[bytes | None, list[int]] = {}  # models that need the same samples read them once
-        for r, own in enumerate(wanted):
-            together.setdefault(None if own is None else own.tobytes(), []).append(r)
+        for r, some in enumerate(wanted):
+            together.setdefault(None if some is None else some.tobytes(), []).append(r)
         waiting = []
         for runs in together.values():
-            stack = self._stack(weights[runs])
-            waiting += [self._feed.submit(work, stack, runs, i) for i in range(0, sizes[runs[0]], ROWS)]
+            logits_of, n = self._logits(weights[runs]), self._images(len(runs))
+            parts = [slice(i, i + n) for i in range(0, sizes[runs[0]], n)]
+            waiting += [self._feed.submit(work, logits_of, runs, part) for part in parts]
         for future in waiting:
             future.result()
         if rows is not None:
-            for r, own in enumerate(rows):
+            for r, some in enumerate(rows):
                 if wanted[r] is None:
-                    losses[r], correct[r] = losses[r][own], correct[r][own]
+                    losses[r], correct[r] = losses[r][some], correct[r][some]
         return losses, correct

@@ -1,7 +1,7 @@
 """Models side by side: G of them in tensors with a leading axis, with their gradients.
 
 `DenseStack` has hand-written passes for linear layers, ReLU and dropout: at these sizes, autograd costs more than the
-arithmetic. `ModuleStack` takes any module through torch.func; `MapStack` takes plain CNNs through stacked products.
+arithmetic. `ModuleStack` takes any module through torch.func. `maps.py` has what plain CNNs need on a GPU.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import pad
 
 from fedlib.training.chain import Chain
 from fedlib.training.contract import contrast, dropout_masks, dropout_threshold
-from fedlib.training.known import ANYWHERE, ON_MAPS, plain
 from fedlib.training.layout import Layout
 
 Losses = Callable[[Any, Tensor], Tensor]  # (B,) of a module's output and its targets
@@ -243,89 +242,6 @@ class ModuleStack:
         x = x.view(*x.shape[:-1], *self.shape)
         in_dims = (0, 0 if x.dim() > 1 + len(self.shape) else None)
         return vmap(self._evaluated, in_dims)(self._state(self.tensors), x)[0].transpose(1, 2)
-
-
-class MapStack(ModuleStack):
-    """G plain CNNs side by side, for a GPU: every convolution is one batched product of patches and weights.
-
-    torch.func would stack convolutions as grouped ones: on an H200, a step of 64 clients with HiCS-FL's CIFAR-10
-    network takes 34 ms that way and 28 ms this way. Maps are (G, C, B, h, w), so that a convolution's patches are one
-    matrix per model.
-    """
-
-    LAYERS = (*ON_MAPS, *ANYWHERE, nn.Flatten, nn.Linear)
-
-    @classmethod
-    def takes(cls, net: Chain) -> bool:
-        """Whether a model consists of layers that are known here, with all parameters trained and none shared."""
-        known = all(type(layer) in cls.LAYERS for layer in net)
-        simple = all(
-            plain(layer) and layer.groups == 1 and layer.dilation == (1, 1)
-            for layer in net
-            if isinstance(layer, nn.Conv2d)
-        )
-        trained = [p for p in net.parameters() if p.requires_grad]
-        return known and simple and len(trained) == sum(len(list(layer.parameters())) for layer in net)
-
-    def step(
-        self,
-        x: Tensor,
-        target: tuple[Tensor, ...],
-        weight: Tensor | None,
-        bits: Tensor | None,
-        loss: Tensor,
-    ) -> None:
-        """As `DenseStack.step`."""
-        G, B = len(self.active[0]), x.shape[1]
-        if len(x) < G:
-            x = x.repeat_interleave(G // len(x), 0)
-        masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
-        parameters = {name: w.detach().requires_grad_() for name, w in self._state(self.active)[0].items()}
-        with torch.enable_grad():
-            logits = self._forward(parameters, x, masks)
-            losses = cross_entropy(logits.flatten(0, 1), target[0].flatten(), reduction="none").view(G, B)
-            total = (losses if weight is None else losses * weight[:, 0]).sum()
-        gradients = torch.autograd.grad(total, list(parameters.values()))
-        loss[:, 0] = -losses.detach()
-        torch.div(torch.cat([g.flatten(1) for g in gradients], 1), B, out=self.slopes[0])
-
-    def logits(self, x: Tensor) -> Tensor:
-        """As `DenseStack.logits`."""
-        x = x.expand(len(self.tensors[0]), *x.shape[-2:])
-        return self._forward(self._state(self.tensors)[0], x, []).transpose(1, 2)
-
-    def _forward(self, parameters: dict[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """(G, B, K) logits; x: (G, B, D), masks: (G, B, *shape) for each dropout layer, or none."""
-        given = iter(masks)
-        x = x.reshape(*x.shape[:2], *self.shape).transpose(1, 2)
-        for i, layer in enumerate(self.net):
-            weight, bias = parameters.get(f"{i}.weight"), parameters.get(f"{i}.bias")
-            if isinstance(layer, nn.Conv2d):
-                x = convolve(layer, x, weight, bias)
-            elif isinstance(layer, nn.Linear):
-                x = torch.baddbmm(bias[:, None], x, weight.mT)
-            elif isinstance(layer, nn.Dropout):
-                if masks:
-                    mask = next(given)
-                    x = x * (mask.transpose(1, 2) if x.dim() == 5 else mask)
-            elif isinstance(layer, nn.Flatten):
-                x = x.transpose(1, 2).flatten(2)
-            elif isinstance(layer, ON_MAPS):
-                x = layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
-            else:
-                x = layer(x)
-        return x
-
-
-def convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """G convolutions of maps (G, C, B, h, w) with G weights (G, O, C, a, b) -> (G, O, B, h', w')."""
-    (a, b), (down, right), (y, z) = layer.kernel_size, layer.stride, layer.padding
-    if y or z:
-        x = pad(x, (z, z, y, y))
-    patches = x.unfold(3, a, down).unfold(4, b, right)  # (G, C, B, h', w', a, b)
-    size = patches.shape[2:5]
-    patches = patches.permute(0, 1, 5, 6, 2, 3, 4).flatten(4).flatten(1, 3)
-    return torch.baddbmm(bias[:, :, None], weight.flatten(2), patches).unflatten(2, size)
 
 
 Stack = DenseStack | ModuleStack

@@ -200,44 +200,6 @@ def test_stack_of_modules_trains_as_the_reference(model, work):
     check(StackedExecutor(net, data, CPU, 2), Reference(net, data), WORK[work], shifted=work == "momentum")
 
 
-@pytest.mark.parametrize(
-    ("model", "work"),
-    [
-        *itertools.product(["cs_cnn", "fedcor_cnn"], ["epochs", "momentum", "adam"]),
-        ("hics_cifar10_cnn", "steps"),
-    ],
-)
-def test_stack_of_maps_trains_as_the_reference(model, work):
-    """The executor for plain CNNs on a GPU, on a CPU."""
-    data = dataset(SHAPES[model])
-    net = build(model, SHAPES[model], 10)
-    check(stack_of_maps(net, data), Reference(net, data), WORK[work], shifted=work == "momentum")
-
-
-def test_stack_of_maps_trains_other_plain_layers():
-    layers = [
-        *(
-            nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(1, 2)),
-            nn.Dropout(0.3),
-            nn.ReLU(),
-            nn.AvgPool2d(2),
-        ),
-        *(nn.Conv2d(5, 4, 3), nn.MaxPool2d(2, stride=1), nn.ReLU(), nn.Flatten()),
-        *(nn.Linear(4 * 2 * 9, 7), nn.Dropout(0.2), nn.ReLU(), nn.Linear(7, 10)),
-    ]
-    net = Chain(*layers, fill=torch_default)
-    net.dropouts = [(0.3, (5, 11, 25)), (0.2, (7,))]
-    data = dataset((3, 22, 22))
-    check(stack_of_maps(net, data), Reference(net, data), WORK["momentum"])
-
-
-def stack_of_maps(net: Chain, data: Tensors) -> StackedExecutor:
-    assert stacked.MapStack.takes(net)
-    executor = StackedExecutor(net, data, CPU, 2)
-    executor._maps = True
-    return executor
-
-
 @pytest.mark.parametrize("kind", [ClientLoop, StackedExecutor])
 @pytest.mark.parametrize("model", ["fedcor_mlp", "cs_cnn", "hics_fmnist_cnn"])
 def test_moon(model, kind):
@@ -253,13 +215,6 @@ def test_gradients_and_evaluation(model, kind):
     data = dataset(SHAPES[model])
     net = build(model, SHAPES[model], 10)
     check_measures(kind(net, data, CPU, 2), Reference(net, data))
-
-
-@pytest.mark.parametrize("model", ["cs_cnn", "fedcor_cnn"])
-def test_gradients_and_evaluation_of_a_stack_of_maps(model):
-    data = dataset(SHAPES[model])
-    net = build(model, SHAPES[model], 10)
-    check_measures(stack_of_maps(net, data), Reference(net, data))
 
 
 def check_measures(executor, reference: Reference) -> None:

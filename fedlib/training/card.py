@@ -1,0 +1,198 @@
+"""The executor for plain CNNs on a GPU: static steps (`maps.py`), compiled and captured in CUDA graphs.
+
+A step of 64 clients takes a few milliseconds, so the host must not be waited for: a graph launches all kernels of a step
+at once, dropout's random bits are packed to one bit each while the previous steps run, and nothing is read back before
+all jobs of a call are queued. What static steps do not take (Moon's objective) goes to the general stack.
+
+On a CPU the same steps run without graphs, which is how they are tested.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.data.datasets import Tensors
+from fedlib.settings.schema import Local
+from fedlib.training.chain import Chain
+from fedlib.training.contract import Batches, Job, draw_batches, workers
+from fedlib.training.maps import MapStep, kept_bits, logits_of
+from fedlib.training.stacked import StackedExecutor
+
+JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
+NARROWEST = 8  # jobs that a step computes, at least
+BUNDLE = 4  # steps whose dropout bits are sent at a time
+IMAGES = 4096  # evaluated at a time, over all models: as many as a step trains on
+
+
+class CardExecutor(StackedExecutor):
+    """Executor that trains plain CNNs by static steps; implements `contract.Executor`.
+
+    compiled: whether torch.compile fuses the operations of a step; None for yes on a GPU.
+    """
+
+    def __init__(
+        self, net: Chain, data: Tensors, device: torch.device, threads: int, compiled: bool | None = None
+    ) -> None:
+        super().__init__(net, data, device, threads)
+        self.chain, self.compiled = net, device.type != "cpu" if compiled is None else compiled
+        self._feed, self._draw = workers(1), self.pool.map
+        self._steps_by_shape: dict[Hashable, StaticStep] = {}
+
+    def twin(self) -> CardExecutor:
+        """An executor with the same data and its own buffers, on a stream of its own.
+
+        Two groups of runs that train in turns keep the card busy: while one trains, samplers of the other select.
+        """
+        twin = copy.copy(self)
+        twin._steps_by_shape = {}
+        if self.device.type != "cpu":
+            stream = torch.cuda.Stream(self.device)
+            twin._feed = workers(1, lambda: torch.cuda.set_stream(stream))
+            twin.enter = lambda: torch.cuda.set_stream(stream)
+        return twin
+
+    def enter(self) -> None:
+        """To be called by a thread before it uses this executor."""
+
+    def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
+        """In chunks, longest jobs first. Jobs on the same batches stand side by side; these are drawn once a chunk."""
+        first: dict[Hashable, int] = {}
+        for j, job in enumerate(jobs):
+            first.setdefault(key_of(job), j)
+        order = sorted(range(len(jobs)), key=lambda j: (-len(jobs[j].samples), first[key_of(jobs[j])]))
+
+        def draw_and_work(rows: list[int]) -> None:
+            clients, place = distinct([jobs[j] for j in rows])
+            batches = draw_batches(clients, local.batch, local.steps, local.epochs)
+            work(
+                np.array(rows),
+                Batches(batches.index[:, place], batches.count[:, place], batches.steps[place]),
+            )
+
+        chunks = [order[i : i + JOBS] for i in range(0, len(order), JOBS)]
+        for _ in self._feed.map(draw_and_work, chunks):
+            pass
+
+    def _trained(
+        self,
+        jobs: Sequence[Job],
+        batches: Batches,
+        w: Tensor,
+        local: Local,
+        lr: float,
+        linear: Tensor | None,
+        previous: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        if previous is not None:
+            return super()._trained(jobs, batches, w, local, lr, linear, previous)
+        step = self._step(local, len(batches.index), linear is not None)
+        active = (batches.count > 0).sum(1).tolist()
+        runs = {width: step.prepared(width) for width in {width_of(n) for n in active}}
+        step.load(w, self._sent(batches.index), self._sent(batches.count), lr, linear)
+        for s, n in enumerate(active):
+            if step.bits is not None and s % BUNDLE == 0:
+                step.place.zero_()
+                bits = self._kept(jobs[:n], local.batch, min(BUNDLE, len(active) - s))
+                step.bits[: len(bits), :n] = bits
+            runs[width_of(n)]()
+        return step.w[: len(jobs)] - w, step.loss[: len(active), : len(jobs)].clone()
+
+    def _slopes(self, jobs: Sequence[Job], batches: Batches, w: Tensor, batch: int) -> Tensor:
+        step = self._step(Local(lr=1, batch=batch, steps=1), 1, shifted=False)
+        step.load(w, self._sent(batches.index), self._sent(batches.count), 0.0, None)
+        if step.bits is not None:
+            step.bits[:1, : len(jobs)] = self._kept(jobs, batch, 1)
+        return step.gradient(len(jobs))[0]
+
+    def _step(self, local: Local, steps: int, shifted: bool) -> StaticStep:
+        """The buffers for this kind of work, for at least this number of steps."""
+        same = local.model_copy(update={"lr": 1.0, "epochs": None, "steps": 1})
+        kind = (same.model_dump_json(), shifted)
+        step = self._steps_by_shape.get(kind)
+        if step is None or len(step.rate) < steps:
+            room = 1 << (steps - 1).bit_length()
+            step = self._steps_by_shape[kind] = StaticStep(self, local, room, shifted)
+        return step
+
+    def _kept(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
+        """(S, G, bytes): which values dropout keeps. Jobs on the same batches share their bits, which are sent once."""
+
+        def draw(job: Job) -> np.ndarray:
+            return kept_bits(job.rng, self.dropouts, batch, steps)
+
+        clients, place = distinct(jobs)
+        drawn = self._sent(
+            np.stack(list(self._draw(draw, clients)), 1)
+        )  # by this thread: it has its own stream
+        return drawn if len(clients) == len(jobs) else drawn[:, self._sent(place)]
+
+    def _images(self, models: int) -> int:
+        return max(1, IMAGES // models)
+
+    def _logits(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        def logits(x: Tensor) -> Tensor:
+            images = x.view(len(x), *self._shape)
+            return logits_of(self.chain, self.layout, weights, images).transpose(1, 2)
+
+        return logits
+
+
+class StaticStep(MapStep):
+    """A step with, on a GPU, the graphs that hold it: one for every number of rows that it computes."""
+
+    def __init__(self, executor: CardExecutor, local: Local, steps: int, shifted: bool) -> None:
+        x, y = executor.x["train"], executor.y["train"]
+        net, layout, shape = executor.chain, executor.layout, executor._shape
+        super().__init__(net, layout, shape, x, y, local, JOBS, steps, BUNDLE, shifted)
+        self.on_card, self.compiled = x.device.type != "cpu", executor.compiled
+        self.runs: dict[int, Callable[[], None]] = {}
+
+    def prepared(self, width: int) -> Callable[[], None]:
+        """A function that does one step of the first `width` jobs. Making it overwrites the buffers."""
+        if width not in self.runs:
+            run: Callable[[], None] = partial(self.step, width)
+            if self.compiled:
+                torch._dynamo.config.recompile_limit = (
+                    1024  # every width, and every kind of work, is compiled
+                )
+                run = torch.compile(run, fullgraph=True, dynamic=False)
+            self.runs[width] = captured(run) if self.on_card else run
+        return self.runs[width]
+
+
+def captured(run: Callable[[], None]) -> Callable[[], None]:
+    """A function as a CUDA graph. It runs three times beforehand, so that nothing is compiled or tuned in the graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        run()
+    return graph.replay
+
+
+def width_of(active: int) -> int:
+    """How many rows a step computes: the number of active jobs, rounded up to a power of two."""
+    return min(JOBS, max(NARROWEST, 1 << (active - 1).bit_length()))
+
+
+def key_of(job: Job) -> Hashable:
+    """What jobs on the same batches have in common."""
+    return id(job) if job.draws is None else job.draws
+
+
+def distinct(jobs: Sequence[Job]) -> tuple[list[Job], np.ndarray]:
+    """One job for each set of jobs on the same batches, and for each job the place of that one."""
+    places: dict[Hashable, int] = {}
+    place = np.array([places.setdefault(key_of(job), len(places)) for job in jobs])
+    firsts = np.unique(place, return_index=True)[1]
+    return [jobs[j] for j in firsts.tolist()], place
