@@ -1,8 +1,8 @@
 """The executor for plain CNNs on a GPU: static steps (`maps.py`), compiled and captured in CUDA graphs.
 
-A step of 64 clients takes a few milliseconds, so the host must not be waited for: a graph launches all kernels of a step
-at once, dropout's random bits are packed to one bit each while the previous steps run, and nothing is read back before
-all jobs of a call are queued. What static steps do not take (Moon's objective) goes to the general stack.
+The card must not wait for the host: a graph launches all kernels of a step at once, dropout's random bits are packed to
+one bit each while the previous steps run, and nothing is read back before all jobs of a call are queued. What static
+steps do not take (Moon's objective) goes to the general stack.
 
 On a CPU the same steps run without graphs, which is how they are tested.
 """

@@ -4,9 +4,10 @@ All that a step reads and writes lies in buffers of fixed size on the device: mo
 batches of all steps, and the step's own number. No value comes from the host and none goes there, so that one captured
 CUDA graph serves every step of every round. Finished jobs and unfilled places of a batch are masked.
 
-Maps are (J P, C, B / P, h, w): a convolution is one batched product of weights (O, C a b) and patches (C a b, B / P h w).
-The batch of each job is cut in P parts, and each part is treated like a job until the weights' gradients are added. The
-long sums of these gradients are thus P sums at once, whose order is fixed. Nothing adds atomically.
+Maps are (J P, C, B / P, h, w): a convolution is one batched product of weights (O, C a b) and patches
+(C a b, B / P h w). The batch of each job is cut in P parts, and each part is treated like a job until the weights'
+gradients are added. The long sums of these gradients are thus P sums at once, whose order is fixed. Nothing adds
+atomically.
 """
 
 from __future__ import annotations
@@ -246,8 +247,8 @@ class Passes:
 class MapStep:
     """J jobs' training, one static step at a time.
 
-    x, y: the training set on the device, (n, C h w) and (n,). steps: of a job, at most. bundle: steps whose dropout bits
-    are on the device at a time. shifted: whether a constant is added to every gradient.
+    x, y: the training set on the device, (n, C h w) and (n,). steps: of a job, at most. bundle: steps whose dropout
+    bits are on the device at a time. shifted: whether a constant is added to every gradient.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ def test_static_steps_train_as_the_loop(model: str, work: str, shifted: bool):
 
 
 def padded_chain() -> Chain:
-    """Oblong kernels, zeros around the maps, maps that squares do not tile, dropout on vectors; 7 is no multiple of 8."""
+    """Oblong kernels, zeros around the maps, maps that squares do not tile, dropout of 7 values."""
     layers = [
         *(nn.Conv2d(3, 5, (3, 2), padding=(1, 2)), nn.Dropout(0.3), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(5, 4, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
