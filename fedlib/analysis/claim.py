@@ -70,15 +70,28 @@ class Level:
 
 @dataclass(frozen=True)
 class Study:
-    """A statistic of a study's rows by seed. An arm's method is the value of the column `by`."""
+    """A statistic of a study's rows by seed. An arm's method is the value of the column `by`.
+
+    each: the column that numbers independent repetitions, if it is not the seed.
+    """
 
     by: str
     statistic: Callable[[pd.DataFrame], float]
     unit: str = ""
     log: bool = False
+    each: str = "seed"
 
 
-Measure = Rounds | Level | Study
+@dataclass(frozen=True)
+class Own:
+    """An effect that a claim computes by itself: seed -> effect, from results by experiment (named in `Cell.needs`)."""
+
+    effect: Callable[[Mapping[str, pd.DataFrame]], dict[int, float]]
+    unit: str = ""
+    log: bool = False
+
+
+Measure = Rounds | Level | Study | Own
 Measured = Arrivals | dict[int, float]  # by seed
 
 
@@ -97,7 +110,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison of a claim. shown: the printed value as text.
+    """One comparison of a claim. shown: the printed value as text. measure: if it is not the claim's.
 
     fact: of an exact fact, whether it is true, given results by experiment; needs: those that it reads.
     """
@@ -110,6 +123,7 @@ class Cell:
     shown: str = ""
     fact: Callable[[Mapping[str, pd.DataFrame]], bool] | None = None
     needs: tuple[str, ...] = ()
+    measure: Measure | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,10 @@ class Claim:
     def log(self) -> bool:
         return self.measure is not None and self.measure.log
 
+    def measured_by(self, cell: Cell) -> Measure | None:
+        """The measure of a cell; one of its own has the unit and the scale of the claim's."""
+        return cell.measure or self.measure
+
     def scaled(self, value: float) -> float:
         """A value on the additive scale of the effect."""
         return math.log(value) if self.log else value
@@ -156,7 +174,8 @@ class Claim:
         """The printed effect on the additive scale; NaN if nothing is printed. What is never reached counts as T."""
         if not cell.arms or any(arm.printed is None for arm in cell.arms):
             return math.nan
-        cap = self.measure.T if isinstance(self.measure, Rounds) else math.inf
+        measure = self.measured_by(cell)
+        cap = measure.T if isinstance(measure, Rounds) else math.inf
         return sum(arm.weight * self.scaled(min(arm.printed or 0.0, cap)) for arm in cell.arms)
 
     def spread(self, cell: Cell) -> float:
@@ -232,7 +251,7 @@ class Arms:
         if rows is None:
             return None
         if isinstance(by, Study):
-            return {int(seed): float(by.statistic(own)) for seed, own in rows.groupby("seed")}
+            return {int(seed): float(by.statistic(own)) for seed, own in rows.groupby(by.each)}
         if where.column not in rows or rows[where.column].isna().all():
             return None
         if isinstance(by, Rounds):

@@ -48,8 +48,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals, followed
-from fedlib.analysis.claim import Arms, Cell, Claim, Rounds, claims_of
+from fedlib.analysis.claim import Arms, Cell, Claim, Own, Rounds, claims_of
 from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
+from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers
 from fedlib.analysis.plans import opened
 from fedlib.analysis.readings import Reading, Where, readings
@@ -115,7 +116,7 @@ def _cell(claim: Claim, cell: Cell, reading: Reading, arms: Arms) -> dict[str, A
     seeds, values, censored, open, words = _values(claim, cell, found, arms)
     effect = Effect.of(values, claim.bound(cell), claim.test, open)
     said = "infeasible" if words == OUT_OF_REACH else "undecided" if words == NOBODY else outcome(effect)
-    told = ";".join("/".join(where) for where in found)
+    told = ";".join("/".join(where) for where in found) or cell.name
     return about | {
         "estimate": claim.natural(effect.estimate),
         "low": claim.natural(effect.low),
@@ -142,18 +143,21 @@ def _values(
     claim: Claim, cell: Cell, found: list[Where], arms: Arms
 ) -> tuple[list[int], list[float], int, bool, str]:
     """Seeds, effect of each on the additive scale, number of censored seeds, whether it is open, and words."""
-    assert claim.measure is not None
-    measured = [arms.measured(where, claim.measure) for where in found]
+    how = claim.measured_by(cell)
+    assert how is not None
+    if isinstance(how, Own):
+        return *_own(how, arms), 0, False, ""
+    measured = [arms.measured(where, how) for where in found]
     if any(one is None for one in measured):
         return *NO_VALUES, 0, False, ""
     censored, open, words = 0, False, ""
-    if isinstance(claim.measure, Rounds):
+    if isinstance(how, Rounds):
         sides = [one for one in measured if isinstance(one, Arrivals)]
-        tau = followed(sides, claim.measure.T)
+        tau = followed(sides, how.T)
         late = [side.censored(tau) for side in sides]
         censored = sum(late)
         open = any(n and arm.weight > 0 for n, arm in zip(late, cell.arms, strict=True))
-        references = (arms.measured(w._replace(method=claim.measure.reference), claim.measure) for w in found)
+        references = (arms.measured(w._replace(method=how.reference), how) for w in found)
         if any(isinstance(one, Arrivals) and not one.reached for one in references):
             words = OUT_OF_REACH
         elif all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
@@ -165,6 +169,16 @@ def _values(
               for seed in seeds]  # fmt: skip
     away = claim.expected(cell) if claim.estimator == "agreement with print" else 0.0
     return seeds, [sum(terms) - away for terms in scaled], censored, open, words
+
+
+def _own(how: Own, arms: Arms) -> tuple[list[int], list[float]]:
+    """Seeds and effects of a claim that computes them by itself; none if it lacks runs."""
+    try:
+        effects = how.effect(arms.results)
+    except (KeyError, Missing):
+        return NO_VALUES
+    seeds = sorted(seed for seed, value in effects.items() if math.isfinite(value))
+    return seeds, [effects[seed] for seed in seeds]
 
 
 def _finite(by_seed: list[dict[int, float]], seed: int) -> bool:

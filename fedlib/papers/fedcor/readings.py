@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
 from fedlib.papers.fedcor.printed import EXPERIMENTS
 
-SCHEDULE, CANDIDATES, RUN = (
+SCHEDULE, CANDIDATES, RUN, TOY = (
     "how the Gaussian process is trained",
     "how many candidates Pow-d asks",
     "along which run the loss changes are measured",
+    "the toy of Figure 1",
 )
 _TEXT = "in every round of the warm-up, from its first"
 _CORRECTED = (
@@ -70,13 +71,23 @@ READINGS = [
         {RUN: "not stated"},
         (Swap("fedcor_loss_changes", methods={"Random": "FedCor"}),),
     ),
+    *(
+        Reading(
+            f"toy: {toy}",
+            f"Figure 1 with a {toy.replace(', ', ' and a learning ')}",
+            {TOY: toy},
+            {TOY: "not stated"},
+            (Swap("fedcor_toy", settings={"gap 4, rate 1": toy}),),
+        )
+        for toy in ("gap 2, rate 1", "gap 4, rate 10", "gap 2, rate 10")
+    ),
 ]
 
 LEFT_OPEN = [
     (
-        "the toy of Figure 1",
+        "the size of the toy of Figure 1",
         "one draw is shown, sizes are not stated",
-        "two Gaussians of 20 points, 4 standard deviations apart; other toys are on its page",
+        "two Gaussians of 20 points; their distance and the learning rate are readings",
     ),
     ("AFL's alphas", "the code: 0.75, 0.01, 0.1", "the code's"),
     ("a fifth of each client's data held out", "the code only", "held out"),

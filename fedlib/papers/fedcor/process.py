@@ -1,21 +1,15 @@
-"""FedCor's claims on the Gaussian process, from embeddings and sampled loss changes (Figures 1, 2, 3 and 7)."""
+"""FedCor's Gaussian process, from embeddings, sampled loss changes and the toy problem (Figures 1, 2, 3 and 7)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedlib.analysis.claims import Missing, Runs, Verdict, decide, number
-from fedlib.analysis.curves import count
-from fedlib.papers.fedcor.printed import EXPERIMENTS, MAIN, book
-
-claim = book.claim
-
+from fedlib.papers.fedcor.printed import EXPERIMENTS, MAIN
 
 # -- Figure 7
 
@@ -65,23 +59,7 @@ def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]
     return pd.DataFrame(rows, columns=columns).round(3)
 
 
-@claim("fedcor.F7.a", "figure_7", [*MAIN, "fedcor_partitions"], printed="same-label clients cluster")
-def _(runs: Runs) -> Verdict:
-    """After the warm-up, the embeddings of clients with the same label form a cluster (1SPC)."""
-
-    def data_set(data: str) -> Verdict:
-        found = embeddings(runs.pick(EXPERIMENTS[data], "1SPC", ["FedCor"]), runs["fedcor_partitions"], data)
-        if not found:
-            raise Missing(f"no embeddings of {data} have been noted")
-        values = np.array([separation(x, labels) for x, labels in found.values()])
-        good = ((values[:, 0] > 0.2) & (values[:, 1] >= 0.5)).mean()
-        gap, neighbour = values.mean(axis=0)
-        return decide(good >= 0.8, f"cosine gap {gap:.2f}, nearest neighbour {neighbour:.2f}")
-
-    return count({data: partial(data_set, data) for data in EXPERIMENTS})
-
-
-# -- Figures 1 to 3, and the centralised models of section 5.1
+# -- Figures 1 to 3
 
 
 def toy_shares(toy: pd.DataFrame, setting: str) -> tuple[float, float, float]:
@@ -112,37 +90,10 @@ def toy_cases(toy: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("case").round(2)
 
 
-@claim(
-    "fedcor.F1.a", "figure_1", ["fedcor_toy"], printed="one positive, one negative point", informative=True
-)
-def _(runs: Runs) -> Verdict:
-    """In a toy problem FedCor selects points of both labels and comes close to the best pair.
-
-    The two highest losses do neither.
-
-    The paper shows one draw of one toy problem without its sizes; here it is the share of a family of toy problems.
-    """
-
-    def case(setting: str) -> Verdict:
-        opposite, gap, failed = toy_shares(runs["fedcor_toy"], setting)
-        text = f"both labels {100 * opposite:.0f} %, gap left {number(gap)}, Ind fails {100 * failed:.0f} %"
-        return decide(opposite >= 0.9 and gap <= 0.2 and failed > 0.5, text)
-
-    return count({setting: partial(case, setting) for setting in runs["fedcor_toy"]["setting"].unique()})
-
-
 def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
     """Skewness, excess kurtosis, and Kolmogorov-Smirnov distance to the Gaussian of the same mean and variance."""
     distance = stats.kstest(projections, "norm", args=(projections.mean(), projections.std())).statistic
     return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
-
-
-SUBSETS = 1000  # the paper's samples per round
-
-
-def sampled(changes: pd.DataFrame, data: str) -> int:
-    """Number of random subsets per round from which the loss changes of a dataset were computed."""
-    return len(changes.loc[changes["data"] == data, "component_1"].iloc[0])
 
 
 def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
@@ -171,29 +122,6 @@ def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["data", "setting", "method", "rounds", "near-Gaussian (%)", *medians])
 
 
-@claim("fedcor.F2.a", "figure_2", ["fedcor_loss_changes"], printed="approximately Gaussian")
-def _(runs: Runs) -> Verdict:
-    """The first principal component of the clients' loss changes is close to Gaussian (along random selection)."""
-    changes = runs["fedcor_loss_changes"].query("setting == '2SPC'")
-    found = gaussian(changes).set_index(["data", "method"])
-
-    def data_set(data: str) -> Verdict:
-        if (data, "Random") not in found.index:
-            raise Missing(f"the loss changes of {data} 2SPC have not been measured")
-        row, subsets = found.loc[data, "Random"], sampled(changes, data)
-        if row["near-Gaussian (%)"] < 80 and subsets < SUBSETS:
-            raise Missing(
-                f"samples of {subsets} subsets, not {SUBSETS:,}: of a Gaussian, too, some would fail"
-            )
-        near, (skew, tails, ks) = row["near-Gaussian (%)"], row.iloc[-3:]
-        value = f"{near:.0f} % of rounds (median |skew| {skew:.2f}, |kurtosis| {tails:.2f}, KS {ks:.3f})"
-        if (data, "FedCor") in found.index:
-            value += f"; along FedCor's own run {found.loc[(data, 'FedCor'), 'near-Gaussian (%)']:.0f} %"
-        return decide(near >= 80, value)
-
-    return count({data: partial(data_set, data) for data in EXPERIMENTS})
-
-
 BOUNDS = {"FMNIST": 0.97, "CIFAR-10": 0.95}  # Figure 3: no cosine is lower
 
 
@@ -212,27 +140,3 @@ def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
             "above the paper's bound (%)": of["above"].mean(),
         }
     ).reset_index()
-
-
-@claim("fedcor.F3.a", "figure_3", ["fedcor_loss_changes"], printed="> 0.97 FMNIST, > 0.95 CIFAR-10")
-def _(runs: Runs) -> Verdict:
-    """The covariance of the loss changes hardly changes between two updates of the process (along random selection)."""
-    changes = runs["fedcor_loss_changes"].query("setting == '2SPC'")
-    found = stationarity(changes).set_index(["data", "method"])
-
-    def data_set(data: str, bound: float) -> Verdict:
-        if (data, "Random") not in found.index:
-            raise Missing(f"{data} has fewer than two probed rounds of 2SPC")
-        row, subsets = found.loc[data, "Random"], sampled(changes, data)
-        if bound - 0.05 < row["least"] <= bound and subsets < SUBSETS:
-            raise Missing(
-                f"{subsets} subsets, not {SUBSETS:,}: the noise of so few lowers a cosine by up to 0.05"
-            )
-        value = f"{row['least']:.3f} at least, {row['least, without the mean diagonal']:.3f} without the mean diagonal"
-        if (data, "FedCor") in found.index:
-            value += f"; along FedCor's own run {found.loc[(data, 'FedCor'), 'least']:.3f} at least"
-        if row["least"] > bound:
-            return Verdict("held", value)
-        return Verdict("held in part" if row["10th percentile"] > bound else "not held", value)
-
-    return count({data: partial(data_set, data, bound) for data, bound in BOUNDS.items()})
