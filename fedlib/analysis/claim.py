@@ -59,27 +59,33 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Level:
-    """A statistic of a run's curve, times `factor` (100: points). log: compared by its logarithm."""
+    """A statistic of a run's curve, times `factor` (100: points). log: compared by its logarithm.
+
+    until: the last round of the paper's figure; later rounds, which some runs have for its table, are left out.
+    """
 
     statistic: Callable[..., float]
     unit: str
     factor: float = 1.0
     log: bool = False
     options: tuple[tuple[str, Any], ...] = ()
+    until: float = math.inf
 
 
 @dataclass(frozen=True)
 class Study:
     """A statistic of a study's rows by seed. An arm's method is the value of the column `by`.
 
-    each: the column that numbers independent repetitions, if it is not the seed.
+    each: the column that numbers independent repetitions, if it is not the seed. of_column: the statistic also takes
+    the name in the arm's column, which a reading may change.
     """
 
     by: str
-    statistic: Callable[[pd.DataFrame], float]
+    statistic: Callable[..., float]
     unit: str = ""
     log: bool = False
     each: str = "seed"
+    of_column: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,10 +257,12 @@ class Arms:
         if rows is None:
             return None
         if isinstance(by, Study):
-            return {int(seed): float(by.statistic(own)) for seed, own in rows.groupby(by.each)}
+            named = (where.column,) if by.of_column else ()
+            return {int(k): float(by.statistic(own, *named)) for k, own in rows.groupby(by.each)}
         if where.column not in rows or rows[where.column].isna().all():
             return None
         if isinstance(by, Rounds):
             return Arrivals.of(rows, where.column, by.target)
+        rows = rows[rows["round"] <= by.until]
         curves = measure.curves(rows, where.column, {where.setting: int(rows["round"].max())})
         return {int(key[2]): by.factor * by.statistic(c, **dict(by.options)) for key, c in curves.items()}

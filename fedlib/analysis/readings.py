@@ -136,12 +136,10 @@ def readings(paper: str) -> list[Reading]:
 
 
 def named(paper: str) -> list[Reading]:
-    """The readings that tables show: as written and, if there is a public program, as run.
-
-    A paper whose text is silent on what matters has neither; it names others (`SHOWN` in its `readings.py`).
-    """
-    there = [reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)]
-    return there or part(paper, "readings").SHOWN
+    """The readings that tables show: `SHOWN` in a paper's `readings.py`, or else "as written" and "as run"."""
+    return getattr(part(paper, "readings"), "SHOWN", None) or [
+        reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)
+    ]
 
 
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:

@@ -12,8 +12,8 @@ import pytest
 from fedlib.analysis.claims import Runs, Verdict
 from fedlib.analysis.curves import shown
 from fedlib.papers.hics_fl import claims as book_of
-from fedlib.papers.hics_fl.claims_estimates import compared, envelope, fitted_envelopes, h_s, separation
-from fedlib.papers.hics_fl.claims_tables import (
+from fedlib.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
+from fedlib.papers.hics_fl.tables import (
     costs,
     drawn_entropy,
     speed_table,

@@ -289,16 +289,17 @@ ON_THE_PROCESS = [
     Claim(
         "fedcor.F2.a", "fedcor/figure_2", "The first component of the clients' loss changes is close to Gaussian in "
         "all probed rounds, within 20 % of them (|skewness| < 0.5, |excess kurtosis| < 1, Kolmogorov-Smirnov < 0.05: "
-        "bounds ours).", "supporting", PRINT, near_gaussian("FMNIST"), rounds_with(near_gaussian, "close to Gaussian"), 20.0,
+        "bounds ours).", "supporting", PRINT, near_gaussian("FMNIST"),
+        rounds_with(near_gaussian, "close to Gaussian"), 20.0,
     ),
     Claim(
-        "fedcor.F3.a", "fedcor/figure_3", "Between two updates the covariance of the loss changes keeps a cosine above "
-        "0.97 (CIFAR-10: 0.95), in all probed rounds but 5 %.", "core", PRINT, stationary("FMNIST"),
+        "fedcor.F3.a", "fedcor/figure_3", "Between two updates the covariance of the loss changes keeps a cosine "
+        "above 0.97 (CIFAR-10: 0.95), in all probed rounds but 5 %.", "core", PRINT, stationary("FMNIST"),
         rounds_with(stationary, "> {}"), 5.0,
     ),
     Claim(
-        "fedcor.F7.a", "fedcor/figure_7", "After the warm-up the embeddings of clients with the same label are nearest "
-        "to each other more often than chance (1SPC).", "core", LEVEL, neighbours("FMNIST"),
+        "fedcor.F7.a", "fedcor/figure_7", "After the warm-up the embeddings of clients with the same label are "
+        "nearest to each other more often than chance (1SPC).", "core", LEVEL, neighbours("FMNIST"),
         tuple(
             Cell(name, needs=(runs, "fedcor_partitions"), measure=neighbours(name), **labels(f"{name} 1SPC"))
             for name, runs in EXPERIMENTS.items()

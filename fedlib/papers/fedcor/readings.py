@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
+from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
 from fedlib.papers.fedcor.printed import EXPERIMENTS
 
 SCHEDULE, CANDIDATES, RUN, TOY = (
@@ -35,11 +35,12 @@ READINGS = [
         {SCHEDULE: _CORRECTED, CANDIDATES: "the text defines Pow-d with d > C", RUN: "not stated"},
     ),
     Reading(
-        AS_RUN,
+        "30adb2f",
         "the authors' program of 2022 with their correction: in 1SPC its Pow-d asks as many as it selects",
         {SCHEDULE: _TEXT, CANDIDATES: "10, in 1SPC too"},
         {SCHEDULE: _CORRECTED, CANDIDATES: "every command of the README"},
         _instead({"Pow-d": "Pow-d, d = 10"}, {"1SPC": "1SPC"}),
+        "30adb2f",
     ),
     Reading(
         "gpr_begin = 10",
@@ -47,6 +48,7 @@ READINGS = [
         {SCHEDULE: "from the eleventh round of the warm-up on"},
         {SCHEDULE: "the code of 2022, its default"},
         _instead({"FedCor": "FedCor, gpr_begin = 10"}),
+        "a89bd66",
     ),
     Reading(
         "README of 2023",
@@ -56,6 +58,7 @@ READINGS = [
         },
         {SCHEDULE: "the README of 2023"},
         _instead({"FedCor": "FedCor, README of 2023"}),
+        "d941083",
     ),
     Reading(
         "Pow-d, d = 30",
@@ -82,6 +85,8 @@ READINGS = [
         for toy in ("gap 2, rate 1", "gap 4, rate 10", "gap 2, rate 10")
     ),
 ]
+
+SHOWN = READINGS[:2]
 
 LEFT_OPEN = [
     (

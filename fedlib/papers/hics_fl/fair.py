@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.fairness import BEFORE, LAW, PAPER, Law, around, arriving
-from fedlib.papers.hics_fl.claims_estimates import exponential
+from fedlib.papers.hics_fl.estimates import exponential
 from fedlib.papers.hics_fl.printed import CAP, ENVELOPES, PRINTED, TABLE
 
 SEEDS = {"FMNIST": 5, "CIFAR-10": 3, "CIFAR-100": 3, "Mini-ImageNet": 3}

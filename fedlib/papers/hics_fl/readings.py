@@ -1,12 +1,17 @@
-"""HiCS-FL's readings."""
+"""HiCS-FL's readings.
+
+The authors' repository is two programs. At commit fdff729 HiCS-FL (C0 here) groups clients by the updates of its
+warm-up alone and draws uniformly within a group; at the next commit, 3ceca3d, it also switches to Clustered Sampling
+where the estimates hardly vary (C). Both are readings, each with the paper's training and with the code's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
+from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
 
-ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW, NETWORK, RATE = (
+ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW, NETWORK, RATE, LOSS = (
     "the algorithm",
     "the temperature of the estimate",
     "what the label entropy is estimated from",
@@ -17,31 +22,75 @@ ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW
     "the draw within a cluster",
     "the network",
     "the learning rate in a round",
+    "whose training loss Figures 13, 15 and 17 show",
 )
 _C0 = "the code before its switch: updates of the warm-up alone, uniform draws within a cluster"
 _BY_ALPHA = (
     "by client id, which is by group of alpha, the balanced last: an order that a server does not know"
 )
-_PROGRAM = {"HiCS-FL": "HiCS-FL, C0", "Pow-d": "Pow-d, d = 2K"}
+_C = "the code with its switch to Clustered Sampling"
+_PROGRAMS = {  # commit -> what it calls HiCS-FL and Pow-d
+    "fdff729": {"HiCS-FL": "HiCS-FL, C0", "Pow-d": "Pow-d, d = 2K"},
+    "3ceca3d": {"HiCS-FL": "HiCS-FL, C", "Pow-d": "Pow-d, d = 2K"},
+}
 _SGD = "SGD without momentum (Adam on CIFAR)"
 _MOMENTUM = "SGD with momentum 0.9 and weight decay 0.0005 (Fashion-MNIST)"
 
 
-def _instead(
-    methods: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
-) -> tuple[Swap, ...]:
-    """Swaps from the runs of Table 1 and the figures to those of the variants; CIFAR-10's keep their setting."""
-    fmnist = Swap("hics_fmnist", settings or {}, methods or {}, source="hics_fmnist_variants")
-    cifar = [Swap("hics_cifar10", {}, methods, source="hics_cifar10_variants")] if methods else []
-    return (fmnist, *cifar)
+def _instead(methods: Mapping[str, str], entropy: str = "") -> tuple[Swap, ...]:
+    """Swaps from the runs of Table 1 and the figures to those of the variants.
+
+    entropy: from what the label entropy is then estimated, and at which temperature.
+    """
+    runs = [Swap(name, {}, methods, source=f"{name}_variants") for name in ("hics_fmnist", "hics_cifar10")]
+    return (*runs, *([Swap("hics_entropy", columns={"bias": entropy})] if entropy else []))
+
+
+def _trained(how: str) -> Swap:
+    """Fashion-MNIST trained in another way, which only setting (2) has been: the others are absent."""
+    return Swap("hics_fmnist", {f"({k})": f"({k}), {how}" for k in (1, 2, 3)}, source="hics_fmnist_variants")
 
 
 def _one(
-    name: str, words: str, what: str, taken: str, source: str, method: str, cifar: bool = True
+    name: str, words: str, what: str, taken: str, source: str, method: str, entropy: str = ""
 ) -> Reading:
-    """A reading that differs from the text in one choice of HiCS-FL; cifar: whether CIFAR-10 has it too."""
-    swaps = _instead({"HiCS-FL": method})
-    return Reading(name, words, {what: taken}, {what: source}, swaps if cifar else swaps[:1])
+    """A reading that differs from the text in one choice of HiCS-FL."""
+    return Reading(name, words, {what: taken}, {what: source}, _instead({"HiCS-FL": method}, entropy))
+
+
+_TRAININGS = {  # name -> the setting that has it, in words, the source
+    "the paper's training": ("", _SGD, "the text"),
+    "the code's training": (
+        "the code's training",
+        "ten clients a round, one epoch, momentum, a proximal term",
+        "the code",
+    ),
+    "momentum": ("momentum", _MOMENTUM, "every Fashion-MNIST configuration of the code"),
+}
+
+
+def _program(commit: str, training: str) -> Reading:
+    """HiCS-FL and Pow-d as in the authors' program at a commit, with one of `_TRAININGS`."""
+    how, in_words, source = _TRAININGS[training]
+    choices = {
+        ALGORITHM: {"fdff729": _C0, "3ceca3d": _C}[commit],
+        TEMPERATURE: "0.001",
+        ESTIMATE: "the update of the output layer's weights",
+        WARM_UP: _BY_ALPHA,
+        CANDIDATES: "2K",
+        TRAINING: in_words,
+    }
+    fmnist, *others = _instead(_PROGRAMS[commit], "weight, T_s = 0.001")
+    if how:
+        others += [_trained(how), Swap("hics_fmnist", {"(2)": "(2)"}, _PROGRAMS[commit])]
+    return Reading(
+        f"{commit}, {training}",
+        f"HiCS-FL and Pow-d as in the authors' program at {commit}, with {training}",
+        choices,
+        dict.fromkeys(choices, "the code") | {TRAINING: source},
+        tuple(others) if how else (fmnist, *others),
+        commit,
+    )
 
 
 READINGS = [
@@ -59,6 +108,7 @@ READINGS = [
             DRAW: "by the client's share of the data",
             NETWORK: "the paper's; on CIFAR-10 with 64 hidden units",
             RATE: "constant",
+            LOSS: "the global model's over all clients' data",
         },
         {
             ALGORITHM: "the text",
@@ -71,49 +121,21 @@ READINGS = [
             DRAW: "the text",
             NETWORK: "the text, the conference version",
             RATE: "the text; halving it every ten iterations, as the conference version has it, ends a run in round 20",
+            LOSS: "not said of which clients",
         },
     ),
-    Reading(
-        AS_RUN,
-        "HiCS-FL and Pow-d as in the authors' program, trained as the paper says; DivFL and FedCor as written",
-        {
-            ALGORITHM: _C0,
-            TEMPERATURE: "0.001",
-            ESTIMATE: "the update of the output layer's weights",
-            WARM_UP: _BY_ALPHA,
-            CANDIDATES: "2K",
-            TRAINING: _SGD,
-        },
-        dict.fromkeys((ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES), "the code")
-        | {TRAINING: "the text"},
-        _instead(_PROGRAM),
+    *(
+        _program(commit, f"{whose} training")
+        for whose in ("the paper's", "the code's")
+        for commit in _PROGRAMS
     ),
+    _program("fdff729", "momentum"),
     Reading(
         "momentum",
         "the paper's algorithm, clients trained with the momentum of the authors' configurations",
         {TRAINING: _MOMENTUM},
         {TRAINING: "every Fashion-MNIST configuration of the code"},
-        _instead(settings={"(2)": "(2), momentum"}),
-    ),
-    Reading(
-        "momentum, as run",
-        "HiCS-FL and Pow-d as in the authors' program, with the momentum of its configurations",
-        {ALGORITHM: _C0, TEMPERATURE: "0.001", WARM_UP: _BY_ALPHA, CANDIDATES: "2K", TRAINING: _MOMENTUM},
-        dict.fromkeys((ALGORITHM, TEMPERATURE, WARM_UP, CANDIDATES, TRAINING), "the code"),
-        (
-            *_instead(settings={"(2)": "(2), momentum"}),
-            Swap("hics_fmnist", {"(2)": "(2)"}, _PROGRAM),
-        ),
-    ),
-    Reading(
-        "the code's training",
-        "as in the authors' program, training too: ten clients a round, one epoch, momentum, a proximal term",
-        {ALGORITHM: _C0, TEMPERATURE: "0.001", WARM_UP: _BY_ALPHA, TRAINING: "the code's"},
-        dict.fromkeys((ALGORITHM, TEMPERATURE, WARM_UP, TRAINING), "the code"),
-        (
-            *_instead(settings={"(2)": "(2), the code's training"}),
-            Swap("hics_fmnist", {"(2)": "(2)"}, _PROGRAM),
-        ),
+        (_trained("momentum"),),
     ),
     _one(
         "T_s = 0.001",
@@ -122,6 +144,7 @@ READINGS = [
         "0.001",
         "the code",
         "HiCS-FL, T_s = 0.001",
+        "bias, T_s = 0.001",
     ),
     _one(
         "T_s = 0.005",
@@ -130,6 +153,7 @@ READINGS = [
         "0.005",
         "none: to see the trend",
         "HiCS-FL, T_s = 0.005",
+        "bias, T_s = 0.005",
     ),
     _one(
         "estimated from the weights",
@@ -138,14 +162,7 @@ READINGS = [
         "the update of the output layer's weights",
         "the code",
         "HiCS-FL, weight estimate",
-    ),
-    _one(
-        "the published code",
-        "the program with its switch to Clustered Sampling",
-        ALGORITHM,
-        "the published code's",
-        "the code",
-        "HiCS-FL, C",
+        "weight",
     ),
     _one(
         "C0, warm-up at random",
@@ -154,7 +171,6 @@ READINGS = [
         "at random, in the program",
         "the text",
         "HiCS-FL, C0, warm-up at random",
-        cifar=False,
     ),
     _one(
         "C0, refreshed",
@@ -163,7 +179,6 @@ READINGS = [
         "the program, updates refreshed",
         "the text",
         "HiCS-FL, C0, refreshed",
-        cifar=False,
     ),
     _one(
         "uniform draws",
@@ -172,21 +187,20 @@ READINGS = [
         "uniform",
         "the code",
         "HiCS-FL, uniform draw",
-        cifar=False,
     ),
     Reading(
         "the code's network",
         "the paper's algorithm on the network that the code trains: three convolutions, 64 hidden units",
         {NETWORK: "the code's"},
         {NETWORK: "the code"},
-        _instead(settings={"(2)": "(2), the code's network"})[:1],
+        (_trained("the code's network"),),
     ),
     Reading(
         "the rate halved in a round",
         "the paper's algorithm, the learning rate halved every ten iterations of a round",
         {RATE: "halved every 10 iterations"},
         {RATE: "the conference version"},
-        _instead(settings={"(2)": "(2), the rate halved in a round"})[:1],
+        (_trained("the rate halved in a round"),),
     ),
     Reading(
         "256 hidden units",
@@ -216,6 +230,21 @@ READINGS = [
         {CANDIDATES: "the code"},
         _instead({"Pow-d": "Pow-d, d = 2K"}),
     ),
+    Reading(
+        "the selected clients' training loss",
+        "Figures 13, 15 and 17 by the loss that the selected clients report of their training",
+        {LOSS: "the selected clients'"},
+        {LOSS: "the text: the average local training loss"},
+        tuple(
+            Swap(f"hics_{data}", columns={"train_loss": "local_loss"})
+            for data in ("fmnist", "cifar10", "cifar100")
+        ),
+    ),
+]
+SHOWN = [
+    reading
+    for reading in READINGS
+    if reading.name in (AS_WRITTEN, *(f"{c}, the paper's training" for c in _PROGRAMS))
 ]
 
 LEFT_OPEN = [
@@ -234,11 +263,6 @@ LEFT_OPEN = [
         "the clients' size and the probed rounds of Figure 6",
         "neither stated",
         "200 samples; every tenth of 500 rounds (at scale cpu every fifth of 50)",
-    ),
-    (
-        "the training loss of Figures 13, 15 and 17",
-        "the paper: the average local training loss",
-        "the global model's over all clients' data; their verdicts say what the chosen clients' own gives",
     ),
     ("Adam's state between rounds", "the code keeps it at the client", "fresh in every round"),
 ]

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedlib.analysis.claims import Missing
 from fedlib.analysis.measure import spearman
-from fedlib.papers.hics_fl.claims_estimates import estimated
+from fedlib.papers.hics_fl.estimates import estimated
 
 ONE_LABEL = 0.01  # nats; clients with a lower entropy hold one label
 WINDOWS = ((11, 25), (26, 50), (51, 100))  # rounds after the warm-up, which takes ten

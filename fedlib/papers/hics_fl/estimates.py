@@ -1,4 +1,4 @@
-"""HiCS-FL's claims on gradients, label entropies and their estimates (Figures 6, 7, 9 to 12)."""
+"""HiCS-FL's gradients, label entropies and their estimates (Figures 6, 7, 9 to 12)."""
 
 from __future__ import annotations
 
@@ -11,51 +11,11 @@ import pandas as pd
 from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
-from fedlib.analysis.claims import Missing, Runs, Tolerance, Verdict, combine, decide, number
-from fedlib.analysis.curves import count
-from fedlib.analysis.measure import kendall, spearman
-from fedlib.papers.hics_fl.printed import ENVELOPES, TEMPERATURES, book
+from fedlib.analysis.measure import Missing, kendall
+from fedlib.papers.hics_fl.printed import ENVELOPES, TEMPERATURES
 from fedlib.samplers.hics_fl import estimated_entropy
 
-claim = book.claim
-
-
 # -- Figure 6: Assumption 1
-
-
-def gradients(runs: Runs, data: str) -> pd.DataFrame:
-    """Entropy and mean squared gradient difference over the probed rounds, by client."""
-    table = runs["hics_assumption"]
-    table = table[table["data"] == data]
-    if table.empty:
-        raise Missing(f"the gradients of {data} have not been measured")
-    return table.groupby(["seed", "client"])[["entropy", "difference"]].mean()
-
-
-@claim(
-    "hics.F6.a",
-    "figure_6",
-    ["hics_assumption"],
-    printed="decreases with the entropy",
-    tolerance=Tolerance(-0.5, (-0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1)),
-)
-def _(runs: Runs, tolerance: float) -> Verdict:
-    """Gradients of clients with a higher label entropy are closer to the global one (Spearman {tolerance} or less)."""
-
-    def data_set(data: str) -> Verdict:
-        table = gradients(runs, data)
-        correlation = spearman(table["entropy"], table["difference"])
-        return decide(correlation <= tolerance, f"Spearman {correlation:.2f}")
-
-    verdict = count({data: partial(data_set, data) for data in ENVELOPES})
-    below = [
-        f"{d} {name}"
-        for d, both in ENVELOPES.items()
-        for name, (_, rho, kappa) in both.items()
-        if kappa < rho
-    ]
-    detail = f"{verdict.detail} The printed curve turns negative near uniform labels: {', '.join(below)}."
-    return Verdict(verdict.status, verdict.value, verdict.interval, detail.strip())
 
 
 def envelope(
@@ -108,42 +68,7 @@ def exponential(beta: float, rho: float, kappa: float, top: float, H: np.ndarray
     return kappa - rho * np.exp(beta * (H - top))
 
 
-@claim("hics.F6.b", "figure_6", ["hics_assumption"], printed="95 % between the curves")
-def _(runs: Runs) -> Verdict:
-    """Curves kappa - rho exp(beta (H - H_0)), fitted to 2.5 % and 97.5 % of the points, bend as Assumption 1 asks
-
-    (beta, rho > 0, and kappa > rho of the upper), with rho / kappa within a factor 1.5 of the printed.
-    """
-
-    def data_set(data: str) -> Verdict:
-        table = gradients(runs, data)
-        H, y = table["entropy"].to_numpy(), table["difference"].to_numpy()
-        fits = {side: envelope(H, y, q, H.max()) for side, q in {"upper": 0.975, "lower": 0.025}.items()}
-        shape = (
-            all(beta > 0 and rho > 0 for beta, rho, _ in fits.values())
-            and fits["upper"][2] > fits["upper"][1]
-        )
-        ratios = {side: fits[side][1] / fits[side][2] for side in fits}
-        printed = {side: ENVELOPES[data][side][1] / ENVELOPES[data][side][2] for side in fits}
-        near = all(1 / 1.5 <= ratios[side] / printed[side] <= 1.5 for side in fits)
-        text = ", ".join(
-            f"{s} beta {fits[s][0]:.2g}, rho/kappa {r:.2f} ({printed[s]:.2f})" for s, r in ratios.items()
-        )
-        return decide(shape and near, text)
-
-    return count({data: partial(data_set, data) for data in ENVELOPES})
-
-
 # -- Figures 9 to 12: the estimated entropy
-
-
-def estimates(runs: Runs, case: str, when: str = "warm-up") -> pd.DataFrame:
-    """The clients of one case of the entropy study."""
-    table = runs["hics_entropy"]
-    table = table[(table["data"] == case) & (table["when"] == when)]
-    if table.empty:
-        raise Missing(f"the updates of {case} have not been measured")
-    return table
 
 
 def estimated(table: pd.DataFrame, T_s: float | None = None, of: str = "bias") -> np.ndarray:
@@ -210,60 +135,6 @@ def temperatures(table: pd.DataFrame) -> list[float]:
     return sorted({*TEMPERATURES, float(table["T_s"].iloc[0])})
 
 
-def separates(runs: Runs, cases: list[str]) -> Verdict:
-    """Whether the estimates of each case separate the clients (AUC of 0.9) and keep their order (tau of 0.6).
-
-    The bounds are ours, because the paper prints no number.
-    """
-
-    def judge(case: str, which: int, bound: float) -> Verdict:
-        value = separations(estimates(runs, case))[which]
-        return decide(value >= bound, f"{value:.2f}")
-
-    rules = {"apart, AUC": (0, 0.9), "in order, tau": (1, 0.6)}
-    return combine(
-        {f"{case} {name}": partial(judge, case, *rule) for case in cases for name, rule in rules.items()}
-    )
-
-
-@claim("hics.F9.a", "figure_9", ["hics_entropy"], printed="order preserved", informative=True)
-def _(runs: Runs) -> Verdict:
-    """With SGD the estimated entropy separates balanced from skewed clients and preserves their order."""
-    return separates(runs, ["FMNIST (a)", "FMNIST (b)"])
-
-
-@claim("hics.F9.b", "figure_9", ["hics_entropy"], printed="close to the truth")
-def _(runs: Runs) -> Verdict:
-    """With SGD the estimated entropy is close to the true one."""
-    table = estimates(runs, "FMNIST (b)")
-    error = float(np.abs(estimated(table) - table["entropy"].to_numpy()).mean())
-    return decide(error <= 0.3, number(error, "nats"))
-
-
-@claim("hics.F10.a", "figure_10", ["hics_entropy"], printed="less accurate than SGD")
-def _(runs: Runs) -> Verdict:
-    """Estimates with Adam are less accurate than with SGD and still separate the clients."""
-
-    def setting(name: str) -> Verdict:
-        best = {}
-        for optimizer in ("SGD", "Adam"):
-            table = estimates(runs, f"CIFAR-10 {name}, {optimizer}")
-            found = [separations(table, T_s) for T_s in temperatures(table)]
-            best[optimizer] = max(found, key=lambda pair: -2.0 if np.isnan(pair[1]) else pair[1])
-        value = f"tau {best['Adam'][1]:.2f} against {best['SGD'][1]:.2f}, AUC {best['Adam'][0]:.2f}"
-        return decide(best["Adam"][1] < best["SGD"][1] and best["Adam"][0] >= 0.9, value)
-
-    return count({name: partial(setting, name) for name in ("(1)", "(2)")})
-
-
-for id_, artifact, name in (("hics.F11.a", "figure_11", "(1)"), ("hics.F12.a", "figure_12", "(2)")):
-
-    @claim(id_, artifact, ["hics_entropy"], printed="both optimisers", informative=True)
-    def _(runs: Runs, name: str = name) -> Verdict:
-        """Balanced and extremely skewed clients of CIFAR-10 are separated and keep their order, with SGD and Adam."""
-        return separates(runs, [f"CIFAR-10 {name}, {optimizer}" for optimizer in ("SGD", "Adam")])
-
-
 # -- The partitions
 
 
@@ -297,29 +168,3 @@ def groups(owners: pd.DataFrame, data: str | None = None) -> pd.DataFrame:
             means = {f"group {g + 1}": value for g, value in entropy.items()}
             rows.append({"data": name, "setting": setting, **means, "H_S": round(h_s(table, 1.0), 3)})
     return pd.DataFrame(rows)
-
-
-@claim(
-    "hics.H.a",
-    "figure_7",
-    ["hics_partitions"],
-    printed="falls from (1) to (3) on FMNIST; largest in (1) on CIFAR",
-)
-def _(runs: Runs) -> Verdict:
-    """H_S orders the settings as in the paper: (1) > (2) > (3) on FMNIST, (1) largest on CIFAR-10 and CIFAR-100."""
-
-    def data_set(data: str, settings: tuple[str, ...], falling: bool) -> Verdict:
-        table = runs["hics_partitions"]
-        table = table[table["data"] == data]
-        if table.empty:
-            raise Missing(f"the partitions of {data} have not been made")
-        found = {b: [h_s(table[table["setting"] == s], b) for s in settings] for b in (1.0, 1.5, 2.0)}
-        ordered = [np.all(np.diff(v) < 0) if falling else v[0] > max(v[1:]) for v in found.values()]
-        return decide(all(ordered), " / ".join(f"{v:.3f}" for v in found[1.0]))
-
-    parts = {
-        "FMNIST": partial(data_set, "FMNIST", ("(1)", "(2)", "(3)"), True),
-        "CIFAR-10": partial(data_set, "CIFAR-10", ("(1)", "(2)", "(3)"), False),
-        "CIFAR-100": partial(data_set, "CIFAR-100", ("(1)", "(2)"), False),
-    }
-    return count(parts)
