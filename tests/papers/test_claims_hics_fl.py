@@ -1,18 +1,18 @@
-"""HiCS-FL's claims on made-up tables whose verdicts follow by hand."""
+"""HiCS-FL's claims on made-up tables whose outcomes follow by hand."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
+from outcome import judge, none_run
 
-from fedlib.analysis.claims import Runs, Verdict
+from fedlib.analysis.claims import Runs
 from fedlib.analysis.curves import shown
-from fedlib.papers.hics_fl import claims as book_of
 from fedlib.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
+from fedlib.papers.hics_fl.printed import METHODS, OURS, TABLE
 from fedlib.papers.hics_fl.tables import (
     costs,
     drawn_entropy,
@@ -21,14 +21,9 @@ from fedlib.papers.hics_fl.tables import (
     spreads,
     warm_up,
 )
-from fedlib.papers.hics_fl.printed import METHODS, OURS, TABLE
 
 SETTINGS = ("(1)", "(2)", "(3)")
 Curve = Callable[[np.ndarray], np.ndarray]
-
-
-def judge(id: str, results: dict[str, pd.DataFrame]) -> Verdict:
-    return next(claim for claim in book_of.book.claims if claim.id == id).judge(results)
 
 
 def table(
@@ -60,13 +55,8 @@ def fastest(ours: Mapping[str, float], others: float = 0.03) -> dict[str, dict[s
     return {s: {m: rising(rate if m == OURS else others) for m in METHODS} for s, rate in ours.items()}
 
 
-def test_every_claim_of_the_paper_is_there_once_and_is_not_run_without_results():
-    ids = sorted(claim.id.removeprefix("hics.") for claim in book_of.book.claims)
-    parts = {"T1": "abcde", "F2": "abc", "F3": "ab", "F4": "ab", "F6": "ab", "F9": "ab", "F14": "ab"}
-    single = ["F5", "S", "F10", "F11", "F12", "F13", "F15", "F17", "H", "C", "V"]
-    wanted = [f"{f}.{p}" for f, ps in parts.items() for p in ps] + [f"{f}.a" for f in single] + ["N.M"]
-    assert ids == sorted(wanted)
-    assert {claim.judge({}).status for claim in book_of.book.claims} == {"not run"}
+def test_nothing_is_judged_without_results():
+    none_run("hics_fl")
 
 
 def test_figure_3_tells_who_converges_fastest_and_who_ends_highest():
@@ -74,35 +64,29 @@ def test_figure_3_tells_who_converges_fastest_and_who_ends_highest():
         return 0.1 + 0.5 * (1 - np.exp(-0.5 * t))
 
     curves = {s: {m: early if m == OURS else rising(0.03) for m in METHODS} for s in SETTINGS}
-    verdict = judge("hics.F3.a", {"hics_cifar10": table("hics_cifar10", curves)})
-    assert verdict.status == "not held"
-    over_all, end = verdict.value.split("; ")[0].removeprefix("(1): ").split(" over all rounds, ")
-    assert float(over_all.split()[0]) > 0 > float(end.split()[0])
+    results = {"hics_cifar10": table("hics_cifar10", curves)}
+    assert judge("hics.F3.a", results).outcome == "replicated"
+    assert judge("hics.F3.c", results).outcome == "refuted"
 
 
-def test_claims_on_curves_hold_where_hics_leads_and_fall_where_it_does_not():
+def test_claims_on_curves_replicate_where_hics_leads_and_are_refuted_where_it_does_not():
     lead = fastest({"(1)": 0.2, "(2)": 0.1, "(3)": 0.1})
     tables = {"hics_fmnist": table("hics_fmnist", lead)}
     later = fastest({"(1)": 0.05, "(2)": 0.1, "(3)": 0.2})
     tables["hics_cifar10"] = table("hics_cifar10", later)
     tables["hics_cifar100"] = table("hics_cifar100", {s: later[s] for s in ("(1)", "(2)")})
     swapped = {e: t.replace({"method": {OURS: "CS", "CS": OURS}}) for e, t in tables.items()}
-    for id in ("F2.a", "F2.b", "F3.a", "F3.b", "F5.a", "F13.a", "F15.a", "F17.a", "F14.a"):
-        assert judge(f"hics.{id}", tables).status == "held", id
-    for id in ("F2.a", "F3.a", "F5.a", "F13.a", "F14.a"):
-        assert judge(f"hics.{id}", swapped).status != "held", id
-    behind = table("hics_fmnist", fastest({"(1)": 0.1, "(2)": 0.2, "(3)": 0.2}))
-    behind = {"hics_fmnist": behind.replace({"method": {OURS: "CS", "CS": OURS}})}
-    assert judge("hics.F2.b", behind).status == "not held", "to be behind by the least is no lead"
+    for id in ("F2.a", "F2.b", "F2.d", "F3.a", "F3.b", "F5.a", "F5.b", "F13.a", "F15.a", "F17.a", "F14.a"):
+        assert judge(f"hics.{id}", tables).outcome == "replicated", id
+    for id in ("F2.a", "F2.d", "F3.a", "F5.a", "F13.a", "F14.a"):
+        assert judge(f"hics.{id}", swapped).outcome == "refuted", id
 
 
-def test_the_other_reading_of_the_training_loss_is_told_beside_the_verdict():
+def test_the_selected_clients_training_loss_is_a_reading_of_its_own():
     tables = {"hics_fmnist": table("hics_fmnist", fastest(dict.fromkeys(SETTINGS, 0.1)))}
     tables["hics_fmnist"]["local_loss"] *= -1
-    verdict = judge("hics.F13.a", tables)
-    assert verdict.status == "held"
-    own = verdict.detail.split("By the selected clients' own loss, which the paper may mean: ")[1]
-    assert all(float(part.split(": ")[1].split()[0]) < 0 for part in own.split("; "))
+    assert judge("hics.F13.a", tables).outcome == "replicated"
+    assert judge("hics.F13.a", tables, "the selected clients' training loss").outcome == "refuted"
 
 
 def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_order():
@@ -112,16 +96,16 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
 
     order = {"HiCS-FL": 0.025, "Pow-d": 0.018, "FedCor": 0.016, "CS": 0.012, "Random": 0.01, "DivFL": 0.006}
     results = {panel.experiment: table(panel.experiment, linear(order), T=200) for panel in TABLE.values()}
-    assert judge("hics.T1.a", results).status == "held"
+    assert judge("hics.T1.a", results).outcome == "replicated"
     assert (
-        judge("hics.T1.e", results).status == "held in part" or "Pow-d" in judge("hics.T1.e", results).detail
-    )
+        judge("hics.T1.e", results).outcome == "refuted"
+    )  # here Pow-d is faster than random selection everywhere
     speed = judge(
         "hics.T1.b", results
-    )  # 2.5 everywhere: right on FMNIST and Mini-ImageNet, 7.3 asks for more
-    assert speed.status == "held in part"
-    assert "Not held: CIFAR-10; CIFAR-100" in speed.detail
-    assert "FMNIST" not in judge("hics.T1.d", results).detail.split("Not held")[-1]
+    )  # 2.5 everywhere: right on Fashion-MNIST, 7.3 on CIFAR-10 asks for more
+    assert speed.outcome == "refuted"
+    assert (speed.replicated, speed.refuted) == (3, 1)
+    assert judge("hics.T1.d", results).estimate > 1
     rounds = pd.Series({("Random", 0): 50.0, ("Random", 1): 70.0, ("CS", 0): 30.0, ("CS", 1): np.inf})
     rounds.index.names = ["method", "seed"]
     rows = speed_table(rounds, "FMNIST", 200)
@@ -148,24 +132,17 @@ def test_methods_are_compared_on_the_seeds_that_all_of_them_have():
 def test_runs_too_short_for_the_table_decide_nothing():
     slow = {"(2)": {m: (lambda t: t / 100) for m in [*METHODS, "FedCor"]}}
     results = {"hics_fmnist": table("hics_fmnist", slow, T=60)}
-    for part in "abcde":
-        verdict = judge(f"hics.T1.{part}", results)
-        assert verdict.status == "not run"
-    assert "no run reaches 75 % in 60 rounds" in judge("hics.T1.a", results).detail
-
-
-def test_a_printed_number_is_missed_by_a_run_of_twice_as_many_rounds_that_never_arrives():
-    slow = {"(2)": {m: (lambda t: t / 300) for m in ["Pow-d", "DivFL"]}}
-    short, enough = (judge("hics.T1.c", {"hics_fmnist": table("hics_fmnist", slow, T=T)}) for T in (150, 200))
-    assert short.status == "not run"
-    assert "Not held: FMNIST Pow-d." in enough.detail  # 79 are printed, and of DivFL 478
+    for part in "abde":
+        assert judge(f"hics.T1.{part}", results).outcome == "undecided"
 
 
 def test_rounds_beyond_the_figures_count_for_the_table_alone():
     short = table("hics_fmnist", fastest({"(1)": 0.2, "(3)": 0.2}))
     long = table("hics_fmnist", {"(2)": {m: (lambda t: t / 300) for m in [*METHODS, "FedCor"]}}, T=300)
     results = {"hics_fmnist": pd.concat([short, long])}
-    assert "FMNIST: 22" in judge("hics.T1.a", results).value  # 0.75 is reached about round 225
+    assert judge("hics.T1.a", results).estimate == pytest.approx(
+        1, abs=0.01
+    )  # all reach 0.75 about round 225
     assert TABLE["FMNIST"].until(Runs(results)) == 60
 
 
@@ -185,29 +162,31 @@ def test_runs_that_end_with_their_target_give_the_same_table_and_figures():
         *(speed_tables(r, {"FMNIST": TABLE["FMNIST"]}, METHODS) for r in (cut, whole))
     )
     assert "≥ 301" in speed_tables(cut, {"FMNIST": TABLE["FMNIST"]}, METHODS)["FMNIST"].loc["DivFL", "rounds"]
-    for claim in book_of.book.claims:
-        if "hics_fmnist" in claim.needs and claim.id != "hics.C.a":
-            assert claim.judge(cut) == claim.judge(whole), claim.id
+    for id in ("T1.a", "T1.b", "T1.e", "F2.a", "F2.c", "F2.d", "F13.a"):
+        of_cut, of_whole = judge(f"hics.{id}", cut), judge(f"hics.{id}", whole)
+        assert of_cut.outcome == of_whole.outcome, id
 
 
 def test_alike_where_all_clients_are_skewed():
     curves = {s: {m: rising(0.03) for m in METHODS} for s in SETTINGS}
     curves["(3)"] |= {"DivFL": rising(0.01), "CS": rising(0.0301), "Random": rising(0.031)}
-    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).status == "held"
+    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "replicated"
     curves["(3)"] |= {OURS: rising(0.06)}
-    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).status == "not held"
+    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "refuted"
 
 
-@pytest.mark.parametrize(("slope", "status"), [(0.01, "held"), (-0.01, "not held")])
-def test_variability_grows(slope, status):
+@pytest.mark.parametrize(("slope", "outcome"), [(0.01, "replicated"), (-0.01, "refuted")])
+def test_variability_grows(slope, outcome):
     results = table("hics_cifar10", fastest(dict.fromkeys(SETTINGS, 0.1)))
     results["local_loss"] = 0.98 ** results["round"]  # the spread is of the loss, which falls
-    results["local_loss_std"] = (2 + slope * results["round"]) * results["local_loss"]
+    results["local_loss_std"] = (2 + slope * results["round"] + 1e-3 * results["seed"]) * results[
+        "local_loss"
+    ]
     results["clients"] = [[] if t == 0 else [t % 4, 4 + t % 4] for t in results["round"]]
     first = results.query("method == @OURS and seed == 0 and setting == '(1)'")
     assert warm_up(first.query("round > 0")) == 4  # eight clients, two a round
     assert warm_up(first) == 4  # round 0 draws nobody
-    assert judge("hics.F4.b", {"hics_cifar10": results}).status == status
+    assert judge("hics.F4.b", {"hics_cifar10": results}).outcome == outcome
 
 
 def test_quantile_curves_enclose_the_points():
@@ -227,7 +206,7 @@ def test_points_that_bend_upwards_are_not_of_the_assumed_form():
     clients = {
         "entropy": H,
         "client": np.tile(np.arange(200), 2),
-        "seed": 0,
+        "seed": np.repeat([0, 1], 200),
         "setting": "",
         "method": "Random",
     }
@@ -237,10 +216,7 @@ def test_points_that_bend_upwards_are_not_of_the_assumed_form():
         return {"hics_assumption": pd.concat([rows.assign(data=d) for d in ("FMNIST", "CIFAR-10")])}
 
     down, up = 1 - 0.9 * np.exp(H - np.log(10)), np.exp(-1.5 * H) + 0.05
-    assert "not held" not in judge("hics.F6.b", study(down)).status
-    bent = judge("hics.F6.b", study(up))
-    assert bent.status == "not held"
-    assert "upper beta -" in bent.value
+    assert judge("hics.F6.b", study(down)).estimate > 0 > judge("hics.F6.b", study(up)).estimate
 
 
 def test_gradient_difference_falls_with_entropy():
@@ -253,19 +229,21 @@ def test_gradient_difference_falls_with_entropy():
             "client": np.tile(np.arange(60), 2),
             "round": np.repeat([1, 2], 60),
         }
-        labels = {"seed": 0, "setting": "", "method": "Random", "diverged": False}
+        labels = {"setting": "", "method": "Random", "diverged": False}
         return {
             "hics_assumption": pd.concat(
-                [pd.DataFrame(rows).assign(data=d, **labels) for d in ("FMNIST", "CIFAR-10")]
+                [
+                    pd.DataFrame(rows).assign(data=d, seed=s, **labels)
+                    for d in ("FMNIST", "CIFAR-10")
+                    for s in (0, 1)
+                ]
             )
         }
 
-    falling = judge("hics.F6.a", study(3 - H))
-    assert falling.status == "held"
-    assert "FMNIST lower" in falling.detail  # its printed kappa is below rho
-    assert judge("hics.F6.a", study(3 + H)).status == "not held"
+    assert judge("hics.F6.a", study(3 - H)).outcome == "replicated"
+    assert judge("hics.F6.a", study(3 + H)).outcome == "refuted"
     points, curves, rows = fitted_envelopes(study(3 - H)["hics_assumption"])
-    assert len(points["FMNIST"][0]) == 60
+    assert len(points["FMNIST"][0]) == 120
     assert len(rows) == 4
     assert set(curves["CIFAR-10"]) == {"upper curve", "lower curve"}
 
@@ -279,22 +257,21 @@ def entropy_study(exact: bool) -> dict[str, pd.DataFrame]:
     bias = 0.0015 * np.log(shares) if exact else rng.standard_normal(shares.shape)
     rows = pd.DataFrame({"client": np.arange(50), "group": np.repeat(np.arange(5), 10), "entropy": entropy})
     rows["bias"], rows["weight"], rows["T_s"] = bias.tolist(), bias.tolist(), 0.0015
-    labels = {"seed": 0, "setting": "", "method": "", "when": "warm-up", "diverged": False}
-    cases = ["FMNIST (b)", *(f"CIFAR-10 ({i}), {o}" for i in (1, 2) for o in ("SGD", "Adam"))]
-    return {
-        "hics_entropy": pd.concat([rows.assign(data=case, **labels) for case in cases], ignore_index=True)
-    }
+    labels = {"method": "", "when": "warm-up", "diverged": False}
+    cases = {"FMNIST (a)": "(1)", "FMNIST (b)": "(1)"}
+    cases |= {f"CIFAR-10 ({i}), {o}": f"({i})" for i in (1, 2) for o in ("SGD", "Adam")}
+    tables = [rows.assign(data=c, setting=s, seed=k, **labels) for c, s in cases.items() for k in (0, 1)]
+    return {"hics_entropy": pd.concat(tables, ignore_index=True)}
 
 
 def test_estimates_from_exact_updates_tell_the_clients_apart_and_noise_does_not():
     good, bad = entropy_study(True), entropy_study(False)
-    for id in ("F9.a", "F11.a", "F12.a"):  # no verdict: their bounds are not the paper's
-        all_of, none_of = (judge(f"hics.{id}", study).value.split(" parts")[0] for study in (good, bad))
-        assert all_of in ("2 of 2", "4 of 4"), id
-        assert none_of.startswith("0 of "), id
-    assert judge("hics.F9.b", good).status == "held"
-    assert judge("hics.F9.b", bad).status == "not held"
-    assert judge("hics.F10.a", good).status == "not held"  # Adam as good as SGD is not "less accurate"
+    for id in ("F9.a", "F9.c", "F11.a", "F11.c", "F12.a", "F12.c"):
+        assert judge(f"hics.{id}", good).outcome == "replicated", id
+        assert judge(f"hics.{id}", bad).estimate < judge(f"hics.{id}", good).margin, id
+    assert judge("hics.F9.b", good).outcome == "replicated"
+    assert judge("hics.F9.b", bad).outcome == "refuted"
+    assert judge("hics.F10.a", good).estimate == 0  # Adam as good as SGD is not less accurate
     rows = compared(good["hics_entropy"], ["FMNIST (b)"])
     own = rows[rows["T_s"] == 0.0015]
     assert own["error (nats)"].max() < 1e-3
@@ -310,31 +287,31 @@ def test_clients_of_one_entropy_do_not_count_for_the_order():
 def test_partitions_are_ordered_by_their_entropies():
     def owners(entropies: Mapping[str, float], data: str) -> pd.DataFrame:
         rows = [
-            {"data": data, "setting": s, "seed": 0, "client": k, "size": 10, "entropy": h, "counts": [5] * 10}
+            {"data": data, "setting": s, "seed": n, "client": k, "size": 10, "entropy": h, "counts": [5] * 10}
             for s, h in entropies.items()
+            for n in (0, 1)
             for k in range(4)
         ]
         return pd.DataFrame(rows).assign(method="", diverged=False, group=0)
 
     falling = {"(1)": 1.0, "(2)": 0.5, "(3)": 0.1}
     both = pd.concat([owners(falling, d) for d in ("FMNIST", "CIFAR-10", "CIFAR-100")])
-    assert judge("hics.H.a", {"hics_partitions": both}).status == "held"
+    assert judge("hics.H.a", {"hics_partitions": both}).outcome == "replicated"
     fewer = judge("hics.H.a", {"hics_partitions": both[both["data"] != "CIFAR-100"]})
-    assert fewer.words == "held on Fashion-MNIST (1 of 1), held on CIFAR-10 (1 of 1), CIFAR-100 not run"
+    assert fewer.badge == "4 of 5 cells: Fashion-MNIST, CIFAR-10"
     assert h_s(owners({"(1)": np.log(10)}, "x"), 1.0) == pytest.approx(1)
     assert h_s(owners({"(1)": 0.0}, "x"), 2.0) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(
-    ("server", "extra", "failed"),
+    ("server", "extra", "traffic", "work"),
     [
-        (0.001, 0, []),
-        (0.02, 0, []),
-        (0.2, 0, ["order of the servers"]),
-        (0.001, 7, ["traffic"]),
+        (0.001, 0, "replicated", "replicated"),
+        (0.2, 0, "replicated", "refuted"),
+        (0.001, 7, "refuted", "replicated"),
     ],
 )
-def test_overhead_of_the_server(server, extra, failed):
+def test_overhead_of_the_server(server, extra, traffic, work):
     seconds = {"Random": 0.0, "CS": 0.05, "DivFL": 0.5, OURS: server, "Pow-d": 0.0}
     results = {}
     for e in ("hics_fmnist", "hics_cifar10"):
@@ -343,33 +320,13 @@ def test_overhead_of_the_server(server, extra, failed):
         rows.loc[rows["method"] == OURS, "parameters_up"] += extra
         rows["clients"] = [[] if t == 0 else [t % 3] for t in rows["round"]]
         results[e] = rows
-        busy = (rows["method"] == OURS) & (rows["round"] == 30)  # other work on the machine
-        rows.loc[busy, "server_seconds"] *= 100_000
-    verdict = judge("hics.C.a", results)
-    assert verdict.status == ("held in part" if failed else "held")
-    names = "; ".join(f"{data}, {part}" for data in ("FMNIST", "CIFAR-10") for part in failed)
-    assert (f"Not held: {names}." in verdict.detail) == bool(failed)
+    assert judge("hics.C.a", results).outcome == traffic
+    assert judge("hics.C.b", results).outcome == work
     assert costs(results).loc[("FMNIST", "CS"), "server (ms)"] == 50
     seldom = results["hics_fmnist"]
     seldom.loc[(seldom["method"] == "CS") & (seldom["round"] % 5 > 0), "server_seconds"] = 0.0
     row = costs(results).loc[("FMNIST", "CS")]
     assert row["server, median (ms)"] == 0 < row["server (ms)"]
-
-
-@pytest.mark.parametrize(
-    ("branch", "rate", "status"),
-    [
-        ("clustered_sampling", 0.1, "held"),
-        ("hierarchical", 0.1, "not held"),
-        ("clustered_sampling", 0.001, "held"),  # nobody arrives: that part says nothing
-        ("hierarchical", 0.001, "not held"),
-    ],
-)
-def test_the_switch_turns_the_code_into_clustered_sampling(branch, rate, status):
-    methods = ["CS", OURS, "HiCS-FL, C0", "HiCS-FL, C"]
-    rows = table("hics_cifar10_variants", {"(2)": {m: rising(rate) for m in methods}})
-    rows.loc[(rows["method"] == "HiCS-FL, C") & (rows["round"] > 5), "notes"] = json.dumps({"branch": branch})
-    assert judge("hics.V.a", {"hics_cifar10_variants": rows}).status == status
 
 
 def test_number_of_clusters():
@@ -379,14 +336,8 @@ def test_number_of_clusters():
         curves = {m: (lambda t, a=a: 0 * t + a) for m, a in zip(names, tops, strict=True)}
         return {"hics_cifar10_clusters": table("hics_cifar10_clusters", dict.fromkeys(SETTINGS, curves))}
 
-    for tops, held in (
-        ((0.5, 0.60, 0.61, 0.62), 3),
-        ((0.5, 0.54, 0.61, 0.62), 0),
-        ((0.7, 0.60, 0.61, 0.62), 0),
-    ):
-        assert judge("hics.N.M", ending(tops)).value.startswith(f"{held} of 3 parts")
-    spread = judge("hics.N.M", ending([0.5, 0.58, 0.6, 0.62]))  # no further apart than printed in (3) alone
-    assert "Not held: (1); (2)." in spread.detail
+    assert judge("hics.N.M", ending((0.5, 0.60, 0.61, 0.62))).outcome == "replicated"
+    assert judge("hics.N.M", ending((0.5, 0.54, 0.61, 0.62))).outcome == "refuted"
 
 
 def test_a_rounds_label_entropy_is_the_mean_of_its_clients_own() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedlib.analysis.claims import Book
 from fedlib.analysis.curves import Panel
-
-book = Book("fedcor")
 
 BASELINES = ["Random", "AFL", "Pow-d"]
 METHODS = [*BASELINES, "FedCor"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedlib.analysis.claims import Book
 from fedlib.analysis.curves import Panel
-
-book = Book("hics_fl")
 
 BASELINES = ["Random", "Pow-d", "CS", "DivFL"]
 METHODS = [*BASELINES, "HiCS-FL"]

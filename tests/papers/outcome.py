@@ -1,0 +1,27 @@
+"""A claim's row of `effects.claims` under one reading, for tests on made-up tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib.analysis import effects
+from fedlib.analysis.claim import Arms, claims_of
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import readings
+
+
+def judge(id: str, results: Mapping[str, pd.DataFrame], reading: str = "") -> pd.Series:
+    """reading: its name; "" for the paper's first one."""
+    claim = next(claim for paper in papers() for claim in claims_of(paper) if claim.id == id)
+    cells = pd.DataFrame(effects.rows(claim, Arms(results), every=True), columns=effects.COLUMNS)
+    return effects.claims(cells[cells["reading"] == (reading or readings(claim.paper)[0].name)]).iloc[0]
+
+
+def none_run(paper: str) -> None:
+    """Every claim of a paper is there once, and without results none is judged."""
+    claims = claims_of(paper)
+    assert len({claim.id for claim in claims}) == len(claims) > 10
+    facts = {claim.id for claim in claims if claim.estimator == "exact fact"}
+    assert {judge(claim.id, {}).outcome for claim in claims if claim.id not in facts} == {"not run"}
