@@ -53,7 +53,7 @@ def test_the_page_shows_the_committed_table_and_computes_only_what_it_lacks(monk
     same = found["claim"].isin(asked) | (found["held"] == kept["held"])
     assert same.all()
     assert found[kept.columns[:-1]].equals(kept[kept.columns[:-1]])
-    assert found.loc[found["claim"] == "cs.F1.h", "held"].item() == 0.05
+    assert found.loc[found["claim"] == "cs.F1.h", "held"].item() == 0.02
 
 
 def test_the_spread_is_what_is_printed():

@@ -31,8 +31,18 @@ READINGS = [
     Reading(
         AS_WRITTEN,
         "the paper's text; where it is silent, the code of 2022 as its authors corrected it",
-        {SCHEDULE: _TEXT, CANDIDATES: "twice C: 10, and 20 in 1SPC", RUN: "uniformly random selection"},
-        {SCHEDULE: _CORRECTED, CANDIDATES: "the text defines Pow-d with d > C", RUN: "not stated"},
+        {
+            SCHEDULE: _TEXT,
+            CANDIDATES: "twice C: 10, and 20 in 1SPC",
+            RUN: "uniformly random selection",
+            TOY: "gap 4, rate 1",
+        },
+        {
+            SCHEDULE: _CORRECTED,
+            CANDIDATES: "the text defines Pow-d with d > C",
+            RUN: "not stated",
+            TOY: "not stated",
+        },
     ),
     Reading(
         "30adb2f",
