@@ -81,7 +81,7 @@ def left_open(paper: str) -> pd.DataFrame:
         others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)
         others.pop(written.choices.get(what), None)
         sources = {f"{one.choices[what]}: {one.sources[what]}": None for one in there if what in one.sources}
-        rows.append((what, written.choices.get(what, ""), " · ".join(others), " · ".join(sources)))
+        rows.append((what, written.choices.get(what, "nothing"), " · ".join(others), " · ".join(sources)))
     rows += [
         (what, as_written, "", sources) for what, sources, as_written in part(paper, "readings").LEFT_OPEN
     ]

@@ -69,7 +69,9 @@ def test_a_distance_is_shown_as_the_factor_of_the_typical_cell() -> None:
 def test_the_page_draws_what_is_there_and_says_what_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "params.yaml").write_text("scale: demo\nexperiments: {}\nartifacts: {discrepancies: {}}\n")
+    (tmp_path / "params.yaml").write_text(
+        "scale: demo\nexperiments: {e: {}}\nartifacts: {discrepancies: {}}\n"
+    )
     artifact = Artifact.open("discrepancies", root=tmp_path)
     rows = [
         {
@@ -95,7 +97,6 @@ def test_the_page_draws_what_is_there_and_says_what_is_not(
     made = {path.stem for path in artifact.folder.glob("*.csv")}
     assert made == {"hcsfed_curve_1", "hcsfed_left_open"}, "nothing of the second claim is there"
     curve = pd.read_csv(artifact.folder / "hcsfed_curve_1.csv")
-    assert dict(zip(curve["reading"].str.contains("as written"), curve["effect"], strict=True))[True] == 2
     assert sorted(curve["effect"].round(3)) == [1.333, 2, 2, 3]
     assert "FMNIST, q = 10 %: rounds of Random over rounds of HCSFed: not run" in told[1]
     assert told[2].startswith("<details>")
