@@ -15,6 +15,9 @@ from typing import Any
 _HOMES = {
     "simulate": "library.simulate",
     "Result": "library.result",
+    "load": "library.result",
+    "Callback": "library.callbacks",
+    "EarlyStop": "library.callbacks",
     "Local": "settings.schema",
     "Evaluate": "settings.schema",
     "Method": "settings.schema",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,9 @@ from fedlib.data.datasets import Tensors
 from fedlib.data.schemes import Scheme
 from fedlib.data.schemes.given import Given
 from fedlib.digests import address_of
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, meant
+from fedlib.library.inputs import Packing, by_client, packed, pair_of, put_aside
+from fedlib.streams import stream
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Data:
     def labels(self) -> bool:
         """Whether y holds class labels, one per sample. Negative ones are for a loss to ignore."""
         return self.y_train.ndim == 1 and self.y_train.dtype == np.int64 and self.y_train.min(initial=0) >= 0
+
+    @property
+    def classes(self) -> int:
+        """Number of classes of labels in training and test; 1 where y holds no labels."""
+        return int(max(part.max(initial=0) for part in (self.y_train, self.y_test))) + 1 if self.labels else 1
 
     @cached_property
     def digest(self) -> str:
@@ -56,6 +63,12 @@ class Data:
         pixels = self.x_train, np.full(C, np.float32(1) / np.float32(255)), np.zeros(C, np.float32)
         return Tensors(parts[0].float().div_(255), y[0], parts[1].float().div_(255), y[1], pixels)
 
+    def real(self) -> Data:
+        """The same data with whole numbers as floats, for a shipped model."""
+        if self.x_train.dtype != np.int64:
+            return self
+        return replace(self, x_train=self.x_train.astype(np.float32), x_test=self.x_test.astype(np.float32))
+
     def for_partition(self) -> Data:
         """The same data with labels. They are all 0 where y holds none, which `IID` accepts."""
         if self.labels:
@@ -64,26 +77,103 @@ class Data:
         return Data(self.x_train, zeros[0], self.x_test, zeros[1])
 
 
-def data_of(x: Any, y: Any, test: Any, negative: bool = False) -> Data:
-    """The arguments of `fedlib.simulate` as arrays.
+@dataclass(frozen=True)
+class Samples:
+    """What a program handed over, as arrays. owner, test_owner: whose each sample is, if the samples say so.
 
-    x: (n, ...) samples and y: (n, ...) targets; or x is a dataset of pairs and y is None. test: a pair of such arrays,
-    a dataset of pairs, or None. negative: whether labels may be negative, for a loss that takes them.
+    packing: how several inputs per sample are packed, None for one input.
+    """
+
+    data: Data
+    owner: Column | None = None
+    test_owner: Column | None = None
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """The owner of each of n samples. code: (n,) places in names."""
+
+    code: np.ndarray
+    names: list[Any]
+
+
+def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negative: bool) -> Samples:
+    """The arguments of `fedlib.simulate` as arrays. negative: whether labels may be negative, for a loss to ignore.
 
     Raises:
         ConfigError: they are not arrays of numbers, or do not fit together.
     """
-    x_train, y_train = _pair("x", x, y, negative)
-    if test is None:
-        return Data(x_train, y_train, x_train[:0], y_train[:0])
-    pair = test if isinstance(test, tuple | list) and len(test) == 2 else (test, None)
-    x_test, y_test = _pair("test", *pair, negative)
+    packings: list[tuple[str, Packing | None]] = []
+
+    def read(what: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        x, packing = packed(what, x)
+        packings.append((what, packing))
+        if packing != packings[0][1]:
+            raise ConfigError(
+                f"{what}: its inputs differ from those of {packings[0][0]}; give the same ones."
+            )
+        return _pair(what, x, y, negative)
+
+    owner: Column | None = None
+    if x is None and not isinstance(clients, Mapping | Sequence):
+        raise ConfigError(
+            "x is missing; give samples, or give clients as a mapping or list of each client's dataset."
+        )
+    if x is None:
+        owned = by_client("clients", clients, read)
+        x_train, y_train, owner = owned.x, owned.y, Column(owned.owner, owned.names)
+    else:
+        x_train, y_train = read("x", x, y)
+        if clients is not None and not isinstance(clients, Scheme | partition.Partition):
+            owner = column_of("clients", clients, len(y_train))
+    x_test, y_test, test_owner = x_train[:0], y_train[:0], None
+    if test is not None:
+        x_test, y_test = read("test", *pair_of("test", test))
+    if isinstance(client_test, float):
+        if owner is None or test is not None:
+            raise ConfigError(
+                "client_test: a share needs clients whose samples are fixed, and no other test data; leave test out, "
+                "or give the owner of each test sample."
+            )
+        aside = put_aside(owner.code, client_test, owner.names)
+        x_test, y_test, test_owner = x_train[aside], y_train[aside], Column(owner.code[aside], owner.names)
+        x_train, y_train, owner = x_train[~aside], y_train[~aside], Column(owner.code[~aside], owner.names)
+    elif isinstance(client_test, Mapping):
+        if test is not None:
+            raise ConfigError("client_test brings the clients' own test data; leave test out.")
+        owned = by_client("client_test", client_test, read)
+        x_test, y_test, test_owner = owned.x, owned.y, Column(owned.owner, owned.names)
+    elif client_test is not None:
+        if test is None:
+            raise ConfigError("client_test names the owners of test samples; give test as well.")
+        test_owner = column_of("client_test", client_test, len(y_test))
+    data = Data(x_train, y_train, x_test, y_test)
     for name, ours, theirs in (("x", x_train, x_test), ("y", y_train, y_test)):
         if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
             raise ConfigError(
                 f"test: its {name} is {_look(theirs)}, but that of training is {_look(ours)}; make them the same."
             )
-    return Data(x_train, y_train, x_test, y_test)
+    return Samples(data, owner, test_owner, packings[0][1])
+
+
+def column_of(what: str, values: Any, n: int) -> Column:
+    """The owners of n samples, numbered in the order of their names.
+
+    Raises:
+        ConfigError: it has another length, or a sample has no owner.
+    """
+    column = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
+    column = pd.Series(list(column), dtype=None if len(column) else object)
+    if len(column) != n:
+        raise ConfigError(f"{what} names the owners of {len(column)} samples, but there are {n}.")
+    try:
+        code, names = pd.factorize(column, sort=True)
+    except TypeError:  # labels of different types have no order
+        code, names = pd.factorize(column)
+    if (code < 0).any():
+        raise ConfigError(f"{what}: sample {int((code < 0).argmax())} has no owner; leave it out.")
+    return Column(code, list(names))
 
 
 def _pair(what: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -133,25 +223,31 @@ class Clients:
     N: number of clients. names: of the clients, if a column gives them. spec: the partition in a run's settings.
 
     Raises:
-        ConfigError: a sample has no owner, the column has the wrong length, or N is missing for a scheme.
+        ConfigError: clients are missing, N is missing for a scheme, or test samples belong to nobody.
     """
 
-    def __init__(self, clients: Any, data: Data, N: int | None, holdout: float) -> None:
+    def __init__(self, clients: Any, samples: Samples, N: int | None, holdout: float) -> None:
         self.names: list[Any] | None = None
         self.fixed: partition.Partition | None = None
-        self.data, self.holdout = data.for_partition(), holdout
+        self.data, self.holdout = samples.data.for_partition(), holdout
         if isinstance(clients, Scheme):
             if N is None:
                 raise ConfigError(f"N is missing: say how many clients {type(clients).__name__} is to make.")
+            if samples.test_owner is not None:
+                raise ConfigError(
+                    "client_test needs clients with fixed samples; a scheme makes its own test parts."
+                )
             self.N, self.spec = N, clients
             return
-        parts = clients if isinstance(clients, partition.Partition) else self._by_column(clients)
+        parts = clients if isinstance(clients, partition.Partition) else self._by_column(samples.owner)
         self.N = len(parts.train)
         if N not in (None, self.N):
             raise ConfigError(f"N is {N}, but clients has {self.N}; leave N out.")
+        if samples.test_owner is not None:
+            parts = replace(parts, test=self._test_parts(samples.test_owner))
         given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
-        self.spec = Given(digest=address_of(content))
+        self.spec = Given(scheme="given", digest=address_of(content))
         self.fixed = parts
 
     def partition(self, seed: int) -> partition.Partition:
@@ -159,30 +255,36 @@ class Clients:
         if self.fixed is None:
             return partition.make(self.spec, self.data, self.N, seed, self.holdout)
         if self.holdout and self.fixed.holdout is None:
-            from fedlib.streams import stream
-
             parts = partition.hold_out(self.fixed.train, self.holdout, stream(seed, "partition"))
             return partition.Partition(*parts, self.fixed.test, self.fixed.labels)
         return self.fixed
 
-    def _by_column(self, clients: Any) -> partition.Partition:
-        if clients is None:
+    def name(self, client: int) -> str:
+        """How messages call a client."""
+        return f"client {client if self.names is None else self.names[client]!r}"
+
+    def _by_column(self, owner: Column | None) -> partition.Partition:
+        if owner is None:
             raise ConfigError("clients is missing: say who owns each sample, or how to split them.")
-        column = clients.detach().cpu().numpy() if isinstance(clients, torch.Tensor) else clients
-        column = pd.Series(list(column), dtype=None if len(column) else object)
-        n, y = len(self.data.y_train), self.data.y_train
-        if len(column) != n:
-            raise ConfigError(f"clients names the owners of {len(column)} samples, but there are {n}.")
-        try:
-            code, names = pd.factorize(column, sort=True)
-        except TypeError:  # labels of different types have no order
-            code, names = pd.factorize(column)
-        if (code < 0).any():
-            raise ConfigError(f"clients: sample {int((code < 0).argmax())} has no owner; leave it out.")
-        self.names = list(names)
-        train: Sequence[np.ndarray] = np.split(
-            np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1]
-        )
-        labels = np.zeros((len(names), int(y.max()) + 1), int)
-        np.add.at(labels, (code, y), 1)
-        return partition.Partition(list(train), None, None, labels)
+        self.names, y = owner.names, self.data.y_train
+        labels = np.zeros((len(owner.names), int(y.max()) + 1), int)
+        np.add.at(labels, (owner.code, y), 1)
+        return partition.Partition(_places(owner.code, len(owner.names)), None, None, labels)
+
+    def _test_parts(self, owner: Column) -> list[np.ndarray]:
+        """Each client's test samples."""
+        names = list(range(self.N)) if self.names is None else self.names
+        place = {name: k for k, name in enumerate(names)}
+        for name in owner.names:
+            if name not in place:
+                raise ConfigError(f"client_test: there is no client {name!r}; {meant(name, map(str, names))}")
+        parts = _places(np.array([place[name] for name in owner.names])[owner.code], self.N)
+        for name, part in zip(names, parts, strict=True):
+            if not len(part):
+                raise ConfigError(f"client_test: client {name!r} has no test samples; give each client some.")
+        return parts
+
+
+def _places(code: np.ndarray, N: int) -> list[np.ndarray]:
+    """The samples of each of N owners."""
+    return np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code, minlength=N))[:-1])

@@ -2,55 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedlib.errors import ConfigError
+from fedlib.library.data import Samples
+from fedlib.library.inputs import Packing, Unpacked
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.schema import OWN
+from fedlib.training.chain import Chain, initialise
 from fedlib.training.executors import Own
-from fedlib.training.models import maker
-from fedlib.training.objective import Function
+from fedlib.training.layout import Layout
+from fedlib.training.models import build, maker
+from fedlib.training.objective import Function, first_line, shape
 from fedlib.training.randomness import made
+
+
+@dataclass(frozen=True)
+class Given:
+    """A program's model. name: in a run's settings. use: what `make_executor` takes. make: makes a module."""
+
+    name: str
+    use: str | Own
+    make: Callable[[], nn.Module]
 
 
 def model_of(
     model: Any,
-    shape: tuple[int, ...],
-    classes: int,
-    loss: Function | None,
-    metric: Function | None,
+    samples: Samples,
+    loss: Function | None = None,
+    metric: Function | None = None,
     key: Any = None,
     stored: bool = True,
-) -> tuple[str, str | Own]:
-    """The name for a run's settings, and what `make_executor` takes.
-
-    shape, classes: for a shipped model, the shape of its inputs and the number of classes. key, stored: see `digest`.
+) -> Given:
+    """The model for these samples. key, stored: see `digest`.
 
     Raises:
         ConfigError: it is neither a name nor a function that makes a module, or no model has that name.
     """
-    if isinstance(model, str):
-        make = maker(model)
-        if loss is None and metric is None:
-            return model, model
-        return _named(Own(lambda: make(shape, classes), loss, metric), model, key, stored)
+    data, packing = samples.data, samples.packing
     if isinstance(model, nn.Module):
         raise ConfigError(
             "model is a module; give a function that makes it, as lambda: MyNet(), so that every seed has its own "
             "initial values."
         )
-    if not callable(model):
+    if not isinstance(model, str) and not callable(model):
         raise ConfigError(f"model is {model!r}; give the name of a model, or a function that makes a module.")
-    return _named(Own(model, loss, metric), getattr(model, "__name__", "model").strip("<>"), key, stored)
+    make, name = model, getattr(model, "__name__", "model").strip("<>")
+    if isinstance(model, str):
+        maker(model)
+        make, name = partial(shipped, model, data.x_train.shape[1:], data.classes), model
+        if loss is None and metric is None:
+            return Given(model, model, make)
+    tried = samples.data.tensors().x_train[:2]
+    own = Own(lambda: ready(make() if packing is None else Unpacked(make(), packing), tried), loss, metric)
+    net = made(own.make, 0)
+    if not any(p.requires_grad for p in net.parameters()):
+        raise ConfigError(
+            "model: no parameter requires a gradient, so there is nothing to train; unfreeze some."
+        )
+    return Given(f"{OWN}{name}:{digest(make, net, own, packing, key, stored)}", own, make)
 
 
-def _named(own: Own, name: str, key: Any, stored: bool) -> tuple[str, Own]:
-    return f"{OWN}{name}:{digest(own, key, stored)}", own
+@torch.no_grad()
+def ready(net: Any, x: Tensor) -> Any:
+    """A new module. The layers of a lazy one take their shapes from the samples x."""
+    if isinstance(net, nn.Module) and any(is_lazy(tensor) for tensor in [*net.parameters(), *net.buffers()]):
+        try:
+            net.eval()(x)
+        except Exception as error:
+            raise ConfigError(
+                f"model: its forward pass fails on inputs {shape(x)}: {first_line(error)}"
+            ) from error
+        net.train()
+    return net
 
 
-def digest(own: Own, key: Any = None, stored: bool = True) -> str:
+def shipped(name: str, size: tuple[int, ...], classes: int) -> nn.Module:
+    """A shipped model as a module that returns its scores alone, with initial values from torch's generator."""
+    net = build(name, size, classes)
+    if not isinstance(net, Chain):
+        return maker(name)(size, classes)
+    seed = int(torch.randint(2**62, ()))
+    return with_values(nn.Sequential(*net), initialise(net, np.random.default_rng(seed)))
+
+
+@torch.no_grad()
+def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
+    """A module with the values of a flat vector (d,)."""
+    tensors = dict(net.named_parameters()) | dict(net.named_buffers())
+    for name, value in Layout.of(net).views(flat).items():
+        tensors[name].copy_(value)
+    return net
+
+
+def digest(
+    make: Any, net: nn.Module, own: Own, packing: Packing | None, key: Any = None, stored: bool = True
+) -> str:
     """Identifies a program's own model: a digest of its code, attributes, initial values, loss and metric.
 
     key: stands for what cannot be identified. stored: whether something that cannot be identified is an error.
@@ -58,7 +113,7 @@ def digest(own: Own, key: Any = None, stored: bool = True) -> str:
     Raises:
         ConfigError: something cannot be identified, and there is no key.
     """
-    parts = {"model": own.make, "model()": made(own.make, 0), "loss": own.loss, "metric": own.metric}
+    parts = {"model": make, "model()": net, "loss": own.loss, "metric": own.metric, "x": packing}
     skip = key is not None or not stored
     each = [digest_of_value(value, name, skip) for name, value in parts.items()]
     return digest_of_value([*each, key], "key")[:12]

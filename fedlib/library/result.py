@@ -1,25 +1,32 @@
-"""The result of a simulation: its table, a picture, a summary."""
+"""The result of a simulation: its table, a picture, a summary, its clients, its models; on disk and back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import nn
 
 from fedlib.analysis import measure
 from fedlib.errors import ConfigError
+from fedlib.files import write_whole
+from fedlib.library.callbacks import QUALITY
+from fedlib.library.model import with_values
+from fedlib.runs.store import to_parquet
+from fedlib.training.randomness import made
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUALITY = (
-    "test_accuracy",
-    "test_metric",
-    "test_loss",
-    "train_loss",
-)  # what is shown by default: the first of these that was measured
+Key = tuple[str, int]  # (method, seed)
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,18 @@ class Result:
     """The measures of all methods and seeds.
 
     table: one row per (method, seed, round), with the columns of ARCHITECTURE.md; `test_metric` holds a program's own
-        metric. clients: names of the clients 0 to N - 1, if a column gave them.
+        metric. clients: names of the clients 0 to N - 1, if the program named them.
+    ends: (method, seed) -> what was kept of the run's last round: each client's measures, and weights.
+    sizes: seed -> (N,) number of samples of each client. failures: (method, seed) -> why the run failed.
+    make: makes the module that `model` gives.
     """
 
     table: pd.DataFrame
     clients: list[Any] | None = None
+    ends: Mapping[Key, dict[str, np.ndarray]] = field(default_factory=dict, repr=False)
+    sizes: Mapping[int, np.ndarray] = field(default_factory=dict, repr=False)
+    failures: Mapping[Key, str] = field(default_factory=dict)
+    make: Callable[[], nn.Module] | None = field(default=None, repr=False)
 
     @property
     def column(self) -> str:
@@ -44,6 +58,95 @@ class Result:
             there = ", ".join(name for name in self.table if self.table[name].notna().any())
             raise ConfigError(f"column {column!r} was not measured; the table has {there}.")
         return column
+
+    def model(self, method: str, seed: int = 0) -> nn.Module:
+        """The global model of a run, as `keep` says, in evaluation mode.
+
+        Raises:
+            ConfigError: there is no such run, its weights were not kept, or it has several global models.
+        """
+        weights = self._end(method, seed).get("weights")
+        if weights is None:
+            raise ConfigError(
+                f"method {method!r}, seed {seed}: its weights were not kept; pass keep='last' or 'best'."
+            )
+        if len(weights) > 1:
+            raise ConfigError(
+                f"method {method!r}, seed {seed}: its algorithm has {len(weights)} global models."
+            )
+        if self.make is None:
+            raise ConfigError("the result knows weights, but no module; pass model= to fedlib.load.")
+        return with_values(made(self.make, 0), torch.from_numpy(weights[0])).eval()
+
+    @property
+    def per_client(self) -> pd.DataFrame:
+        """One row per (method, seed, client) of the last round: samples, losses, and the score on its test samples."""
+        frames = []
+        for (method, seed), end in self.ends.items():
+            measures = {name: values for name, values in end.items() if name != "weights"}
+            if measures:
+                names = range(len(next(iter(measures.values())))) if self.clients is None else self.clients
+                about = {"method": method, "seed": seed, "client": names, "samples": self.sizes[seed]}
+                frames.append(pd.DataFrame(about | measures))
+        if not frames:
+            raise ConfigError(
+                "no run has measures of its clients: it diverged, or an older version stored it."
+            )
+        return pd.concat(frames, ignore_index=True)
+
+    def worst(self, column: str | None = None) -> pd.DataFrame:
+        """For each method, over its clients in the last round: the mean, the worst client and the worst tenth.
+
+        All are means over seeds; the worst tenth is the mean of the clients that are worst, one at least.
+        column: of `per_client`; None for accuracy, else a program's own metric, the test loss, or the training loss.
+        """
+        clients = self.per_client
+        column = column or next(name for name in QUALITY if name in clients)
+        if column not in clients:
+            raise ConfigError(
+                f"column {column!r} was not measured of clients; there are {', '.join(clients)}."
+            )
+        runs = clients.groupby(["method", "seed"], sort=False)[column]
+        high = column == "test_accuracy"
+
+        def tail(values: pd.Series) -> float:
+            return float(values.sort_values(ascending=high).head(max(1, len(values) // 10)).mean())
+
+        each = pd.DataFrame({"mean": runs.mean(), "worst client": runs.min() if high else runs.max()})
+        each["worst tenth"] = runs.agg(tail)
+        return each.groupby(level="method", sort=False).mean()
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to one file, a zip of tables and arrays; `fedlib.load` reads it.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        about = {
+            "clients": None if self.clients is None else [plain(name) for name in self.clients],
+            "failures": [[*key, why] for key, why in self.failures.items()],
+            "ends": [[*key, list(end)] for key, end in self.ends.items()],
+            "seeds": list(map(int, self.sizes)),
+        }
+        arrays = {
+            f"end/{i}/{name}": array
+            for i, end in enumerate(self.ends.values())
+            for name, array in end.items()
+        }
+        arrays |= {f"sizes/{seed}": sizes for seed, sizes in self.sizes.items()}
+        weights, whole = io.BytesIO(), io.BytesIO()
+        np.savez(weights, **arrays)
+        with zipfile.ZipFile(whole, "w") as packed:
+            packed.writestr("about.json", json.dumps(about))
+            packed.writestr("table.parquet", to_parquet(self.table))
+            packed.writestr("arrays.npz", weights.getvalue())
+        write_whole(Path(path), whole.getvalue())
+
+    def _end(self, method: str, seed: int) -> dict[str, np.ndarray]:
+        if (method, seed) not in self.ends:
+            runs = ", ".join(f"{m!r} (seed {s})" for m, s in self.ends) or "none"
+            raise ConfigError(f"there is no run of method {method!r} with seed {seed}; there are {runs}.")
+        return self.ends[method, seed]
 
     def plot(self, column: str | None = None, **options: Any) -> Figure:
         """One line per method over rounds: the mean over seeds, with a band of one standard deviation.
@@ -88,3 +191,33 @@ class Result:
         place = (by_rounds * 2 * len(out) + by_final).groupby(level="seed").rank()
         out["rank"] = place.groupby(**by_method).mean()
         return out.sort_values(["rank", "rounds"], kind="stable").rename_axis("method")
+
+
+def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Result:
+    """A result that `Result.save` wrote. model: makes the module that `Result.model` gives. Nothing is unpickled.
+
+    Raises:
+        ConfigError: there is no such file, or it holds no result.
+    """
+    try:
+        with zipfile.ZipFile(path) as packed:
+            about = json.loads(packed.read("about.json"))
+            table = pd.read_parquet(io.BytesIO(packed.read("table.parquet")))
+            with np.load(io.BytesIO(packed.read("arrays.npz")), allow_pickle=False) as arrays:
+                ends = {
+                    (method, seed): {name: arrays[f"end/{i}/{name}"] for name in names}
+                    for i, (method, seed, names) in enumerate(about["ends"])
+                }
+                sizes = {seed: arrays[f"sizes/{seed}"] for seed in about["seeds"]}
+        failures = {(method, seed): why for method, seed, why in about["failures"]}
+        return Result(table, about["clients"], ends, sizes, failures, model)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ConfigError(
+            f"{path}: it cannot be read as a result ({error}); save it again (Result.save)."
+        ) from None
+
+
+def plain(name: Any) -> Any:
+    """A client's name as JSON has it."""
+    name = name.item() if isinstance(name, np.generic) else name
+    return name if isinstance(name, str | int | float | bool) else str(name)

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -63,11 +63,13 @@ def train_group(
     threads: int,
     heartbeats: Path | None = None,
     supply: Supply | None = None,
+    watch: Callable[[str, Live], None] = lambda address, live: None,
 ) -> list[str]:
     """Train runs of one shape in lockstep; returns the addresses of the runs that it finished.
 
     Runs that are finished, or that another process holds, are skipped. If a run's methods fail, the store keeps the
-    reason (`Store.failure`). supply: what runs are trained on, if it differs from what their settings name.
+    reason (`Store.failure`). supply: what runs are trained on, if it differs from what their settings name. watch:
+    called with every run before its first and after each of its rounds; a run that it stops ends with a checkpoint.
     """
     import torch
 
@@ -86,6 +88,8 @@ def train_group(
                     live.load_state_dict(state)
                 if live.failed:
                     store.drop_checkpoint(a)
+        for a, live in zip(mine, lockstep.live, strict=True):
+            watch(a, live)
         done: list[str] = []
         failed: set[str] = set()
         saved = beat = time.monotonic()
@@ -94,6 +98,10 @@ def train_group(
                 if live.failed and a not in failed:
                     store.fail(a, str(live.failed), live.failed.trace)
                     failed.add(a)
+                elif live.stopped and a not in done:
+                    if (state := _state(live)) is not None:
+                        store.save_checkpoint(a, state)
+                    done.append(a)
                 elif live.done and not live.failed and a not in done:
                     frame = pd.DataFrame(live.rows)
                     settings = {"run": live.run.model_dump(mode="json")}
@@ -118,7 +126,11 @@ def train_group(
                     if not live.done and (state := _state(live)) is not None:
                         store.save_checkpoint(a, state)
                 saved = time.monotonic()
+            advanced = set(map(id, lockstep.active))
             lockstep.advance()
+            for a, live in zip(mine, lockstep.live, strict=True):
+                if id(live) in advanced:
+                    watch(a, live)
             for live in lockstep.active:
                 if live.t == 1:  # find out now, not at the first checkpoint, that a state cannot be kept
                     _state(live)

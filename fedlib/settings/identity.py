@@ -93,6 +93,13 @@ def digest_of_value(value: Any, name: str, skip: bool = False) -> str:
     return walk.total.hexdigest()[:16]
 
 
+def names_read(cls: type) -> set[str]:
+    """The attributes and globals that a class's own code, and all code of the program that it uses, reads by name."""
+    walk = _Walk(skip=True)
+    walk.add(cls, "")
+    return walk.names
+
+
 class _Walk:
     """Adds one value after another to a digest. A value that occurs again is added as the number of its first time."""
 
@@ -100,6 +107,7 @@ class _Walk:
         self.total, self.skip = hashlib.sha256(), skip
         self.seen: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no id is used twice
+        self.names: set[str] = set()  # that code reads
 
     def put(self, *words: Any) -> None:
         for word in words:
@@ -154,6 +162,7 @@ class _Walk:
         self.put("code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         self.put(code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames)
         self.put(code.co_freevars, code.co_cellvars)
+        self.names |= set(code.co_names)
         for constant in constants:
             self.add(constant, name)
 

@@ -45,7 +45,10 @@ class Answer:
 
 @dataclass
 class Live(Guarded):
-    """One run in progress. `failed` says what ended it, if one of its methods raised an error."""
+    """One run in progress. `failed` says what ended it, if one of its methods raised an error.
+
+    stopped: whether a program ended it before its last round.
+    """
 
     run: Run
     partition: Partition
@@ -53,6 +56,7 @@ class Live(Guarded):
     t: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     diverged: bool = False
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         run, layout = self.run, self.executor.layout
@@ -90,7 +94,7 @@ class Live(Guarded):
     @property
     def done(self) -> bool:
         """Whether the run has ended or failed."""
-        return self.diverged or self.failed is not None or self.ends()
+        return self.diverged or self.stopped or self.failed is not None or self.ends()
 
     def ends(self, *newest: float) -> bool:
         """Whether round t is the run's last. newest: its test accuracy, where its row does not exist yet."""

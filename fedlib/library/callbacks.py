@@ -1,0 +1,184 @@
+"""What a program sees of its runs while they train, and what is kept of each when it ends."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+
+from fedlib.errors import ConfigError
+from fedlib.files import write_whole
+from fedlib.runs.store import Store, pack
+from fedlib.settings.schema import Run
+from fedlib.simulation.live import Live
+
+Keep = Literal["last", "best"]
+QUALITY = (
+    "test_accuracy",
+    "test_metric",
+    "test_loss",
+    "train_loss",
+)  # the first of these that was measured counts
+KEPT = "kept.npz"  # in a run's folder: its clients' losses and scores, and its weights
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run as callbacks see it. settings: all that determines it."""
+
+    method: str
+    seed: int
+    T: int
+    settings: Run
+
+
+class Callback:
+    """Base class of what is called after every round of every run."""
+
+    def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool | None:
+        """Called with a row of the results, first with that of round 0. True ends this run after the row's round.
+
+        model: makes the global model, in evaluation mode. Rows of rounds that were trained before this call, and of
+        round 0, come without one: it then raises ConfigError.
+        """
+
+
+@dataclass
+class EarlyStop(Callback):
+    """Ends a run when a column has not become better for `patience` rounds in which it was measured.
+
+    column: None for accuracy if it is measured, else the first of a program's own metric and the losses.
+    at_most: whether low values are good; None for yes, unless the column is an accuracy.
+    """
+
+    patience: int
+    column: str | None = None
+    at_most: bool | None = None
+    best: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict, repr=False)
+
+    def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool | None:
+        column = self.column or quality_of(row)
+        if column is None or row.get(column) is None or np.isnan(row[column]):
+            return None
+        low = not column.endswith("accuracy") if self.at_most is None else self.at_most
+        value, key = (-row[column] if low else row[column]), (run.method, run.seed)
+        if row["round"] == 0 or key not in self.best or value > self.best[key][0]:
+            self.best[key] = (value, 0)
+            return None
+        self.best[key] = (self.best[key][0], self.best[key][1] + 1)
+        return self.best[key][1] >= self.patience
+
+
+def quality_of(row: Mapping[str, Any]) -> str | None:
+    """The column that says how good a model is."""
+    return next((name for name in QUALITY if row.get(name) is not None and not np.isnan(row[name])), None)
+
+
+@dataclass
+class Watcher:
+    """Tells callbacks about every row once, and writes what is kept of a run.
+
+    labels: address -> the runs' labels. lineage: address -> where a run's state is kept for a larger T, if anywhere.
+    measure: loss and score of each client of a live run. make: a module of a flat vector.
+    """
+
+    labels: Mapping[str, Sequence[Running]]
+    lineage: Mapping[str, str | None]
+    callbacks: Sequence[Callback]
+    keep: Keep | None
+    store: Store
+    measure: Callable[[Live], dict[str, np.ndarray]]
+    make: Callable[[Tensor], nn.Module]
+    told: dict[str, int] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
+    ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
+
+    def __call__(self, address: str, live: Live) -> None:
+        """Called before the first and after every round of a run."""
+        if live.failed:
+            return
+        new = live.rows[self.told.get(address, 0) :]
+        self.told[address] = len(live.rows)
+        for row in new:
+            newest = row is live.rows[-1] and not live.diverged
+            self._keep_best(address, row, live.models if newest else None)
+            if self._tell(address, row, live.models if newest else None):
+                live.stopped = row["round"] < live.run.T
+                self.ended[address] = live.rows[: row["round"] + 1]
+                break
+        if live.done:
+            self._end(address, live)
+
+    def replay(self, address: str, rounds: pd.DataFrame) -> None:
+        """Tell callbacks about a run that was finished before."""
+        rows: list[dict[str, Any]] = [dict(row) for row in rounds.to_dict("records")]  # type: ignore[call-overload]
+        for row in rows:
+            if self._tell(address, row, None):
+                self.ended[address] = rows[: row["round"] + 1]
+                break
+
+    def _tell(self, address: str, row: Mapping[str, Any], models: Tensor | None) -> bool:
+        def model() -> nn.Module:
+            if models is None:
+                raise ConfigError(f"callbacks: the model of round {row['round']} is no longer there.")
+            if len(models) > 1:
+                raise ConfigError("callbacks: this algorithm has several global models.")
+            return self.make(models[0])
+
+        ends = [
+            callback.on_round(run, row, model) is True
+            for run in self.labels[address]
+            for callback in self.callbacks
+        ]
+        return any(ends)
+
+    def _keep_best(self, address: str, row: Mapping[str, Any], models: Tensor | None) -> None:
+        column = quality_of(row)
+        if self.keep != "best" or column is None:
+            return
+        value = row[column] if column == "test_accuracy" else -row[column]
+        if value > self.best.get(address, -np.inf):
+            self.best[address] = value
+            if models is not None:
+                self.weights[address] = models.cpu().numpy().copy()
+
+    def _end(self, address: str, live: Live) -> None:
+        arrays = {} if live.diverged else self.measure(live)
+        if self.keep is not None:
+            arrays["weights_last"] = live.models.cpu().numpy()
+        if address in self.weights:
+            arrays["weights_best"] = self.weights[address]
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        write_whole(self.store.folder(address) / KEPT, buffer.getvalue())
+        further = self.lineage.get(address)
+        if further and live.t == live.run.T and not (live.diverged or live.stopped):
+            self.store.save_checkpoint(further, pack(_for_a_larger_T(live)))
+
+
+def _for_a_larger_T(live: Live) -> dict[str, Any]:
+    """A run's state, without what was measured only because its last round was the last."""
+    state, evaluate = live.state_dict(), live.run.evaluate
+    last = dict(state["rows"][-1])
+    if live.t % evaluate.every:
+        last = {k: v for k, v in last.items() if not k.startswith(("test_", "train_", "client_accuracy"))}
+    elif evaluate.train_every and live.t % evaluate.train_every:
+        last = {k: v for k, v in last.items() if not k.startswith("train_")}
+    return state | {"rows": [*state["rows"][:-1], last]}
+
+
+def kept(folder: Path) -> dict[str, np.ndarray] | None:
+    """What was kept of a run; None if nothing is there, or it is damaged."""
+    try:
+        with np.load(folder / KEPT, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
