@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-Purpose = Literal["partition", "init", "setup", "select", "observe", "local", "question", "probe"]
+Purpose = Literal["partition", "init", "setup", "select", "observe", "local", "question", "probe", "world"]
 
 _PURPOSE = {
     "partition": 0,
@@ -25,6 +25,7 @@ _PURPOSE = {
     "local": 5,
     "question": 6,
     "probe": 7,
+    "world": 8,
 }
 
 

@@ -201,7 +201,7 @@ def from_checkpoint(content: bytes, address: str) -> bytes:
 def is_state(state: Any, T: int) -> bool:
     """Whether a checkpoint's content can belong to a run of T rounds: t rounds, with the rows of rounds 0 to t."""
     keys = {"t", "models", "algorithm", "sampler", "rows", "diverged"}
-    if not isinstance(state, dict) or set(state) != keys:
+    if not isinstance(state, dict) or set(state) - {"world"} != keys:
         return False
     t, rows = state["t"], state["rows"]
     if type(t) is not int or not 0 <= t <= T or not isinstance(rows, list):

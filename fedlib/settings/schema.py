@@ -41,6 +41,7 @@ from fedlib.kinds import (
 from fedlib.samplers import Aggregation
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.parameters import checked, own
+from fedlib.settings.world import World
 
 Scale = Literal["demo", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -217,6 +218,10 @@ class Run(Settings):
     until: Until | None = optional()
     local: Local
     evaluate: Evaluate = Evaluate()
+    world: World | None = optional()  # None: everybody is always there, and time is counted in rounds
+    validation: Count | None = (
+        optional()
+    )  # samples that the server has itself, of those that no client trains on
     method: Method
     questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
     seed: Whole

@@ -95,7 +95,7 @@ class Lockstep:
                 Counter(),
                 {},
             )  # the global model is new: clients that are asked about it need it first
-        learn = [(live, (report,)) for live, _, report in drawn if live.learns]
+        learn = [(live, (report,)) for live, _, report in drawn if live.learns and not live.deserted]
         if learn:
             self.converse("observe", learn)
         self.record([(live, row) for live, row in rows if not live.failed])
@@ -108,12 +108,15 @@ class Lockstep:
     def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
         """Which clients each run's sampler picks; runs that fail are left out."""
         selections = []
-        for live, chosen in zip(
-            active, self.converse("select", [(live, ()) for live in active]), strict=True
-        ):
+        asked = [live for live in active if not live.deserted]
+        for live, chosen in zip(asked, self.converse("select", [(live, ()) for live in asked]), strict=True):
             if not live.failed:
                 with live.trying("select"):
-                    selections.append((live, check(live, chosen)))
+                    selection = check(live, chosen, live.round("select") if live.presence else None)
+                    selections.append(
+                        (live, live.presence.met(live, selection) if live.presence else selection)
+                    )
+        selections += [(live, Selection(np.zeros(0, int))) for live in active if live.deserted]
         return selections
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -152,12 +155,26 @@ class Lockstep:
         while pending:
             kind = type(next(iter(pending.values())))
             batch = [i for i, question in pending.items() if type(question) is kind]
-            answers = kind.answer(self, [(calls[i][0], pending.pop(i)) for i in batch])
+            answers = self.answer(kind, [(calls[i][0], pending.pop(i)) for i in batch])
             watch.touched()  # discards changes that answering made
             for i, answer in zip(batch, answers, strict=True):
                 if not calls[i][0].failed:  # it may have failed in `encode`
                     step(i, talks[i].send, read_only(answer))
         return results
+
+    def answer(self, kind: type[Question], asked: list[tuple[Live, Any]]) -> list[np.ndarray | None]:
+        """Answer questions of one kind. In a world, absent clients do not answer, and answering takes time."""
+        reached = [(live, live.presence.reached(q) if live.presence else q) for live, q in asked]
+        some = [(live, question) for live, question in reached if question is not None]
+        for live, question in some:
+            if live.presence:
+                live.presence.wait_for(live, question)
+        made = iter(kind.answer(self, some) if some else ())
+        answers = [None if question is None else next(made) for _, question in reached]
+        return [
+            live.presence.complete(live, question, answer) if live.presence else answer
+            for (live, question), answer in zip(asked, answers, strict=True)
+        ]
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:
         """Answer `Updates`: train the clients that have not trained, and return their encoded updates."""
@@ -290,8 +307,6 @@ class Lockstep:
         """The next global model of one run. Updates are summed in sorted client order, whatever their order was."""
         d, algorithm = live.fed.d, live.algorithm
         clients = np.asarray(selection.clients, dtype=int)
-        if len(clients) == 0:
-            return Report(*map(read_only, (clients, np.zeros((0, d), np.float32), np.zeros(0))))
         seen: Counter[int] = Counter()
         answers = []
         for k in clients.tolist():
@@ -300,6 +315,15 @@ class Lockstep:
             live.costs.parameters_up += self.executor.layout.d * (algorithm.payload - arrived)
             seen[k] += 1
         live.send_model(clients, algorithm.payload * algorithm.models)
+        if live.presence:
+            selection, answers = live.presence.end(live, selection, answers)
+            clients = np.asarray(selection.clients, dtype=int)
+        squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
+        if len(clients) == 0:
+            report = Report(
+                *map(read_only, (clients, np.zeros((0, d), np.float32), np.zeros(0))), squared=squared
+            )
+            return live.presence.report(report) if live.presence else report
         order = np.argsort(clients, kind="stable")
         updates = torch.stack([answers[i].update for i in order])
         live.models = algorithm.aggregate(
@@ -314,7 +338,20 @@ class Lockstep:
         live.diverged = not bool(torch.isfinite(live.models).all())
         back = np.argsort(order)
         losses = np.array([answer.loss for answer in answers])
-        return Report(*map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses)))
+        arrays = map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses))
+        report = Report(*arrays, squared=squared)
+        return live.presence.report(report) if live.presence else report
+
+    def squared(self, live: Live, clients: np.ndarray) -> np.ndarray:
+        """(n,) mean squared loss of each client's training samples at the model that the round began with.
+
+        A client computes it while it trains, so nothing is charged.
+        """
+        if not len(clients):
+            return np.zeros(0)
+        parts = [live.partition.train[int(k)] for k in clients]
+        losses, _ = self.executor.evaluate(live.models[:1], "train", [np.concatenate(parts)])
+        return read_only(segment_means(losses[0].astype(float) ** 2, [len(part) for part in parts]))
 
     def train(self, wanted: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order of `wanted`."""
@@ -383,7 +420,9 @@ class Lockstep:
         measured = dict(zip(map(id, due), evaluate(self.executor, due), strict=True))
         for live, drawn in rows:
             row: dict[str, Any] = {"round": live.t, "clients": [], "notes": None, "diverged": live.diverged}
-            live.rows.append(row | drawn | measured.get(id(live), {}) | vars(live.costs) | {"seconds": 0.0})
+            world = live.presence.row() if live.presence else {}
+            costs = vars(live.costs) | {"seconds": 0.0}
+            live.rows.append(row | drawn | measured.get(id(live), {}) | world | costs)
 
 
 def accept(live: Live, question: Any) -> None:
@@ -403,7 +442,9 @@ def accept(live: Live, question: Any) -> None:
         raise SamplerError(f"it asked more than {most} questions in one round; if it must, set `questions`")
     for named in ("clients", "train"):
         if hasattr(question, named):
-            check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))
+            clients = check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))
+            if live.presence:
+                live.presence.check_named(clients, f"{named} of its {kind.__name__}")
 
 
 def gather(

@@ -74,6 +74,8 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
         if due[r]:
             loss = train_loss[id(live)].min(axis=0)
             rows[r]["train_loss"], rows[r]["train_loss_std"] = spread(loss, live.fed.p)
+        if live.run.world and live.run.evaluate.test and accuracy:
+            rows[r] |= worst(test_hit[mine[0]], executor.y["test"].cpu().numpy(), live.partition.shares)
         if live.run.evaluate.clients and live.partition.test and accuracy:
             hits = [test_hit[model][part] for model, part in zip(chosen, live.partition.test, strict=True)]
             own = segment_means(np.concatenate(hits), [len(part) for part in hits])
@@ -84,6 +86,19 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
 def mean_loss(losses: np.ndarray, weights: np.ndarray | None) -> float:
     """The mean of samples' losses."""
     return float(losses.mean(dtype=float) if weights is None else np.average(losses, weights=weights))
+
+
+def worst(hits: np.ndarray, labels: np.ndarray, shares: np.ndarray) -> dict[str, float]:
+    """Accuracy of the class, and of the tenth of clients, for which the model is worst.
+
+    hits: (n,) correctness on the official test set; labels: (n,); shares: (N, K) label shares of the clients. A
+    client's accuracy is that on test samples with its label shares.
+    """
+    K = shares.shape[1]
+    by_class = np.bincount(labels, hits, K) / np.maximum(np.bincount(labels, minlength=K), 1)
+    clients = np.sort(shares @ by_class)
+    tenth = clients[: max(1, len(clients) // 10)]
+    return {"worst_class": float(by_class.min()), "worst_tenth": float(tenth.mean())}
 
 
 def train_is_due(live: Live, measured: dict[str, float]) -> bool:

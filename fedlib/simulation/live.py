@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, Selection, find
 from fedlib.settings.schema import Run
 from fedlib.simulation.guard import Guarded, Watch
+from fedlib.simulation.presence import Answer, Presence
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
+from fedlib.world import World
 
 
 @dataclass
@@ -32,15 +33,6 @@ class Costs:
     client_steps: int = 0
     samples_evaluated: int = 0
     server_seconds: float = 0.0
-
-
-@dataclass
-class Answer:
-    """The result of one client's local training."""
-
-    update: Tensor
-    loss: float
-    steps: int
 
 
 @dataclass
@@ -60,11 +52,12 @@ class Live(Guarded):
 
     def __post_init__(self) -> None:
         run, layout = self.run, self.executor.layout
+        self.presence = presence_of(run, self.partition, layout.d)
         self.name = f"{run.method.sampler} (seed {run.seed})"
         self.fed = Federation(
             sizes=self.partition.sizes,
             label_counts=self.partition.labels,
-            m=run.m,
+            m=self.presence.world.asked(run.m) if self.presence else run.m,
             T=run.T,
             d=layout.n_trainable,
             output_weight=layout.output_weight,
@@ -90,6 +83,13 @@ class Live(Guarded):
         self.asked: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
         self.questions = 0
+        if self.presence:
+            self.presence.begin(self.t)
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody is there in this round, so that nothing is asked or selected."""
+        return self.presence is not None and not len(self.presence.here)
 
     @property
     def done(self) -> bool:
@@ -115,7 +115,8 @@ class Live(Guarded):
         return own and not (self.diverged or self.failed)
 
     def round(self, purpose: Purpose) -> Round:
-        return self.fed.round(self.t, stream(self.run.seed, purpose, self.t))
+        rng = stream(self.run.seed, purpose, self.t)
+        return self.presence.round(self.fed, self.t, rng) if self.presence else self.fed.round(self.t, rng)
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
         """Count what clients still lack of `copies` vectors: the model, and what the algorithm sends with it."""
@@ -139,7 +140,7 @@ class Live(Guarded):
             "sampler": self.sampler.state_dict(),
             "rows": self.rows,
             "diverged": self.diverged,
-        }
+        } | ({"world": self.presence.state_dict()} if self.presence else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         device = self.executor.device
@@ -147,6 +148,19 @@ class Live(Guarded):
         self.models = state["models"].to(device)
         self.algorithm.load_state_dict({k: v.to(device) for k, v in state["algorithm"].items()})
         self.sampler.load_state_dict(state["sampler"])
+        if self.presence:
+            self.presence.load_state_dict(state["world"], device)
+
+
+def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:
+    """A run's world; None where everybody is always there."""
+    if run.world is None:
+        return None
+    sizes, local = np.array([len(samples) for samples in partition.train]), run.local
+    work = local.epochs * sizes if local.epochs else (local.steps or 0) * np.minimum(local.batch, sizes)
+    asked = np.array([len(samples) for samples in partition.asked])
+    world = World(run.world, partition.sizes, partition.labels, d, run.seed)
+    return Presence(world, run.m, work, asked, local.batch)
 
 
 def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarray:
@@ -166,8 +180,10 @@ def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarr
     return clients.astype(int)
 
 
-def check(live: Live, selection: Any) -> Selection:
+def check(live: Live, selection: Any, round: Round | None = None) -> Selection:
     """The selection, if it keeps the sampler's contract, with arrays that the sampler cannot change.
+
+    round: of a run in a world, where a sampler may choose fewer than the round's m, and only those that are available.
 
     Raises:
         SamplerError: it is not a Selection; it names unknown or repeated clients, too few or too many; or its weights
@@ -175,10 +191,12 @@ def check(live: Live, selection: Any) -> Selection:
     """
     if not isinstance(selection, Selection):
         raise SamplerError(f"select must return a Selection, not {type(selection).__name__}")
-    draws, m = live.sampler.draws, live.fed.m
-    clients = check_clients(
-        live, "clients of its Selection", selection.clients, 0 if draws == "random" else 1
-    )
+    draws, m = live.sampler.draws, round.m if round else live.fed.m
+    least = 0 if draws == "random" or round else 1
+    clients = check_clients(live, "clients of its Selection", selection.clients, least)
+    if round and not np.isin(clients, round.available).all():
+        absent = np.setdiff1d(clients, round.available)[0]
+        raise SamplerError(f"it chose client {absent}, who is absent; choose among round.available")
     if draws != "repeated" and len(np.unique(clients)) < len(clients):
         raise SamplerError("a client was chosen twice; a sampler that allows this sets draws = 'repeated'")
     numbers: dict[str, np.ndarray | None] = {}
@@ -190,7 +208,7 @@ def check(live: Live, selection: Any) -> Selection:
         raise SamplerError(
             "its expected draws must be above zero: each drawn client is expected, and ipw divides by them"
         )
-    if draws != "random" and not (len(clients) == m or (live.sampler.fewer and len(clients) < m)):
+    if draws != "random" and not (len(clients) == m or ((live.sampler.fewer or round) and len(clients) < m)):
         raise SamplerError(
             f"it chose {len(clients)} clients, but m is {m}; a sampler that picks any number sets draws = 'random', "
             "one that may pick fewer sets fewer = True"

@@ -76,6 +76,7 @@ class Executor(Protocol):
     """
 
     net: nn.Module
+    y: dict[str, Tensor]  # targets of the splits "train" and "test"
     measures: str | None
     layout: Layout
     device: torch.device

@@ -1,0 +1,6 @@
+"""The world around the clients: who is there, how fast they are, and when a round ends."""
+
+from fedlib.world.availability import availability, latent
+from fedlib.world.clock import Arrivals, World
+
+__all__ = ["Arrivals", "World", "availability", "latent"]

@@ -1,0 +1,186 @@
+"""Who is there in each round: availability = rate x process x pattern, or a recorded trace.
+
+Every client has a latent uniform number u_k(t) and is there where u_k(t) < p_k(t). The process is how u moves; its
+marginal is uniform in every round, so a client is there with probability p_k(t) under each process.
+
+Sources of the formulas: MIFA (Gu et al., NeurIPS 2021), FedAU (Wang and Ji, ICLR 2024), FedAWE (Xiang et al., NeurIPS
+2024), and the simulators FLGo and F3AST, whose rates also change how many clients are there. Here the mean is fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.settings import world as settings
+from fedlib.streams import stream
+
+RATE, PROCESS = 0, 1  # places in the stream "world"
+
+
+def availability(world: settings.World, sizes: np.ndarray, label_counts: np.ndarray, seed: int) -> np.ndarray:
+    """Probabilities (period, N) that a client is there; round t uses row t mod period, and the mean is `world.mean`.
+
+    p_k(t) = min(1, max(least, c rate_k pattern_k(t))), with one c for all clients and rounds.
+
+    Raises:
+        DataError: no c reaches the mean, because too many clients have a rate of 0.
+    """
+    rates = rate(world.rate, sizes, label_counts, stream(seed, "world", RATE))
+    raw = rates * pattern(world.pattern, label_counts)
+    return scaled(raw, world.mean, world.least)
+
+
+def scaled(raw: np.ndarray, mean: float, least: float) -> np.ndarray:
+    """min(1, max(least, c raw)) with c such that the mean over all entries is `mean`; raw >= 0, of any shape.
+
+    Raises:
+        DataError: too many entries are 0.
+    """
+
+    def at(c: float) -> np.ndarray:
+        return np.minimum(1, np.maximum(least, c * raw))
+
+    reachable = np.where(raw > 0, 1, least).mean()
+    if reachable < mean:
+        raise DataError(
+            f"world: a mean availability of {mean} cannot be reached, because {(raw == 0).mean():.0%} of clients and "
+            f"rounds have a rate of 0; set mean to {reachable:.3g} or less, or raise least."
+        )
+    low, high = 0.0, 1.0
+    while at(high).mean() < mean and high < 1e300:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle).mean() < mean else (low, middle)
+    return at(high)
+
+
+def rate(kind: settings.Rate, sizes: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(N,) how often each client is there, up to a factor. labels: (N, K) counts."""
+    N, K = labels.shape
+    match kind:
+        case settings.Equal():
+            return np.ones(N)
+        case settings.BySize():
+            return np.exp(kind.beta * np.log(sizes / sizes.max()))
+        case settings.LogNormal():
+            return rng.lognormal(0, kind.sigma, N)
+    shares = labels / np.maximum(labels.sum(axis=1, keepdims=True), 1)
+    if kind.weights == "rank":
+        weights = np.arange(K) / max(K - 1, 1)
+    elif kind.weights == "halves":
+        weights = rng.random(K) * np.where(np.arange(K) < K / 2, 1, 0.5)
+    else:
+        weights = rng.dirichlet(np.full(K, kind.alpha))
+    return shares @ weights
+
+
+def pattern(kind: settings.Pattern | None, labels: np.ndarray) -> np.ndarray:
+    """(period, 1 or N) factor of the rates in each round of a period. labels: (N, K) counts."""
+    match kind:
+        case None:
+            return np.ones((1, 1))
+        case settings.Sine():
+            t = np.arange(kind.period)
+            return np.maximum(0, kind.depth * np.sin(2 * np.pi * t / kind.period) + 1 - kind.depth)[:, None]
+        case settings.Staircase():
+            return np.repeat([1, kind.low], kind.steps)[:, None]
+    held = labels >= 0.1 * labels.sum(axis=1, keepdims=True)
+    K = labels.shape[1]
+    first, last = held.argmax(axis=1), K - 1 - held[:, ::-1].argmax(axis=1)
+    place = (np.arange(kind.period)[:, None] + 0.5) / kind.period
+    inside = (first / K <= place) & (place < (last + 1) / K)
+    return kind.beta * inside + 1 - kind.beta
+
+
+def latent(process: settings.Process, N: int, seed: int) -> Iterator[np.ndarray]:
+    """u (N,) of rounds 1, 2, ...: uniform on [0, 1) in every round, independent between clients."""
+    u = stream(seed, "world", PROCESS, 0).random(N)
+    t = 0
+    while True:
+        t += 1
+        rng = stream(seed, "world", PROCESS, t)
+        if isinstance(process, settings.Cyclic):
+            yield (u + t / process.length) % 1
+            continue
+        redraws = 1.0 if isinstance(process, settings.Bernoulli) else 1 / process.stay
+        fresh = rng.random((2, N))
+        u = np.where(fresh[0] < redraws, fresh[1], u)
+        yield u
+
+
+def read_csv(file: str, sha256: str, columns: tuple[str, ...], N: int) -> pd.DataFrame:
+    """A CSV file of one world: its `columns`, with clients 0 to N - 1.
+
+    Raises:
+        DataError: the file is missing or another one, lacks a column, or holds something else than numbers.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise DataError(f"{file}: there is no such file; `world` names it.")
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
+        raise DataError(
+            f"{file}: its sha256 is {digest}, not {sha256}; if the file is right, write that in `world`."
+        )
+    return parsed(file, content, columns, N)
+
+
+@cache
+def parsed(file: str, content: bytes, columns: tuple[str, ...], N: int) -> pd.DataFrame:
+    """The table of `read_csv`; runs of one world share it."""
+    try:
+        table = pd.read_csv(BytesIO(content), usecols=list(columns)).astype(float)
+    except ValueError as error:
+        words = str(error).splitlines()[0]
+        raise DataError(
+            f"{file}: it needs the columns {', '.join(columns)}, all numbers ({words})."
+        ) from None
+    clients = table["client"]
+    if table.isna().any(axis=None) or not ((clients % 1 == 0) & clients.between(0, N - 1)).all():
+        raise DataError(
+            f"{file}: clients must be whole numbers from 0 to {N - 1}, and no field may be empty."
+        )
+    return table
+
+
+class Recorded:
+    """A trace: who is there at which second. It repeats after its last `to`."""
+
+    def __init__(self, trace: settings.Trace, N: int) -> None:
+        table = read_csv(trace.file, trace.sha256, ("client", "from", "to"), N)
+        begins, ends = table["from"].to_numpy(), table["to"].to_numpy()
+        if not len(table) or (begins < 0).any() or (ends <= begins).any():
+            raise DataError(f"{trace.file}: it needs rows, and in each of them 0 <= from < to.")
+        self.clients, self.begins, self.ends, self.N = table["client"].to_numpy(int), begins, ends, N
+
+    @property
+    def period(self) -> float:
+        """Seconds after which the trace repeats."""
+        return float(self.ends.max())
+
+    def at(self, time: float) -> np.ndarray:
+        """(N,) bool: who is there at a second."""
+        now = time % self.period
+        there = np.zeros(self.N, dtype=bool)
+        there[self.clients[(self.begins <= now) & (now < self.ends)]] = True
+        return there
+
+    def share(self) -> np.ndarray:
+        """(N,) share of the time that each client is there, if its intervals do not overlap."""
+        return np.bincount(self.clients, self.ends - self.begins, self.N) / self.period
+
+    def next_change(self, time: float) -> float:
+        """The next second after `time` at which somebody comes."""
+        laps, now = divmod(time, self.period)
+        later = self.begins[self.begins > now]
+        return laps * self.period + (later.min() if len(later) else self.period + self.begins.min())

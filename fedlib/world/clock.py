@@ -1,0 +1,141 @@
+"""A run's world: who is there, how long clients take, and which updates arrive before a round ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy  # its submodules load on first use
+
+from fedlib.errors import DataError
+from fedlib.settings import world as settings
+from fedlib.streams import stream
+from fedlib.world.availability import Recorded, availability, latent, read_csv
+
+SPEED, TIES = 2, 3  # places in the stream "world"
+BITS = 32  # of a parameter
+ROUND = 1.0  # seconds of an answer where there are no speeds, and of a round in which nobody is there
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """How a round ended, for the draws of its selection, in their order.
+
+    seconds: (n,) from the start of the round until the update would arrive. arrived: (n,) whether it did in time.
+    length: seconds until the server ended the round.
+    """
+
+    seconds: np.ndarray
+    arrived: np.ndarray
+    length: float
+
+
+@dataclass
+class World:
+    """The world of a run; a function of its settings, the partition and the seed, not of the sampler.
+
+    sizes: (N,) samples of each client; label_counts: (N, K). parameters: of the model, for the time to send it.
+    time: seconds since the start. Only time is state.
+
+    Raises:
+        DataError: a file of the world cannot be used, or its mean availability cannot be reached.
+    """
+
+    settings: settings.World
+    sizes: np.ndarray
+    label_counts: np.ndarray
+    parameters: int
+    seed: int
+    time: float = 0.0
+    _u: list[np.ndarray] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        N, world = len(self.sizes), self.settings
+        self.trace = Recorded(world.trace, N) if world.trace else None
+        self.p = availability(world, self.sizes, self.label_counts, self.seed)
+        self.process = latent(world.process, N, self.seed)
+        if world.speeds:
+            self.per_sample, self.down, self.up = self.speeds(world.speeds)
+
+    @property
+    def rates(self) -> np.ndarray:
+        """(N,) share of the time that each client is there."""
+        return (
+            self.trace.share()
+            if self.trace
+            else np.broadcast_to(self.p, (len(self.p), len(self.sizes))).mean(0)
+        )
+
+    def there(self, t: int) -> np.ndarray:
+        """Ids of the clients that are there at the start of round t, ascending."""
+        if self.trace:
+            return np.flatnonzero(self.trace.at(self.time))
+        while len(self._u) < t:
+            self._u.append(next(self.process))
+        return np.flatnonzero(self._u[t - 1] < self.p[t % len(self.p)])
+
+    def asked(self, m: int) -> int:
+        """How many clients the server selects in order to get m."""
+        ends = self.settings.ends
+        many = int(np.ceil(round(ends.c * m, 9))) if isinstance(ends, settings.First) else m
+        return min(many, len(self.sizes))
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def speeds(self, by: settings.Speeds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Seconds per sample, and kbit/s down and up, of every client: three arrays (N,)."""
+        N, rng = len(self.sizes), stream(self.seed, "world", SPEED)
+        if by.file and by.sha256:
+            columns = ("client", "seconds_per_sample", "kbit_down", "kbit_up")
+            table = read_csv(by.file, by.sha256, columns, N).sort_values("client")
+            if table["client"].tolist() != list(range(N)) or (table[list(columns[1:])] <= 0).any(axis=None):
+                raise DataError(
+                    f"{by.file}: it needs one row for each of the {N} clients, with numbers above 0."
+                )
+            return tuple(table[name].to_numpy() for name in columns[1:])  # type: ignore[return-value]
+        noise, connection = rng.standard_normal((2, N))
+        fast = by.rho * self.normal_scores(by.of) + np.sqrt(1 - by.rho**2) * noise
+        kbit = by.kbit * np.exp(by.kbit_sigma * connection)
+        return by.seconds * np.exp(-by.sigma * fast), kbit, kbit
+
+    def normal_scores(self, of: str) -> np.ndarray:
+        """(N,) normal quantiles of the clients' ranks; ties are broken at random."""
+        labels = self.label_counts / np.maximum(self.label_counts.sum(axis=1, keepdims=True), 1)
+        by = {
+            "availability": self.rates,
+            "size": self.sizes,
+            "entropy": scipy.special.entr(labels).sum(axis=1),
+        }
+        ties = stream(self.seed, "world", TIES).random(len(self.sizes))
+        rank = np.empty(len(self.sizes))
+        rank[np.lexsort((ties, np.round(by[of], 12)))] = np.arange(len(self.sizes))
+        return scipy.special.ndtri((rank + 0.5) / len(rank))
+
+    def seconds(
+        self, clients: np.ndarray, samples: np.ndarray, down: np.ndarray, up: np.ndarray
+    ) -> np.ndarray:
+        """(n,) seconds in which `clients` receive, compute and send. samples: trained on; down, up: parameters."""
+        clients = np.asarray(clients, dtype=int)
+        if not self.settings.speeds:
+            return np.full(len(clients), ROUND)
+        sent = BITS / 1000 * (down / self.down[clients] + up / self.up[clients])
+        return samples * self.per_sample[clients] + sent
+
+    def end(self, seconds: np.ndarray, m: int) -> Arrivals:
+        """How a round ends whose draws take `seconds` (n,); m: draws that the server wants."""
+        ends = self.settings.ends
+        length = float(seconds.max(initial=0.0))
+        if isinstance(ends, settings.Deadline):
+            length = min(length, ends.seconds)
+        elif isinstance(ends, settings.First) and len(seconds) > m:
+            length = float(np.sort(seconds)[m - 1])
+        arrived = seconds <= length
+        if isinstance(ends, settings.First):
+            arrived[np.argsort(seconds, kind="stable")[m:]] = False
+        return Arrivals(seconds, arrived, length)
+
+    def empty(self) -> float:
+        """Seconds that a round lasts in which nobody is selected."""
+        if isinstance(self.settings.ends, settings.Deadline):
+            return self.settings.ends.seconds
+        return self.trace.next_change(self.time) - self.time if self.trace else ROUND
