@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Gradients, Report, Round, Selection, TrialLosses, Updates, read_only
+from fedlib.simulation.algorithms import FedAvg
+from fedlib.training.contract import Executor
 from fedlib.world import World
-
-if TYPE_CHECKING:
-    from fedlib.simulation.live import Live
 
 FORWARD = 1 / 3  # of the seconds that training on a sample takes, a loss takes (FedScale)
 
@@ -29,16 +28,32 @@ class Answer:
     steps: int
 
 
+class InRound(Protocol):
+    """What is read of a run in a round: a `Live`."""
+
+    fed: Federation
+    executor: Executor
+    algorithm: FedAvg
+    failed: SamplerError | None
+    holds: Counter[int]
+    uploaded: set[int]
+    asked: dict[int, Answer]
+    assigned: dict[int, int]
+
+
 @dataclass
 class Flying:
-    """An answer on its way: of an earlier round, and arriving at second `at`. model: which one its client trained."""
+    """An answer on its way: of an earlier round, and arriving at second `at`.
+
+    model: which of the run's models its client trained. weight, expected: of its selection, where that stated them.
+    """
 
     at: float
     client: int
     model: int
     answer: Answer
-    weight: float | None
-    expected: float | None
+    weight: float
+    expected: float
 
 
 @dataclass
@@ -101,7 +116,7 @@ class Presence:
                     return None
         return question
 
-    def complete(self, live: Live, question: Any, answer: np.ndarray | None) -> np.ndarray | None:
+    def complete(self, live: InRound, question: Any, answer: np.ndarray | None) -> np.ndarray | None:
         """The answer to the whole `question`, with NaN for absent clients, from those that were reached."""
         if not hasattr(question, "clients"):
             return answer
@@ -119,7 +134,7 @@ class Presence:
         out[came] = answer
         return out
 
-    def wait_for(self, live: Live, question: Any) -> None:
+    def wait_for(self, live: InRound, question: Any) -> None:
         """Add the seconds until the last client has answered a question. Call before it is answered."""
         if not hasattr(question, "clients"):
             return
@@ -144,7 +159,7 @@ class Presence:
 
     # -- the end of a round ------------------------------------------------------------------------------------
 
-    def met(self, live: Live, selection: Selection) -> Selection:
+    def met(self, live: InRound, selection: Selection) -> Selection:
         """The draws of a selection whose clients are there."""
         came = np.isin(selection.clients, self.here)
         self.absent = np.asarray(selection.clients)[~came].tolist()
@@ -152,7 +167,7 @@ class Presence:
         return part(selection, came)
 
     def end(
-        self, live: Live, selection: Selection, answers: Sequence[Answer]
+        self, live: InRound, selection: Selection, answers: Sequence[Answer]
     ) -> tuple[Selection, list[Answer]]:
         """The draws whose updates are aggregated in this round, and their answers; moves the clock to its end."""
         clients, world = np.asarray(selection.clients, dtype=int), self.world
@@ -189,8 +204,8 @@ class Presence:
                         client=k,
                         model=live.assigned.get(k, 0),
                         answer=answers[i],
-                        weight=None if weights is None else float(weights[i]),
-                        expected=None if expected is None else float(expected[i]),
+                        weight=0.0 if weights is None else float(weights[i]),
+                        expected=1.0 if expected is None else float(expected[i]),
                     )
                 )
         else:
