@@ -25,7 +25,17 @@ from torch import Tensor
 from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
-from fedlib.samplers import Gradients, Losses, Question, Report, Selection, TrialLosses, Updates, read_only
+from fedlib.samplers import (
+    Gradients,
+    Losses,
+    Question,
+    Report,
+    Selection,
+    ServerLosses,
+    TrialLosses,
+    Updates,
+    read_only,
+)
 from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.evaluation import evaluate, segment_means, weights_of
 from fedlib.simulation.guard import Watch
@@ -251,6 +261,25 @@ class Lockstep:
             done += n
         return self.client_losses(torch.stack(trial), [(live, question.clients) for live, question in asked])
 
+    def server_losses(self, asked: list[tuple[Live, ServerLosses]]) -> list[np.ndarray]:
+        """Answer `ServerLosses`: one array (n,) per question."""
+        return [self.losses_of_teams(live, question.teams) for live, question in asked]
+
+    def losses_of_teams(self, live: Live, teams: Sequence[Sequence[int]]) -> np.ndarray:
+        """(n,) mean loss on the server's samples of the model that each team's updates lead to."""
+        if live.received is None:
+            raise SamplerError("it asks for the server's losses before anything arrived; ask in observe")
+        start, clients, updates = live.received
+        rows = live.server_samples()
+        out = []
+        for team in teams:
+            places = list(map(int, team))
+            share = torch.as_tensor(live.fed.shares(clients[places]) if places else [], dtype=updates.dtype)
+            model = start + share.to(updates.device) @ updates[places]
+            losses, _ = self.executor.evaluate(model[None], "train", [rows])
+            out.append(float(losses[0].mean(dtype=float)))
+        return np.array(out)
+
     def client_losses(self, models: Tensor, asked: list[tuple[Live, np.ndarray]]) -> list[np.ndarray]:
         """Mean loss of model r on the data of run r's asked clients; models: (R, d) -> R arrays (n,)."""
         parts = [[live.partition.asked[int(k)] for k in clients] for live, clients in asked]
@@ -326,6 +355,8 @@ class Lockstep:
             return live.presence.report(report) if live.presence else report
         order = np.argsort(clients, kind="stable")
         updates = torch.stack([answers[i].update for i in order])
+        if ServerLosses in live.sampler.asks:
+            live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(np.argsort(order))])
         live.models = algorithm.aggregate(
             live.models,
             clients[order],

@@ -22,6 +22,8 @@ from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
 from fedlib.world import World
 
+SERVER = 4  # the place of the server's samples in the stream "world"
+
 
 @dataclass
 class Costs:
@@ -83,8 +85,24 @@ class Live(Guarded):
         self.asked: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
         self.questions = 0
+        self.received: tuple[Tensor, np.ndarray, Tensor] | None = None  # the model before, clients, updates
         if self.presence:
             self.presence.begin(self.t)
+
+    def server_samples(self) -> np.ndarray:
+        """The server's own validation samples: indices into the training set, of samples that no client trains on.
+
+        Raises:
+            SamplerError: the setting `validation` is missing, or there are fewer such samples.
+        """
+        n, owned = self.run.validation, np.concatenate(self.partition.train)
+        free = np.setdiff1d(np.arange(len(self.executor.y["train"])), owned)
+        if n is None or n > len(free):
+            raise SamplerError(
+                f"it asks for losses on the server's validation samples; set validation to at most {len(free)}, the "
+                "number of training samples that no client trains on, or set holdout to have more of them"
+            )
+        return np.sort(stream(self.run.seed, "world", SERVER).choice(free, n, replace=False))
 
     @property
     def deserted(self) -> bool:
