@@ -355,7 +355,7 @@ class Lockstep:
             return live.presence.report(report) if live.presence else report
         order = np.argsort(clients, kind="stable")
         updates = torch.stack([answers[i].update for i in order])
-        if ServerLosses in live.sampler.asks:
+        if ServerLosses in (live.sampler.asks or ()):
             live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(np.argsort(order))])
         live.models = algorithm.aggregate(
             live.models,

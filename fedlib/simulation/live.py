@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError

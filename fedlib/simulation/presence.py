@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from fedlib.algorithms import FedAvg
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Gradients, Report, Round, Selection, TrialLosses, Updates, read_only
-from fedlib.simulation.algorithms import FedAvg
 from fedlib.training.contract import Executor
 from fedlib.world import World
 
