@@ -37,8 +37,8 @@ class Arrivals:
         there = (runs[column].to_numpy(float) >= target) & (t >= 1) & ~diverged
         rounds, ends = {}, []
         for seed, rows in runs.groupby("seed").indices.items():
-            rounds[int(seed)] = float(t[rows][there[rows]].min(initial=math.inf))
-            if math.isinf(rounds[int(seed)]):
+            first = rounds[int(str(seed))] = float(t[rows][there[rows]].min(initial=math.inf))
+            if math.isinf(first):
                 ends.append(t.max() if diverged[rows].any() else t[rows].max())
         return cls(rounds, float(min(ends, default=math.inf)))
 

@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import pandas as pd
 
@@ -132,6 +132,14 @@ class Cell:
     measure: Measure | None = None
 
 
+class Labels(TypedDict, total=False):
+    """What tells a cell's place (`Cell`)."""
+
+    data: str
+    partition: str
+    participation: str
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim of a paper.
@@ -205,9 +213,11 @@ class Claim:
 
 
 def _plain(value: Any) -> Any:
-    """Claims as JSON, without the words that a page shows; functions by their names."""
+    """Claims as JSON, without words that a page shows and without what is as usual; functions by their names."""
     if hasattr(value, "__dataclass_fields__"):
-        return {key: _plain(getattr(value, key)) for key in value.__dataclass_fields__ if key != "shown"}
+        told = {key: getattr(value, key) for key in value.__dataclass_fields__ if key != "shown"}
+        usual = {key: one.default for key, one in value.__dataclass_fields__.items()}
+        return {key: _plain(one) for key, one in told.items() if one != usual[key]}
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     return value.__qualname__ if callable(value) else value
@@ -215,11 +225,11 @@ def _plain(value: Any) -> Any:
 
 def versus(
     name: str, more: Where, less: Where, printed: tuple[float, float] | None = None,
-    spread: float = SPREAD, **labels: str,
+    spread: float = SPREAD, shown: str = "", **labels: Unpack[Labels],
 ) -> Cell:  # fmt: skip
     """A cell in which the paper claims more (rounds, accuracy, ...) of one side than of the other."""
     a, b = printed or (None, None)
-    return Cell(name, (Arm(more, 1.0, a, spread), Arm(less, -1.0, b, spread)), **labels)
+    return Cell(name, (Arm(more, 1.0, a, spread), Arm(less, -1.0, b, spread)), shown=shown, **labels)
 
 
 def claims_of(paper: str) -> tuple[Claim, ...]:
@@ -233,7 +243,7 @@ class Arms:
     """The runs that claims ask for, by experiment, setting and method; each is measured once."""
 
     results: Mapping[str, pd.DataFrame]
-    _rows: dict[tuple[str, str], dict[tuple, pd.DataFrame]] = field(default_factory=dict)
+    _rows: dict[tuple[str, str], dict[Any, pd.DataFrame]] = field(default_factory=dict)
     _measured: dict[tuple[Where, Measure], Measured | None] = field(default_factory=dict)
 
     def rows(self, where: Where, by: str = "method") -> pd.DataFrame | None:
@@ -258,11 +268,12 @@ class Arms:
             return None
         if isinstance(by, Study):
             named = (where.column,) if by.of_column else ()
-            return {int(k): float(by.statistic(own, *named)) for k, own in rows.groupby(by.each)}
+            return {int(str(k)): float(by.statistic(own, *named)) for k, own in rows.groupby(by.each)}
         if where.column not in rows or rows[where.column].isna().all():
             return None
         if isinstance(by, Rounds):
             return Arrivals.of(rows, where.column, by.target)
+        assert isinstance(by, Level)
         rows = rows[rows["round"] <= by.until]
         curves = measure.curves(rows, where.column, {where.setting: int(rows["round"].max())})
         return {int(key[2]): by.factor * by.statistic(c, **dict(by.options)) for key, c in curves.items()}

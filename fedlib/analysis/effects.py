@@ -389,7 +389,7 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
         counts = {name: int((mine["outcome"] == name).sum()) for name in OUTCOMES}
         about = {key: mine.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
         choices = deciding[(deciding["claim"] == id) & (deciding["share"] >= DECIDES)]["choice"]
-        words = told(counts, list(choices))
+        words = told(counts, list(choices[:3]) if len(mine) >= SEPARATED else [])
         ran = sum(counts[name] for name in OUTCOMES[:4])
         lines.append(about | {"text": texts.get(str(id), "")} | counts | {"readings": ran, "outcome": words})
     return pd.DataFrame(
@@ -404,6 +404,7 @@ def counted(found: pd.DataFrame) -> pd.DataFrame:
 
 
 DECIDES = 0.1  # the share of the variance with which a choice is said to decide
+SEPARATED = 8  # readings; fewer differ in several choices at once, which cannot be told apart
 
 
 def sensitivity(found: pd.DataFrame) -> pd.DataFrame:
@@ -434,7 +435,7 @@ def sensitivity(found: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def told(counts: Mapping[str, int], deciding: Sequence[str] = ()) -> str:
+def told(counts: Mapping[Outcome, int], deciding: Sequence[str] = ()) -> str:
     """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 11 readings; decided by R"."""
     ran = {name: counts[name] for name in OUTCOMES[:4] if counts[name]}
     n = sum(ran.values())

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claim import Arm, Cell, Claim, Kind, Level, Rounds, Study, versus
+from fedlib.analysis.claim import Arm, Cell, Claim, Kind, Labels, Level, Rounds, Study, versus
 from fedlib.analysis.estimators import trend
 from fedlib.analysis.measure import at_start, best, end_mean, rounds_to_best
 from fedlib.analysis.readings import Where
@@ -29,7 +29,7 @@ DATA = {"MNIST": "MNIST", "FMNIST": "Fashion-MNIST", "CIFAR-10": "CIFAR-10"}
 TO_80 = Rounds(0.8, T=200)
 
 
-def labels(column: str) -> dict[str, str]:
+def labels(column: str) -> Labels:
     """What a column's name says: "FMNIST, q = 10 %"."""
     data, q = column.split(", ")
     return {"data": DATA[data], "partition": "Dirichlet", "participation": q}
@@ -199,7 +199,7 @@ def unevenness(rows: pd.DataFrame) -> float:
 
 
 UPDATES = ("hcsfed_updates", "alpha = 0.01")
-ON_MNIST = {"data": "MNIST", "partition": "Dirichlet", "participation": "q = 10 %"}
+ON_MNIST: Labels = {"data": "MNIST", "partition": "Dirichlet", "participation": "q = 10 %"}
 
 
 def clusters(letter: str, text: str, kind: Kind, measure: Study, raw: bool) -> Claim:
@@ -258,14 +258,14 @@ FIGURE_3 += [
 OTHERS = (*BASELINES, "IFCA")
 
 
-def at(setting: str) -> dict[str, str]:
+def at(setting: str) -> Labels:
     data, alpha = setting.split(", alpha = ")
     return {"data": DATA[data], "partition": f"Dirichlet {alpha}", "participation": "q = 10 %"}
 
 
 def steeper(name: str, data: str, places: list[tuple[str, str]]) -> Cell:
     """The speed-up over Random over settings of rising heterogeneity: log speed-up gained over all of them."""
-    weights = trend(np.linspace(0, 1, len(places)))
+    weights = trend(list(np.linspace(0, 1, len(places))))
     arms = tuple(
         Arm(Where(*place, method), sign * float(weight))
         for place, weight in zip(places, weights, strict=True)
