@@ -1,66 +1,98 @@
-"""What to train next: the runs that decide most claims per hour first, as many as fit into the time.
+"""What to train next: the runs that decide most core claims per hour first, as many as fit into the time.
 
-A claim is open if a run could still decide it: it is *not run*, not settled, or not run on one of its datasets, and
-runs of the experiments that it needs are missing. A claim whose missing runs take h hours is worth 1 / h per hour of
-these runs. A unit is the missing runs of one setting of an experiment with one seed, and a fixed time to start them.
-Its worth is the sum over the open claims that need it. Among units of equal worth, the lower seed comes first, then the
+A `Need` is a part of a claim (a cell under a reading) that is not decided, and the runs that it asks for. If those
+that are missing take h hours, an hour of them is worth `share` / h claims. A unit is the missing runs of one setting of
+an experiment with one seed that serve the same needs, and a fixed time to start them. Its worth is the sum over these
+needs: over core claims first, then over others. Among units of equal worth, the lower seed comes first, then the
 cheaper unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from fedlib.settings.schema import Run
+from fedlib.runs.work import Work
 
 START = 20.0  # seconds to start a process, read its data and archive its results
 MARGIN = 120.0  # seconds that a start and the first checkpoint take
 
 
+class Arm(NamedTuple):
+    """The runs of a method in a setting, with all seeds."""
+
+    experiment: str
+    setting: str
+    method: str
+
+    @classmethod
+    def of(cls, work: Work) -> Arm:
+        return cls(work.name, work.labels["setting"], work.labels["method"])
+
+
+@dataclass(frozen=True)
+class Need:
+    """An undecided part of a claim: the arms that it compares. share: of the claim, so that its parts make up one."""
+
+    claim: str
+    core: bool
+    share: float
+    arms: frozenset[Arm]
+
+
 @dataclass(frozen=True)
 class Unit:
-    """The missing runs of one setting of an experiment with one seed.
+    """Missing runs of one setting of an experiment with one seed.
 
-    seconds: estimated time, `START` included. claims: open claims that need the experiment. worth: claims per hour.
-    whole: whether it is expected to finish in time; otherwise it is begun, and its last checkpoint is kept.
+    seconds: estimated time, `START` included. claims: that they help to decide, core claims first. worth: core claims
+    per hour, and others per hour. whole: whether it is expected to finish in time; otherwise it is begun, and its last
+    checkpoint is kept.
     """
 
     experiment: str
     setting: str
     seed: int
-    runs: tuple[Run, ...]
+    work: tuple[Work, ...]
     seconds: float
     claims: tuple[str, ...] = ()
-    worth: float = 0.0
+    worth: tuple[float, float] = (0.0, 0.0)
     whole: bool = True
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(work.labels["method"] for work in self.work)
 
-def units(
-    missing: Mapping[str, Iterable[tuple[str, Run]]],
-    needs: Mapping[str, Iterable[str]],
-    cost: Callable[[Run], float],
-) -> list[Unit]:
-    """The missing runs as units, in the order in which they should be trained.
 
-    missing: experiment -> (setting, run) of each missing run. needs: open claim -> experiments. cost: seconds of a run.
+def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work], float]) -> list[Unit]:
+    """The missing runs that some need asks for, as units in the order in which they should be trained.
+
+    missing: of training runs. cost: seconds of a run.
     """
-    groups: dict[tuple[str, str, int], list[Run]] = {}
-    for experiment, runs in missing.items():
-        for setting, run in runs:
-            groups.setdefault((experiment, setting, run.seed), []).append(run)
-    plain = [Unit(*key, tuple(runs), START + sum(map(cost, runs))) for key, runs in groups.items()]
-    left: dict[str, float] = {}  # experiment -> seconds
-    for unit in plain:
-        left[unit.experiment] = left.get(unit.experiment, 0.0) + unit.seconds
-    hours = {claim: sum(left.get(name, 0.0) for name in of) / 3600 for claim, of in needs.items()}
-    found = []
-    for unit in plain:
-        claims = tuple(claim for claim, of in needs.items() if unit.experiment in of)
-        worth = sum(1 / max(hours[claim], 1e-9) for claim in claims)
-        if claims:
-            found.append(replace(unit, claims=claims, worth=worth))
-    return sorted(found, key=lambda unit: (-unit.worth, unit.seed, unit.seconds))
+    asking: dict[Arm, frozenset[int]] = {}  # arm -> places of the needs that ask for it
+    for k, need in enumerate(needs):
+        for arm in need.arms:
+            asking[arm] = asking.get(arm, frozenset()) | {k}
+    groups: dict[tuple[str, str, int, frozenset[int]], list[Work]] = {}
+    for work in missing:
+        if of := asking.get(Arm.of(work)):
+            groups.setdefault((work.name, work.labels["setting"], work.labels["seed"], of), []).append(work)
+    seconds = {key: START + sum(map(cost, work)) for key, work in groups.items()}
+    hours = [sum(taken for key, taken in seconds.items() if k in key[3]) / 3600 for k in range(len(needs))]
+    ordered = []
+    for key, work in groups.items():
+        served = sorted(key[3], key=lambda k: not needs[k].core)
+        worth = [
+            sum(needs[k].share / hours[k] for k in served if needs[k].core == core) for core in (True, False)
+        ]
+        claims = tuple(dict.fromkeys(needs[k].claim for k in served))
+        ordered.append(Unit(*key[:3], tuple(work), seconds[key], claims, (worth[0], worth[1])))
+    return sorted(ordered, key=lambda unit: (-unit.worth[0], -unit.worth[1], unit.seed, unit.seconds))
+
+
+def shared(parts: Mapping[str, tuple[bool, Sequence[frozenset[Arm]]]]) -> list[Need]:
+    """Needs whose shares make up one for each claim; parts: claim -> whether it is core, the arms of each part."""
+    return [Need(claim, core, 1 / len(arms), each) for claim, (core, arms) in parts.items() for each in arms]
 
 
 def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:
@@ -75,6 +107,8 @@ def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:
             left -= unit.seconds
         elif begun is None:
             begun = unit
-    if begun and left > MARGIN + begun.seconds / min(run.T for run in begun.runs):
-        chosen.append(replace(begun, whole=False))
+    if begun:
+        rounds = min(work.run.T for work in begun.work if work.run)
+        if left > MARGIN + begun.seconds / rounds:
+            chosen.append(replace(begun, whole=False))
     return chosen

@@ -104,10 +104,10 @@ def next_(
     scale: ScaleOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
 ) -> None:
-    """Train for a given time the runs that decide most claims per hour, and archive each as soon as it is finished.
+    """Train for a given time the runs that decide most core claims per hour, and archive each when it is finished.
 
-    Times are estimated from this machine's measured speed. Unfinished runs are kept at their last checkpoint; repeat
-    the command to continue.
+    Times are those that finished runs took; where there are none alike, this machine's speed is measured.
+    Unfinished runs are kept at their last checkpoint; repeat the command to continue.
 
     Example: fedlib next --within 8h --scale paper
     """
@@ -122,6 +122,8 @@ def next_(
     at = scale.value if scale else settings.scale
     ordered = next_runs.plan(settings, at, tell)
     chosen = planning.fitting(ordered, began + seconds - time.monotonic())
+    if told := next_runs.busy():
+        typer.echo(told)
     for line in next_runs.lines(chosen) or ["Nothing that could decide a claim fits into this time."]:
         typer.echo(line)
     if not dry_run:

@@ -1,18 +1,20 @@
-"""`fedlib next`: train for a given time what decides most claims per hour (`analysis/planning.py`), and archive it."""
+"""`fedlib next`: train for a given time what decides most core claims per hour (`analysis/planning.py`)."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fedlib.analysis import planning
 from fedlib.analysis.planning import Unit
 from fedlib.errors import ConfigError, DataError, Unfinished
+from fedlib.runs.place import cores
 from fedlib.runs.progress import duration
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Run, Scale
@@ -20,7 +22,8 @@ from fedlib.settings.schema import ROOT, Run, Scale
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedlib.analysis.claims import Claim
+    from fedlib.runs.spent import Spent
+    from fedlib.runs.work import Work
 
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -40,109 +43,82 @@ def seconds_of(text: str) -> float:
 
 
 def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
-    """All missing runs that could decide a claim, most claims per hour first; reports those that cannot be trained.
-
-    Only claims that lack runs are judged.
-    """
-    from fedlib.analysis.claims import claims
+    """All missing runs that could decide a claim, most core claims per hour first; reports what cannot be trained."""
+    from fedlib.analysis import needs
     from fedlib.analysis.paper import papers
     from fedlib.runs import cost
-
-    every = [claim for paper in papers() for claim in claims(paper) if not claim.informative]
-    needed = sorted({name for claim in every for name in claim.needs} & set(settings.names))
-    tell(f"looking for the runs of {len(needed)} experiments ...")
-    missing: dict[str, list[tuple[str, Run]]] = {}
-    cannot: dict[str, str] = {}
-    for name in needed:
-        lacking, absent = _lacking(settings, name, scale)
-        missing[name] = [(setting, run) for setting, run in lacking if run.dataset not in absent]
-        cannot |= {run.dataset: absent[run.dataset] for _, run in lacking if run.dataset in absent}
-    for reason in cannot.values():
-        tell(f"Left out: {reason}")
-    lack = [claim for claim in every if any(missing.get(name) for name in claim.needs)]
-    tell(f"judging the {len(lack)} claims that lack runs ...")
-    there = _tables(settings, scale, {name for claim in lack for name in claim.needs} & set(needed))
-    open_ = {claim.id: claim.needs for claim in _open(lack, there)}
-    wanted = {
-        name: runs for name, runs in missing.items() if runs and any(name in of for of in open_.values())
-    }
-    return planning.units(_measurable(wanted, cost.seconds, tell), open_, cost.seconds)
-
-
-def _lacking(settings: Experiments, name: str, scale: Scale) -> tuple[list[tuple[str, Run]], dict[str, str]]:
-    """The runs of an experiment that are nowhere, and the datasets that are not at hand, with the reason."""
-    from fedlib.runs.finished import Finished
-    from fedlib.runs.place import Place
-    from fedlib.runs.work import Plan
-
-    plan = Plan.of_experiment(name, scale, settings)
-    known = Finished(plan, Place.from_environment())
-    lacking = [work for work in plan.work if not known.has(work)]
-    return [(work.labels["setting"], work.run) for work in lacking if work.run], known.absent
-
-
-def _tables(settings: Experiments, scale: Scale, names: Collection[str]) -> dict[str, pd.DataFrame]:
-    """What is finished of these experiments."""
     from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
     from fedlib.runs.simulate import tidy
+    from fedlib.runs.spent import Spent
     from fedlib.runs.work import Plan
 
-    found = {}
-    for name in sorted(names):
-        plan = Plan.of_experiment(name, scale, settings)
-        found[name] = tidy(plan, Finished(plan, Place.from_environment(), any_data=True))[0]
-    return {name: table for name, table in found.items() if len(table)}
+    asked = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
+    names = sorted(set().union(*asked.values()))
+    tell(f"looking for the runs of {len(names)} experiments ...")
+    place = Place.from_environment()
+    missing: list[Work] = []
+    plans: dict[str, Plan] = {}
+    tables: dict[str, pd.DataFrame] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        plans[name] = Plan.of_experiment(name, scale, settings)
+        finished = Finished(plans[name], place)
+        lacking = [work for work in plans[name].work if not finished.has(work)]
+        missing += [work for work in lacking if not finished.why_not(work)]
+        absent |= {str(work.dataset): finished.why_not(work) for work in lacking if finished.why_not(work)}
+        table = tidy(plans[name], Finished(plans[name], place, any_data=True))[0]
+        tables |= {name: table} if len(table) else {}
+    for reason in absent.values():
+        tell(f"Left out: {reason}")
+    tell("judging what is not decided ...")
+    parts: dict[str, tuple[bool, list[frozenset[planning.Arm]]]] = {}
+    for paper, experiments in asked.items():
+        parts |= needs.needed(paper, tables, {name: plans[name] for name in experiments})
+    lacks = {planning.Arm.of(work) for work in missing}
+    some = {claim: (core, [arms for arms in of if arms & lacks]) for claim, (core, of) in parts.items()}
+    spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
+    wanted = {arm for _, of in some.values() for arms in of for arm in arms}
+    seconds = _costs([work for work in missing if planning.Arm.of(work) in wanted], spent, cost.seconds, tell)
+    trainable = [work for work in missing if work in seconds]
+    return planning.units(trainable, planning.shared(some), seconds.__getitem__)
 
 
-def _open(claims: Iterable[Claim], results: dict[str, pd.DataFrame]) -> list[Claim]:
-    """The claims that are not settled as written on all their data sets."""
-    from fedlib.analysis.claims import Missing, Runs
-    from fedlib.analysis.readings import AS_WRITTEN, named
-
-    runs: dict[str, Runs] = {}
-
-    def undecided(claim: Claim) -> bool:
-        if claim.paper not in runs:
-            written = [one for one in named(claim.paper) if one.name == AS_WRITTEN]
-            runs[claim.paper] = Runs(written[0].of(results) if written else results)
-        mine = runs[claim.paper].only(claim.needs)
-        try:
-            if "not run" in claim.rule(mine).words:
-                return True
-        except Missing:
-            return True
-        return claim.judge(mine).strength != "settled"  # takes the rule once more for each seed
-
-    return [claim for claim in claims if undecided(claim)]
+def _costs(
+    missing: Iterable[Work], spent: Spent, measured: Callable[[Run], float], tell: Tell
+) -> dict[Work, float]:
+    """The seconds of every run, from finished runs or measured; without those whose model's weights are missing."""
+    seconds: dict[Work, float] = {}
+    for work in missing:
+        taken = spent.seconds(work)
+        if taken is None and work.run:
+            try:
+                taken = measured(work.run)
+            except ConfigError as error:
+                tell(f"Left out: {work.name}: {error}")
+                continue
+        seconds[work] = taken or 0.0
+    return seconds
 
 
-def _measurable(
-    missing: dict[str, list[tuple[str, Run]]], cost: Callable[[Run], float], tell: Tell
-) -> dict[str, list[tuple[str, Run]]]:
-    """The runs without those whose cost cannot be measured because a model's weights are missing."""
-    out, told = {}, set()
-    for name, runs in missing.items():
-        try:
-            for _, run in runs:
-                what = f"{run.model} on {run.dataset}, batches of {run.local.batch}"
-                if what not in told:
-                    tell(f"measuring the speed of {what} ...")
-                    told.add(what)
-                cost(run)
-        except ConfigError as error:
-            tell(f"Left out: {name}: {error}")
-        else:
-            out[name] = runs
-    return out
+def busy() -> str:
+    """A sentence if this machine is busy; empty otherwise."""
+    load, own = os.getloadavg()[0], cores()
+    if load < own / 2:
+        return ""
+    return (
+        f"This machine is busy (load {load:.1f} on {own} cores): training will take longer than the times below, which "
+        "are those of finished runs, and what is measured now is too long."
+    )
 
 
 def lines(chosen: list[Unit]) -> list[str]:
     """The plan in words, one line per unit."""
     return [
-        f"{i}. {unit.experiment} {unit.setting} seed {unit.seed}: {len(unit.runs)} runs, "
+        f"{i}. {unit.experiment} {unit.setting} seed {unit.seed}: {', '.join(unit.methods)}; "
         f"about {duration(unit.seconds)}{'' if unit.whole else ', begun and kept at its last checkpoint'}; "
-        f"{unit.worth:.2g} claims per hour ({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
+        f"{unit.worth[0]:.2g} core claims per hour, {unit.worth[1]:.2g} others "
+        f"({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
         for i, unit in enumerate(chosen, start=1)
     ]
 
@@ -171,7 +147,8 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
 
 def command(unit: Unit, scale: Scale) -> list[str]:
     setting = ["--setting", unit.setting] if unit.setting else []
-    return ["run", unit.experiment, "--scale", scale, *setting, "--seeds", str(unit.seed)]
+    methods = [option for method in unit.methods for option in ("--methods", method)]
+    return ["run", unit.experiment, "--scale", scale, *setting, *methods, "--seeds", str(unit.seed)]
 
 
 def _run(arguments: list[str], seconds: float) -> bool:

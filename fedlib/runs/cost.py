@@ -30,6 +30,7 @@ from fedlib.training.contract import Executor, Job
 from fedlib.training.executors import make_executor
 
 PROBED_ROUNDS = 5
+LONG = 1000  # rounds of the run whose first are probed: more than any warm-up
 PROBED_CLIENTS = 20
 PROBED_SECONDS = 0.5
 
@@ -66,12 +67,16 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
 
 
 def _seconds(run: Run, speed: Speed) -> float:
-    single, whole = asking(run.method.model_dump_json(), run.N, run.m)
-    steps = run.T * (single + max(run.m, whole) * local_steps(run))
     kind, measures = KINDS[run.dataset], run.evaluate
     samples = kind.n_test * measures.test / measures.every
     samples += kind.n_train * measures.train / (measures.train_every or measures.every)
-    return steps * speed.step + run.T * samples * speed.sample
+    return steps(run) * speed.step + run.T * samples * speed.sample
+
+
+def steps(run: Run) -> float:
+    """Planned SGD steps of all clients of a run, with those that train only because a sampler asks."""
+    single, whole = asking(run.method.model_dump_json(), run.N, run.m)
+    return run.T * (single + max(run.m, whole) * local_steps(run))
 
 
 def local_steps(run: Run) -> float:
@@ -145,13 +150,13 @@ def _probe(method: Method, N: int, m: int, steps: int) -> float:
         model="logistic",
         N=min(N, len(dataset.y_train)),
         m=min(m, N),
-        T=PROBED_ROUNDS,
+        T=LONG,
         local=Local(lr=0.01, batch=1, steps=steps, mu=proximal),
-        evaluate=Evaluate(every=PROBED_ROUNDS, test=False),
+        evaluate=Evaluate(every=LONG),
         method=method,
         seed=0,
     )
     lockstep = runs_in_lockstep([run], Place(threads=1))
-    while lockstep.active:
+    for _ in range(PROBED_ROUNDS):
         lockstep.advance()
-    return sum(row["client_steps"] for row in lockstep.live[0].rows) / run.T
+    return sum(row["client_steps"] for row in lockstep.live[0].rows) / PROBED_ROUNDS

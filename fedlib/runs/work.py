@@ -25,7 +25,7 @@ Measure = Callable[..., "pd.DataFrame"]  # (unit, place, halfway) -> its table
 LABELS = {"setting": "", "method": "", "seed": 0}  # columns of every table of results
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Work:
     """A training run or a measurement of a study.
 

@@ -1,10 +1,11 @@
-"""What is trained next: the most claims an hour first, within the time, nothing that only wastes it."""
+"""What is trained next: the most core claims an hour first, within the time, nothing that only wastes it."""
 
 from __future__ import annotations
 
 import pytest
 
-from fedlib.analysis.planning import MARGIN, START, fitting, units
+from fedlib.analysis.planning import MARGIN, START, Arm, Need, fitting, shared, units
+from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
 
 SPEC = {
@@ -25,29 +26,63 @@ SPEC = {
     }
 }
 SETTINGS = params.Experiments(SPEC)
-MISSING = {name: [(one.setting, one.run) for one in SETTINGS.runs(name)] for name in SETTINGS.names}
-NEEDS = {"x": ["short"], "y": ["short", "long"], "z": ["long"]}
+MISSING = [work for name in SETTINGS.names for work in Plan.of_experiment(name, "demo", SETTINGS).work]
+ARMS = {name: frozenset(Arm.of(work) for work in MISSING if work.name == name) for name in SETTINGS.names}
+NEEDS = [
+    Need("x", True, 1.0, ARMS["short"]),
+    Need("y", True, 1.0, ARMS["short"] | ARMS["long"]),
+    Need("z", False, 1.0, ARMS["long"]),
+]
 
 
-def cost(run) -> float:
-    return float(run.T)
+def cost(work: Work) -> float:
+    return float(work.run.T)
 
 
-def test_the_most_claims_an_hour_come_first() -> None:
+def test_the_most_core_claims_an_hour_come_first() -> None:
     ordered = units(MISSING, NEEDS, cost)
     assert [unit.experiment for unit in ordered] == ["short"] * 4 + ["long"] * 4
     assert [unit.seed for unit in ordered[:4]] == [0, 0, 1, 1], "one seed of everything before the next"
     first, last = ordered[0], ordered[-1]
     assert (first.claims, last.claims) == (("x", "y"), ("y", "z"))
-    assert (len(first.runs), first.seconds) == (2, START + 20), "each unit costs a start"
+    assert (first.methods, first.seconds) == (("MD", "Random"), START + 20), "each unit costs a start"
     short, long = 4 * (START + 20), 4 * (START + 2000)
     hours = {"x": short / 3600, "y": (short + long) / 3600, "z": long / 3600}
-    assert first.worth == pytest.approx(1 / hours["x"] + 1 / hours["y"])
-    assert last.worth == pytest.approx(1 / hours["y"] + 1 / hours["z"])
+    assert first.worth == pytest.approx((1 / hours["x"] + 1 / hours["y"], 0.0))
+    assert last.worth == pytest.approx((1 / hours["y"], 1 / hours["z"]))
+
+
+def test_a_core_claim_comes_before_many_cheaper_others() -> None:
+    needs = [Need("core", True, 1.0, ARMS["long"])]
+    needs += [Need(f"other {k}", False, 1.0, ARMS["short"]) for k in range(99)]
+    assert units(MISSING, needs, cost)[0].experiment == "long"
+
+
+def test_only_runs_that_some_claim_reads_are_trained() -> None:
+    """Not the other methods of an experiment, nor its other settings; each claim is charged for its own runs."""
+    cheap, dear = Arm("short", "a", "MD"), Arm("long", "b", "Random")
+    ordered = units(MISSING, shared({"c": (True, [frozenset([cheap]), frozenset([dear])])}), cost)
+    assert [(unit.experiment, unit.setting, unit.methods) for unit in ordered] == [
+        *[("short", "a", ("MD",))] * 2,
+        *[("long", "b", ("Random",))] * 2,
+    ]
+    assert ordered[0].worth[0] == pytest.approx(0.5 * 3600 / (2 * (START + 10))), (
+        "half of the claim, for its cell"
+    )
+
+
+def test_runs_of_different_worth_are_different_units() -> None:
+    one, both = (
+        frozenset([Arm("short", "a", "MD")]),
+        frozenset([Arm("short", "a", "MD"), Arm("short", "a", "Random")]),
+    )
+    ordered = units(MISSING, [Need("x", True, 1.0, one), Need("y", True, 1.0, both)], cost)
+    assert [unit.methods for unit in ordered] == [("MD",), ("MD",), ("Random",), ("Random",)]
 
 
 def test_what_is_there_makes_the_rest_of_a_claim_worth_more() -> None:
-    less = {**MISSING, "long": [run for run in MISSING["long"] if run[1].seed == 1][:1]}
+    rest = [work for work in MISSING if work.name == "long" and work.labels["seed"] == 1][:1]
+    less = [work for work in MISSING if work.name != "long"] + rest
     (unit,) = [unit for unit in units(less, NEEDS, cost) if unit.experiment == "long"]
     assert unit.seed == 1
     assert unit.worth > units(MISSING, NEEDS, cost)[-1].worth

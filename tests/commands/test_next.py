@@ -6,14 +6,21 @@ import sys
 import time
 
 import pytest
+from small import EXPERIMENT as SMALL
 
 from fedlib.analysis import planning
 from fedlib.analysis.planning import Unit
 from fedlib.commands import next as next_runs
 from fedlib.errors import ConfigError
-from fedlib.runs.work import Plan
+from fedlib.runs.work import Plan, training
+from fedlib.settings.params import build
 
-UNITS = [Unit("tiny", "a", 0, (), 10.0, ("x",), 2.0), Unit("tiny", "", 1, (), 500.0, ("x", "y"), 1.0, False)]
+SHARED = {key: SMALL[key] for key in ("dataset", "partition", "model", "N", "m", "T", "local")}
+RUN = build({**SHARED, "method": {"sampler": "md"}}, 0, "tiny")
+UNITS = [
+    Unit("tiny", "a", 0, (training(RUN, "tiny", "a", "MD, plain"),), 10.0, ("x",), (2.0, 0.0)),
+    Unit("tiny", "", 1, (training(RUN, "tiny", "", "MD"),), 500.0, ("x", "y"), (1.0, 0.5), False),
+]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("150m", 9000), ("2.5 h", 9000)])
@@ -30,8 +37,15 @@ def test_other_times_are_refused(text: str) -> None:
 
 def test_the_plan_says_what_why_and_how_long() -> None:
     first, second = next_runs.lines(UNITS)
-    assert first == "1. tiny a seed 0: 0 runs, about 10 s; 2 claims per hour (x)"
+    assert first == "1. tiny a seed 0: MD, plain; about 10 s; 2 core claims per hour, 0 others (x)"
     assert "begun and kept at its last checkpoint" in second
+
+
+def test_a_busy_machine_is_told(monkeypatch) -> None:
+    monkeypatch.setattr(next_runs, "cores", lambda: 4)
+    for load, told in ((1.9, False), (2.1, True)):
+        monkeypatch.setattr(next_runs.os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert bool(next_runs.busy()) == told
 
 
 def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -> None:
@@ -42,15 +56,15 @@ def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -
     next_runs.train(UNITS, "demo", time.monotonic() + 1000, lambda line: None)
     shared = ["run", "tiny", "--scale", "demo"]
     assert done == [
-        [*shared, "--setting", "a", "--seeds", "0"],
+        [*shared, "--setting", "a", "--methods", "MD, plain", "--seeds", "0"],
         "archived tiny",
-        [*shared, "--seeds", "1"],
+        [*shared, "--methods", "MD", "--seeds", "1"],
         "archived tiny",
     ]
     done.clear()
     said: list[str] = []
     next_runs.train(UNITS, "demo", time.monotonic() + planning.MARGIN - 100, said.append)
-    assert done == [[*shared, "--setting", "a", "--seeds", "0"], "archived tiny"]
+    assert done == [[*shared, "--setting", "a", "--methods", "MD, plain", "--seeds", "0"], "archived tiny"]
     assert said[-1].startswith("No time is left for tiny  seed 1")
 
 
