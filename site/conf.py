@@ -1,11 +1,8 @@
 """Sphinx settings of the site. Everything is local: the site works offline from the file system, without requests."""
 
-from functools import cache
-
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
-from sphinx.search.en import SearchEnglish
 
 from fedlib.pages import docstrings
 
@@ -34,10 +31,10 @@ html_css_files = ["house.css"]
 html_js_files = ["interactive.js", "board.js"]
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # browsers refuse to fetch summaries from the file system
+html_additional_pages = {"search": "search.html"}
 html_theme_options = {
     "logo": {"text": "Client selection"},
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 5,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["footer"],
@@ -46,23 +43,21 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_toc_level": 2,
 }
-html_sidebars = dict.fromkeys(["index", "arena*", "scoreboard", "discrepancies", "samplers", "docs/*"], [])
+WITHOUT_SIDEBAR = ("index", "arena*", "scoreboard", "discrepancies", "samplers", "docs/*")
+html_sidebars = dict.fromkeys([*WITHOUT_SIDEBAR, "chooser", "multiverse", "reply"], [])
 templates_path = ["templates"]
 html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
 
 
-class Words(SearchEnglish):
-    """English for the search index, with each word stemmed once for all pages."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self.stem = cache(self.stem)
-
-
 def _formula(translator, node: nodes.Element, display: str) -> None:
     translator.body.append(convert(node.astext(), display=display))
     raise nodes.SkipNode
+
+
+def _own_search(app: Sphinx) -> None:
+    """No index of Sphinx's: opened from the file system it finds titles only. `pages/search.py` makes ours."""
+    app.builder.search = False
 
 
 def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: nodes.document | None) -> None:
@@ -74,7 +69,7 @@ def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: n
 
 def setup(app: Sphinx) -> None:
     """Formulas as MathML, written into the page: no script, no font, no request."""
-    app.add_search_language(Words)
+    app.connect("builder-inited", _own_search)
     app.connect("html-page-context", _own_scale)
     app.connect("autodoc-process-docstring", docstrings.shown)
     app.connect("autodoc-process-signature", docstrings.signature)

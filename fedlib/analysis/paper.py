@@ -12,12 +12,17 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its short title, year, citation, and the id of its main claim."""
+    """A paper: its short title, year, citation, the id of its main claim, and where to find it.
+
+    url: of the paper. code: (address, commit) of the authors' repository as followed here; empty if none is public.
+    """
 
     title: str
     year: int
     citation: str
     headline: str = ""
+    url: str = ""
+    code: tuple[str, str] | tuple[()] = ()
 
 
 @cache

@@ -24,6 +24,8 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "Target": ("#999933", "*", "-."),
     "Algorithm 1": ("#E69F00", "^", "-"),
     "Algorithm 2": ("#009E73", "v", "-"),
+    "Clustered Sampling (Algorithm 1)": ("#E69F00", "^", "-"),
+    "Clustered Sampling (Algorithm 2)": ("#009E73", "v", "-"),
     "Cluster": ("#009E73", "v", "-"),
     "CS": ("#009E73", "v", "-"),
     "+cluster": ("#009E73", "<", "--"),
@@ -34,7 +36,7 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "HCSFed": ("#D55E00", "D", "-"),
     "SCAFFOLD": ("#882255", "X", "-"),
     "IFCA": ("#44AA99", "p", "-."),
-    "AFL": ("#56B4E9", ">", "-"),
+    "AFL": ("#56B4E9", ">", "--"),
     "Pow-d": ("#CC79A7", "h", "-"),
     "FedCor": ("#0072B2", "d", "-"),
     "DivFL": ("#AA8800", "H", "-"),
@@ -47,6 +49,10 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "GC-A": ("#D55E00", "D", "-"),
     "GC-B": ("#D55E00", "s", "--"),
     "Centralised": ("#000000", "", "-"),
+}
+NAMES = {  # a method's name where the methods of several papers stand side by side
+    "Algorithm 1": "Clustered Sampling (Algorithm 1)",
+    "Algorithm 2": "Clustered Sampling (Algorithm 2)",
 }
 DASHES = ["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)), (0, (3, 4, 1, 4))]
 

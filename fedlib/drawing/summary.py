@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from textwrap import shorten, wrap
 
 import numpy as np
@@ -12,32 +13,39 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fedlib.analysis import measure
-from fedlib.analysis.judging import HEADLINES, OF_RUN
 from fedlib.drawing.plots import legend_below
 from fedlib.drawing.style import looks
 
+SHADES = {
+    "replicated": "#2da44e",
+    "depends on the reading": "#bf8700",
+    "undecided": "#8c959f",
+    "one seed": "#c0c6cc",
+    "refuted": "#d1242f",
+    "infeasible": "#8250df",
+    "not run": "#e6e8eb",
+}
 
-def verdict_bars(totals: pd.DataFrame) -> Figure:
-    """The number of claims of each paper that held under each reading or were not run (`judging.totals`).
+
+def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[str]) -> Figure:
+    """The number of core claims of each paper with each outcome.
 
     It is narrow enough for a phone: the papers' names stand above their bars.
     """
-    shades = dict(zip(HEADLINES, ("#009E73", "#56B4E9", "#D55E00", "#BBBBBB"), strict=True))
-    papers = [name for name in totals.index if name != "all papers"]
-    fig, ax = plt.subplots(figsize=(4.6, 0.75 * len(papers) + 1.1))
-    for y, paper in enumerate(papers):
+    fig, ax = plt.subplots(figsize=(4.6, 0.75 * max(1, len(tallies)) + 1.1))
+    for name in outcomes:
+        ax.barh([0], [0], color=SHADES[name], label=name)
+    for y, (paper, counts) in enumerate(tallies.items()):
         left = 0
-        for status, shade in shades.items():
-            count = totals.loc[paper, status]
-            ax.barh(y, count, 0.5, left=left, color=shade, label=status if y == 0 else None)
-            if count:
+        for name in outcomes:
+            if count := counts.get(name, 0):
+                ax.barh(y, count, 0.5, left=left, color=SHADES[name])
                 ax.text(left + count / 2, y, str(count), ha="center", va="center", fontsize="small")
-            left += count
-        ran = f"{paper}: held as written {totals.loc[paper, OF_RUN]} that were run"
-        ax.text(0, y - 0.3, ran, va="bottom", fontsize="small")
-    ax.set(xlabel="claims (count)", yticks=[], ylim=(len(papers) - 0.6, -0.7))
+                left += count
+        ax.text(0, y - 0.3, paper, va="bottom", fontsize="small")
+    ax.set(xlabel="core claims (count)", yticks=[], ylim=(len(tallies) - 0.6, -0.7))
     ax.grid(visible=False, axis="y")
-    legend_below(fig, [ax], columns=2)
+    legend_below(fig, [ax], columns=3)
     return fig
 
 

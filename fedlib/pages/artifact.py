@@ -22,16 +22,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
+from fedlib.analysis import effects
+from fedlib.analysis.claim import Arms
+from fedlib.analysis.claim import claims_of as claims_of_paper
 from fedlib.analysis.claims import claims_of
 from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.plans import opened
-from fedlib.analysis.verdict import STATUSES
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
-from fedlib.pages import tables
+from fedlib.pages import forest, tables
 from fedlib.pages import verdicts as verdict_tables
+from fedlib.pages.evidence import OUTCOMES, Evidence
 from fedlib.pages.lookup import Results
 from fedlib.pages.origin import described
 from fedlib.settings import params
@@ -74,7 +77,7 @@ class Artifact:
             if (made := opened(experiment, scale, settings, root)) and len(made[0]):
                 frames[experiment], info[experiment] = made
         artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
-        artifact._write_verdicts(verdicts(artifact.claims, {}))  # until judged
+        artifact._write_outcomes([])  # until judged
         if experiments:
             results = root / "data" / "results"
             display(Markdown(described(name, scale, info, artifact.missing, settings, results)))
@@ -84,6 +87,12 @@ class Artifact:
     def place(self) -> str:
         """The place of its notebook below `notebooks/`, without suffix: "clustered_sampling/figure_1"."""
         return self.name.replace("-", "/", 1)
+
+    @property
+    def paper(self) -> str:
+        """Its paper's folder; "" if it belongs to none."""
+        section = self.place.split("/")[0]
+        return section if section in papers() else ""
 
     @property
     def folder(self) -> Path:
@@ -106,7 +115,7 @@ class Artifact:
 
     @cached_property
     def claims(self) -> list:
-        return claims_of(self.place) if self.place.split("/")[0] in papers() else []
+        return claims_of(self.place) if self.paper else []
 
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
         """Display a figure; save it as `<name>.svg`, with a thumbnail and its data as `<name>.csv`.
@@ -117,7 +126,7 @@ class Artifact:
         write_whole(self.folder / f"{name}.svg", drawn)
         write_whole(self.folder / f"{name}.png", picture.thumbnail(figure))
         if (panels := interactive.panels(figure)) is not None:
-            write_whole(self.folder / f"{name}.json", json.dumps(panels, separators=(",", ":")).encode())
+            self.data(panels, name)
         self.keep(picture.lines(figure) if data is None else data, name)
         picture.show(drawn, picture=name)  # the site finds its data by this name
 
@@ -137,17 +146,24 @@ class Artifact:
         else:
             path.unlink(missing_ok=True)
 
-    def judge(self) -> pd.DataFrame:
-        """Decide this artifact's claims, display and save the verdicts; one row per claim (`judging.verdicts`)."""
+    def judge(self) -> None:
+        """Decide this artifact's claims, display and save the outcomes."""
+        mine = [claim for claim in claims_of_paper(self.paper) if claim.artifact == self.place]
+        if mine:
+            arms = Arms(self.available)
+            cells = [row for claim in mine for row in effects.rows(claim, arms)]
+            evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
+            rows = [evidence.row(claim.id) for claim in mine]
+            self._write_outcomes([evidence.outcome(claim.id) for claim in mine])
+            display(HTML(forest.table(rows)))
+            return
         decided = verdicts(self.claims, self.available)
-        self._write_verdicts(decided)
+        self._write_outcomes(list(decided["verdict"]))
         display(HTML(verdict_tables.table(decided)))
-        return decided
 
-    def board(self, decided: pd.DataFrame, name: str) -> None:
-        """Display verdicts on claims of other artifacts, with links to their pages, and save them as `<name>.csv`."""
-        self.keep(decided, name)
-        display(HTML(verdict_tables.table(decided, links=True)))
+    def data(self, content: Any, name: str) -> None:
+        """Save what a script of the site reads, as `<name>.json`."""
+        write_whole(self.folder / f"{name}.json", json.dumps(content, separators=(",", ":")).encode())
 
     def keep(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
         """Save a table as `<name>.csv` without displaying it."""
@@ -155,9 +171,9 @@ class Artifact:
         text = frame.to_csv(index=index, float_format="%.10g")
         write_whole(self.folder / f"{name}.csv", text.encode())
 
-    def _write_verdicts(self, decided: pd.DataFrame) -> None:
-        counts = decided["verdict"].value_counts()
-        summary = {status.replace(" ", "_"): int(counts.get(status, 0)) for status in STATUSES}
+    def _write_outcomes(self, outcomes: list[str]) -> None:
+        summary = {
+            name.replace(" ", "_"): outcomes.count(name) for name in dict.fromkeys([*OUTCOMES, *outcomes])
+        }
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
-        write_whole(self.folder / "verdicts.json", decided.to_json(orient="records", indent=1).encode())

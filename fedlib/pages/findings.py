@@ -6,25 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from fedlib.analysis.judging import HEADLINES, IN_PART
 from fedlib.analysis.measure import mean_ranks
+from fedlib.pages.evidence import OUTCOMES
 
 UNIFORM = "Random"
 
 
-def of_board(totals: pd.DataFrame, claims: int, experiments: int) -> str:
-    """The verdicts of all papers (`judging.totals`). claims: their number, with informative ones.
+def counted(tallies: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+    """The outcomes of core claims as a table: one row per paper, one column per outcome."""
+    table = pd.DataFrame.from_dict(tallies, orient="index").reindex(columns=list(OUTCOMES))
+    return table.fillna(0).astype(int).rename_axis("paper").reset_index()
 
-    experiments: number of experiments and studies with results.
-    """
-    every = totals.loc["all papers"]
-    written, run, neither, missing = (int(every[name]) for name in HEADLINES)
-    informative = claims - int(every["claims"])
-    return (
-        f"Of {every['claims']} claims, {written} held as written, {run} only as the authors' programs run, {neither} "
-        f"under neither ({every[IN_PART]} of these in part), and {missing} are not run; {informative} more are "
-        f"informative and count as none of these. {experiments} experiments and studies have results."
-    )
+
+def of_board(tallies: Mapping[str, Mapping[str, int]], experiments: int) -> str:
+    """The outcomes of all papers' core claims (`front.tally`). experiments: how many, with studies, have results."""
+    total = {name: sum(counts.get(name, 0) for counts in tallies.values()) for name in OUTCOMES}
+    parts = [f"{n} {name}" for name, n in total.items() if n]
+    if not parts:
+        return ""
+    claims = sum(total.values())
+    return f"Of {claims} core claims, {_listed(parts)}. {experiments} experiments and studies have results."
 
 
 def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: pd.DataFrame) -> str:

@@ -1,25 +1,28 @@
-"""The text of the site's first page and of the printed report: the findings, and which sampler to use."""
+"""The text of the site's first page, of README and of the printed report: what was found, from the effects table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from fedlib.analysis.paper import Paper, papers
-from fedlib.pages import layout
-from fedlib.samplers import SAMPLERS, Sampler
-from fedlib.settings.params import Labelled
+from fedlib.analysis import effects
+from fedlib.analysis.paper import papers
+from fedlib.pages import forest, layout, tables
+from fedlib.pages.evidence import Evidence, printed_effect
 
-BARS = ("settled", "indicated", "held as run only", "not held", "not run")
-SUMMARY = "Every figure, table and claim of four papers on client selection, checked with one simulator."
-MEANINGS = (
-    "Settled: held as written, and each of at least three seeds gives that verdict by itself. Indicated: held as "
-    "written with less. Held as run only: held in runs that follow the authors' program instead of the text."
+SUMMARY = (
+    "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
+    "claims is run again with one simulator, and judged by an effect with its interval under every reading that the "
+    "paper allows."
 )
-BASE = "Random"  # the sampler that the arena's ratios compare with
+MEANINGS = (
+    "Replicated: the 95 % interval over seeds excludes no effect, in the paper's direction, and does not exclude the "
+    "claimed size. Refuted: it excludes that size, or lies on the other side. Undecided: neither. One seed decides "
+    "nothing."
+)
 DATA = {
     "mnist": "MNIST",
     "fmnist": "Fashion-MNIST",
@@ -28,143 +31,6 @@ DATA = {
     "mini_imagenet": "Mini-ImageNet",
     "digits": "scikit-learn's digits",
 }
-NOTHING, LOSSES, UPDATES = ASKED = (
-    "nothing beyond their training",
-    "other clients' losses, too",
-    "other clients' updates, too",
-)
-ONE, MORE = HELD = "one label each, or nearly", "several labels each, or mixed"
-
-
-def bar_of(row: Mapping[str, Any]) -> str | None:
-    """The part of the bar in which a claim is counted; None for an informative claim."""
-    match row["headline"]:
-        case "held as written":
-            return "settled" if row["strength"] == "settled" else "indicated"
-        case "held under neither":
-            return "not held"
-        case "held as run only" | "not run" as part:
-            return part
-    return None
-
-
-def counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of a paper's claims in each part of its bar, in order."""
-    found = [bar_of(row) for row in rows]
-    return {part: found.count(part) for part in BARS if part in found}
-
-
-def headline(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The verdict on a paper's main claim."""
-    return next((row for row in rows if row["id"] == paper.headline), None)
-
-
-def finding(paper: Paper, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What became of a paper's main claim, as a sentence with the printed number and ours; "" if it has none."""
-    row = headline(paper, rows)
-    if row is None:
-        return ""
-    ours = f"; here: {row['replicated']}" if row["replicated"] else ""
-    printed = f" Printed: {row['printed']}{ours}." if row["printed"] else ""
-    return f"“{row['claim'].rstrip('.')}.” This claim is {row['headline']}.{printed}"
-
-
-def asks(sampler: type[Sampler]) -> str:
-    """What a sampler asks of clients beside the training of those it chose (one of `ASKED`)."""
-    if sampler.asks is None:
-        return UPDATES
-    reveals = {question.reveals for question in sampler.asks}
-    return UPDATES if "updates" in reveals else LOSSES if "losses" in reveals else NOTHING
-
-
-def holds(run: Any) -> str:
-    """Which labels a client holds in a run's partition (one of `HELD`)."""
-    return ONE if run.partition.mostly_one_label else MORE
-
-
-def which_sampler(arena: Path, planned: Iterable[tuple[str, Labelled]]) -> pd.DataFrame:
-    """The best sampler of the arena, by what clients hold and by what they may be asked; empty without an arena.
-
-    planned: (experiment, run) of the arena. Each setting that the arena ranks counts once. -> for each kind of setting
-    and each of `ASKED` (in one row where the answer is the same), of the samplers that ask no more than that the one
-    with the best mean rank by the accuracy over all rounds, and of it the medians over these settings of how many times
-    fewer rounds and bytes than Random it needs to Random's final accuracy (0: it never arrives).
-    """
-    names = ("mean_accuracy", "rounds", "megabytes")
-    if not all((arena / f"{name}.csv").exists() for name in names):
-        return pd.DataFrame()
-    accuracy, rounds, megabytes = (pd.read_csv(arena / f"{name}.csv") for name in names)
-    cases = list(accuracy[["experiment", "setting"]].fillna("").itertuples(index=False, name=None))
-    keys = [" ".join(filter(None, case)).replace("arena_", "") for case in cases]
-    ranks = accuracy.drop(columns=["experiment", "setting"]).rank(axis=1, ascending=False).set_axis(keys)
-    fewer = {
-        name: table.set_index(table.columns[0]).reindex(keys)
-        for name, table in (("rounds", rounds), ("bytes", megabytes))
-    }
-    held, asked = {}, {}
-    for experiment, one in planned:
-        held[experiment, one.setting] = holds(one.run)
-        asked[one.method] = asks(SAMPLERS[one.run.method.sampler])
-    rows = []
-    for kind in HELD:
-        here = [key for key, case in zip(keys, cases, strict=True) if held.get(case) == kind]
-        for k, most in enumerate(ASKED if here else ()):
-            allowed = [m for m in ranks if m != BASE and asked.get(m) in ASKED[: k + 1]]
-            if not allowed:
-                continue
-            best = ranks.loc[here, allowed].mean().sort_values()
-            name = best.index[0]
-            if rows and (rows[-1]["kind"], rows[-1]["best sampler"]) == (
-                kind,
-                name,
-            ):
-                # nothing is gained by asking more
-                rows[-1]["clients may be asked"] += f"; {most}"
-                continue
-            rows.append(
-                {
-                    "kind": kind,
-                    "clients hold": f"{kind} ({len(here)} setting{'s' * (len(here) > 1)})",
-                    "clients may be asked": most,
-                    "best sampler": name,
-                    f"mean rank of {ranks.shape[1]}": f"{best[name]:.1f}",
-                    **{f"times fewer {what}": times(t.loc[here, name].median()) for what, t in fewer.items()},
-                }
-            )
-    return pd.DataFrame(rows).drop(columns="kind", errors="ignore")
-
-
-def times(ratio: float) -> str:
-    """How many times less than Random: "2.1"; "never" for 0, of a sampler that does not arrive."""
-    return "never" if ratio == 0 else "–" if pd.isna(ratio) else f"{ratio:.1f}"
-
-
-def story(
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
-    findings: Mapping[str, str],
-    ran: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """Paper by paper, what was found, its bar, what became of its main claim, and up to three settled claims.
-
-    rows: paper -> its verdicts. findings: paper -> what its pages say in words, in place of its main claim.
-    ran: paper -> how many of its runs there are, by dataset.
-    """
-    return [
-        {
-            "section": section,
-            "title": paper.title,
-            "citation": paper.citation,
-            "finding": findings.get(section) or finding(paper, rows[section]),
-            "page": main["artifact"] if (main := headline(paper, rows[section])) else "",
-            "main": main or {},
-            "mark": layout.mark(main) if main else "",
-            "bar": [{"name": name, "n": n} for name, n in counted(rows[section]).items()],
-            "claims": [row["claim"].rstrip(".") for row in rows[section] if bar_of(row) == "settled"][:3],
-            "ran": (ran or {}).get(section, ""),
-        }
-        for section, paper in papers().items()
-        if rows.get(section)
-    ]
 
 
 def runs_by_data(planned: Mapping[str, str], there: Iterable[str]) -> str:
@@ -179,3 +45,83 @@ def runs_by_data(planned: Mapping[str, str], there: Iterable[str]) -> str:
         n = len(done.intersection(mine))
         texts.append(f"{DATA.get(data, data)} {f'{n:,}' if n else 'none'} of {len(mine):,}")
     return ", ".join(texts)
+
+
+def readings_said(judged: pd.DataFrame) -> str:
+    """A claim's outcomes over its readings, in words (`effects.told`)."""
+    counts = judged["outcome"].value_counts()
+    return effects.told({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
+
+
+def sentence(paper: str, data: str, rows: pd.DataFrame, printed: float) -> str:
+    """What a claim comes to on one data set, in words: effect, interval, seeds, the printed value, the outcome.
+
+    rows: one per reading. printed: the printed effect, pooled over the same cells; NaN if there is none.
+    """
+    where = f"{paper} on {data}" if data else paper
+    ran = rows[rows["outcome"] != "not run"]
+    if ran.empty:
+        return f"{where}: not run."
+    one = forest.standing(ran)
+    n, unit = int(one["n"]), one["unit"]
+    seeds = f"{n} seed{'s' * (n != 1)}"
+    unit = " ×" if unit == "times" else f" {unit}"
+    print_said = "" if math.isnan(printed) else f" Printed: {forest.number(printed)}{unit}."
+    if len(ran) > forest.MANY:
+        low, high = forest.number(ran["estimate"].min()), forest.number(ran["estimate"].max())
+        over = f"{forest.effect(one)} in the median of {len(ran)} readings ({seeds}), from {low} to {high}"
+        return f"{where}: {over}; {readings_said(ran)}.{print_said}"
+    said = "; ".join(
+        f"{row['reading']} {forest.effect(row)}, {row['outcome']}" for row in ran.to_dict("records")
+    )
+    return f"{where}: {said} ({seeds}).{print_said}"
+
+
+def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """The outcomes of the papers' main claims: a row per paper, data set and reading; of many readings, one row.
+
+    outcomes: `evidence.by_data`.
+    """
+    rows = []
+    for paper, judged in outcomes.groupby("paper", sort=False):
+        title = papers()[str(paper)].title
+        for data, readings in judged.groupby("data", sort=False):
+            if len(readings) > forest.MANY:
+                one, name = forest.standing(readings), f"{len(readings)} readings, the median"
+                counted = tables.Markup(readings_said(readings))
+                rows.append((title, data, name, forest.effect(one), one["n"], counted))
+                continue
+            for row in readings.to_dict("records"):
+                mark = tables.Markup(layout.mark(row["outcome"]))
+                rows.append((title, data, row["reading"], forest.effect(row), row["n"], mark))
+    return pd.DataFrame(rows, columns=["paper", "data", "reading", "effect", "seeds", "outcome"])
+
+
+def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Paper by paper: what its main claim comes to on each data set, and how many core claims have each outcome.
+
+    ran: paper -> how many of its runs there are, by dataset.
+    """
+    out = []
+    for section, paper in papers().items():
+        about = {
+            "section": section,
+            "title": paper.title,
+            "citation": paper.citation,
+            "url": paper.url,
+            "code": list(paper.code),
+            "ran": ran.get(section, ""),
+        }
+        mine = evidence.outcomes[evidence.outcomes["paper"] == section]
+        if mine.empty:
+            out.append(about | {"claim": "", "page": "", "sentences": [], "tally": {}})
+            continue
+        name = mine["claim"].iloc[0]
+        cells = evidence.table[evidence.table["claim"] == name]
+        sentences = [
+            sentence(paper.title, str(data), rows, printed_effect(cells[cells["data"] == data]))
+            for data, rows in mine.groupby("data", sort=False)
+        ]
+        found = {"sentences": sentences, "tally": evidence.tally(section)}
+        out.append(about | found | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
+    return out

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+NO_VERDICTS = "At scale demo no claim is judged: scikit-learn's digits say nothing about the papers."
+LONG = 150  # cells of a table that is folded, unless it leads the page
 FEW = 4  # claims that the result lists one by one; for more it gives the counts
 
 
@@ -23,24 +25,26 @@ def arranged(
     about: str = "",
     beside: str = "",
     curves: Mapping[str, str] | None = None,
+    claims: str = "",
 ) -> list[NotebookNode]:
     """The cells of an executed notebook in the page's order.
 
     result: the result in a few lines, under the title; a page without one keeps its order. about: Markdown for the
     folded part at the end (downloads, how to reproduce it). beside: Markdown that goes under the first picture or
     table: what it lacks. curves: name of a picture (`Artifact.show`) -> name of the data with which the site's script
-    draws it anew.
+    draws it anew. claims: HTML in place of the verdicts that the notebook shows.
     """
     heading, _, text = cells[0].source.partition("\n")
     shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
     opening = [cell for cell in shown if is_opening(cell)]
     rest = [cell for cell in shown if cell not in opening]
     intro, lacks = text_cell(text), text_cell(beside)
-    verdicts, rest = apart(rest, judged) if result else ([], rest)
+    verdicts, rest = apart(rest, judged) if result or claims else ([], rest)
+    verdicts = [text_cell(claims)] if claims else verdicts
     before, figure, rest = around_figure(rest)
-    if result:
+    if result or claims:
         led = [without_heading(cell) for cell in before]
-        title = [text_cell("## Verdicts")] if verdicts else []
+        title = [text_cell("## Claims")] if verdicts else []
         top = [*figure, lacks, *led, intro, *title, *verdicts]
     else:
         top = [intro, *before, *figure, lacks]
@@ -48,6 +52,7 @@ def arranged(
         if cell.cell_type == "code":
             cell.metadata["tags"] = ["remove-input"]
             cell.outputs = [one for one in cell.outputs if not one.get("metadata", {}).get("finding")]
+    rest = [fold_long(cell) for cell in rest]
     parts = [text_cell(f"{heading}\n\n{result}"), *top, *rest]
     parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
     return [*parts, text_cell(folded(cells, opening, about))]
@@ -128,6 +133,16 @@ def kinds(output: NotebookNode) -> Mapping[str, Any]:
     return output.get("data", {})
 
 
+def fold_long(cell: NotebookNode) -> NotebookNode:
+    """A cell whose long tables open on a click."""
+    for output in cell.outputs if cell.cell_type == "code" else ():
+        table = "".join(kinds(output).get("text/html", ""))
+        if table.startswith("<table") and table.count("<td") > LONG and " board" not in table[:60]:
+            summary = f"<summary>Table of {table.count('<tr>')} rows</summary>"
+            output["data"]["text/html"] = f"<details>{summary}{table}</details>"
+    return cell
+
+
 def without_heading(cell: NotebookNode) -> NotebookNode:
     if cell.cell_type == "code":
         return cell
@@ -155,21 +170,24 @@ def dropdown(title: str, text: str) -> str:
     return f":::::{{dropdown}} {title}\n{text}\n:::::" if text.strip() else ""
 
 
-def result(rows: list[Mapping[str, Any]], finding: str = "") -> str:
-    """A page's finding and verdicts as Markdown: one line per claim if there are few, otherwise counts."""
+def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
+    """A page's finding and outcomes as Markdown: one line per claim if there are few, otherwise counts.
+
+    outcomes: (outcome, words) of each claim.
+    """
     lead = f"{escaped(finding)}\n\n" if finding else ""
-    if not rows:
-        return lead
-    if len(rows) <= FEW:
-        return lead + "\n".join(f"- {mark(row)} {escaped(row['claim'])}" for row in rows)
-    counts = Counter(mark(row) for row in rows)
-    return lead + " · ".join(f"{said} {n} of {len(rows)} claims" for said, n in counts.most_common())
+    if len(outcomes) <= FEW:
+        return lead + "\n".join(f"- {mark(outcome)} {escaped(text)}" for outcome, text in outcomes)
+    counts = Counter(outcome for outcome, _ in outcomes)
+    return lead + " · ".join(
+        f"{mark(name)} {n} of {len(outcomes)} claims" for name, n in counts.most_common()
+    )
 
 
-def mark(row: Mapping[str, Any]) -> str:
-    """The headline of a verdict (a row of `judging.verdicts`) in its colour, as HTML."""
-    said = html.escape(row["headline"])
-    return f'<span class="verdict {said.replace(" ", "-")}">{said}</span>'
+def mark(outcome: str, n: int = 0) -> str:
+    """An outcome in its colour, as HTML. n: a number in front of it."""
+    said = html.escape(f"{n} {outcome}" if n else outcome)
+    return f'<span class="verdict {html.escape(outcome).replace(" ", "-")}">{said}</span>'
 
 
 def escaped(text: str) -> str:

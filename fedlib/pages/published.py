@@ -9,32 +9,37 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedlib.files import write_whole
+from fedlib.pages.evidence import Evidence
 
 NAME = "Client selection in federated learning, re-run"
 LICENCE = "https://spdx.org/licenses/MIT"
 
 
 class Claim(BaseModel):
-    """One claim of a paper and its verdict."""
+    """What one claim of a paper comes to under one reading (a row of `effects.claims`)."""
 
     model_config = ConfigDict(extra="ignore")
 
     paper: str = Field(description="the paper's folder in fedlib/papers")
-    id: str = Field(description="stable name of the claim")
+    claim: str = Field(description="stable name of the claim")
+    text: str = Field(description="the paper's statement, as it is judged here")
     artifact: str = Field(description="the page that shows it: <paper>/<figure or table>")
-    claim: str = Field(description="the paper's statement, as it is decided here")
-    printed: str = Field(description="the paper's value, as text")
-    replicated: str = Field(description="the value over our runs, as written, in text form")
-    interval: str = Field(description="its interval over seeds, as text; empty if there is none")
-    verdict: str = Field(description="status as written")
-    words: str = Field(description="the verdict as written, by dataset, with the parts that held")
-    strength: str = Field(description="settled, indicated, or empty")
-    as_run: str = Field(default="", alias="as run", description="the verdict under the reading as run")
-    headline: str = Field(description="the reading under which it held")
-    detail: str = Field(description="details of the verdict")
+    kind: str = Field(description="core, supporting or construction")
+    reading: str = Field(description="the reading of the paper, by name")
+    outcome: str = Field(description="replicated, refuted, undecided, one seed, infeasible or not run")
+    unit: str = Field(description="times for ratios; otherwise the unit of a difference")
+    null: float | None = Field(description="the value of no effect")
+    margin: float | None = Field(description="the least effect that agrees with the claim")
+    estimate: float | None = Field(description="the effect, pooled over the judged cells")
+    low: float | None = Field(description="lower end of its 95 % interval over seeds")
+    high: float | None = Field(description="upper end of its 95 % interval over seeds")
+    n: int = Field(description="number of paired seeds")
+    cells: int = Field(description="number of cells that were judged")
+    of: int = Field(description="number of all cells")
 
 
 class Verdicts(BaseModel):
@@ -46,16 +51,20 @@ class Verdicts(BaseModel):
     claims: list[Claim]
 
 
-def verdicts(rows: Iterable[Mapping[str, Any]], scale: str, coverage: str) -> str:
-    """`verdicts.json`: the rows of `judging.verdicts`, in the form of `schema`."""
-    claims = [Claim.model_validate(row) for row in rows]
+def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
+    """`verdicts.json`: what every claim comes to under every archived reading, in the form of `schema`."""
+    rows = [] if evidence is None else evidence.claims.to_dict("records")
+    claims = []
+    for row in rows:
+        known = {key: None if pd.isna(value) else value for key, value in row.items()}
+        claims.append(Claim.model_validate(known | {"text": Evidence.text(row["claim"])}))
     made = Verdicts(fedlib=version("fedlib"), scale=scale, coverage=coverage, claims=claims)
     return made.model_dump_json(indent=1) + "\n"
 
 
 def schema() -> str:
     """JSON Schema of `verdicts.json`."""
-    return json.dumps(Verdicts.model_json_schema(by_alias=False), indent=1) + "\n"
+    return json.dumps(Verdicts.model_json_schema(), indent=1) + "\n"
 
 
 def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:

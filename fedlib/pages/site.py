@@ -7,9 +7,7 @@ that makes each page again, and has Sphinx build them with the settings in `site
 from __future__ import annotations
 
 import gc
-import json
 import shutil
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -18,14 +16,14 @@ from typing import Any
 
 import jinja2
 import nbformat
-import pandas as pd
 from nbformat import NotebookNode
+from ruamel.yaml import YAML
 
 from fedlib.analysis.paper import papers
-from fedlib.analysis.verdict import STATUSES
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
-from fedlib.pages import front, layout, published, seals
+from fedlib.pages import forest, front, layout, published, seals, search, tables
+from fedlib.pages.evidence import OUTCOMES, Evidence
 from fedlib.runs.coverage import covered, present
 from fedlib.runs.results import record
 from fedlib.settings import params
@@ -41,7 +39,6 @@ SCALES = {
     "paper": "the papers' own settings",
 }
 INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # the scale whose pages are added where runs are missing
-BADGES = dict(zip(STATUSES, ("success", "warning", "danger", "muted"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -96,27 +93,11 @@ class Page:
         )
         return page if page.notebook and there - here else None
 
-    @cached_property
-    def claims(self) -> list[dict[str, Any]]:
-        """The verdicts on its claims (rows of `claims.verdicts`)."""
-        path = self.folder / "verdicts.json"
-        return json.loads(path.read_text()) if self.notebook and path.exists() else []
-
     @property
     def finding(self) -> str:
         """The finding of its notebook in words (`Artifact.say`)."""
         path = self.folder / "finding.txt"
         return path.read_text() if path.exists() else ""
-
-    @property
-    def verdicts(self) -> Counter[str]:
-        return Counter(row["verdict"] for row in self.claims)
-
-    @property
-    def badges(self) -> str:
-        counts = [(status, self.verdicts[status]) for status in STATUSES if self.verdicts[status]]
-        shown = " ".join(f"{{bdg-{BADGES[status]}}}`{count} {status}`" for status, count in counts)
-        return shown if self.notebook else "{bdg-muted}`not made at this scale`"
 
     @property
     def thumbnail(self) -> str | None:
@@ -151,6 +132,15 @@ def heading(notebook: NotebookNode) -> str:
     return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "Untitled")
 
 
+TOOLS = {"chooser": "arena", "multiverse": "scoreboard"}  # page -> the artifact that makes its data
+
+
+def replies(paper: str) -> str:
+    """What a paper's authors replied (`fedlib/papers/<paper>/reply.md`); empty until they do."""
+    reply = files("fedlib") / "papers" / paper / "reply.md"
+    return reply.read_text() if reply.is_file() else ""
+
+
 class Site:
     """The sources of the site at one scale, written to `target`; files with unchanged content are not touched."""
 
@@ -178,14 +168,17 @@ class Site:
         for section in self.sections:
             title, by = SECTIONS.get(section, (section, ""))
             pages = self.of(section)
-            self._text(f"{section}/index.md", self._filled("section.md", title=title, by=by, pages=pages))
+            self._text(
+                f"{section}/index.md",
+                self._filled("section.md", title=title, by=by, pages=pages, about=papers().get(section)),
+            )
         self._text(
             "logs/index.md", self._filled("logs.md", logs=[self._describe(name) for name in self.logs])
         )
         self._text("samplers.md", self._filled("samplers.md", samplers=samplers()))
         self._text("index.md", self._index())
-        rows = [row for of in self.claims.values() for row in of]
-        self._text("extra/verdicts.json", published.verdicts(rows, self.scale, self.coverage()))
+        self._tools()
+        self._text("extra/verdicts.json", published.verdicts(self.evidence, self.scale, self.coverage()))
         self._text("extra/verdicts.schema.json", published.schema())
         for path in (self.root / "docs").glob("*.md"):
             self._file(f"docs/{path.name}", path.read_bytes())
@@ -244,27 +237,42 @@ class Site:
             "used": [page for page in self.pages if name in page.experiments],
         }
 
-    @property
-    def claims(self) -> dict[str, list[dict[str, Any]]]:
-        """Section -> the verdicts on its pages' claims."""
-        return {
-            section: [row for page in self.of(section) for row in page.claims] for section in self.sections
-        }
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """The effects table at the site's scale; none at scale demo, whose digits say nothing about the papers."""
+        if self.scale == "demo":
+            return None
+        return Evidence.read(self.root / "data" / "artifacts" / self.scale / "scoreboard")
 
-    @property
-    def findings(self) -> dict[str, str]:
-        """Section -> what its pages found, in a sentence each: the first paragraph of what they say."""
-        return {
-            section: " ".join(filter(None, (p.finding.partition("\n\n")[0] for p in self.of(section))))
-            for section in self.sections
-        }
+    def _judged(self, page: Page) -> list[str]:
+        """The claims of a page that the effects table of the site's scale has."""
+        here = self.evidence is not None and page.scale == self.scale
+        return self.evidence.on_page(page.place) if self.evidence and here else []
+
+    def outcomes(self, page: Page) -> list[tuple[str, str]]:
+        """The outcome and the words of each claim of a page."""
+        return [
+            (self.evidence.outcome(name), self.evidence.text(name))
+            for name in self._judged(page)
+            if self.evidence
+        ]
+
+    def forest(self, page: Page) -> str:
+        """The claims of a page as rows of a forest plot; "" without any."""
+        rows = [self.evidence.row(name) for name in self._judged(page) if self.evidence]
+        return forest.table(rows) if rows else ""
+
+    def badges(self, page: Page) -> str:
+        """The outcomes of a page's claims, counted, as Markdown."""
+        if page.notebook is None:
+            return "{bdg-muted}`not made at this scale`"
+        found = [outcome for outcome, _ in self.outcomes(page)]
+        return " ".join(layout.mark(name, found.count(name)) for name in OUTCOMES if name in found)
 
     @cached_property
-    def samplers(self) -> pd.DataFrame:
-        """Which sampler to use (`front.which_sampler`)."""
-        names = [name for name in self.settings.names if name.startswith("arena_")]
-        planned = ((name, one) for name in names for one in self.settings.runs(name, self.scale))
-        return front.which_sampler(self.root / "data" / "artifacts" / self.scale / "arena", planned)
+    def links(self) -> dict[str, str]:
+        """Where the repository and its tracker are published (`site/links.yaml`)."""
+        return YAML(typ="safe").load((self.root / "site" / "links.yaml").read_text())
 
     @cached_property
     def runs(self) -> dict[str, tuple[dict[str, str], set[str]]]:
@@ -288,14 +296,19 @@ class Site:
 
     def story(self) -> list[dict[str, Any]]:
         """What was found, paper by paper (`front.story`)."""
+        if self.evidence is None:
+            return []
         ran = {}
         for section in self.sections:
             names = {name for page in self.of(section) for name in page.experiments} & set(self.runs)
             planned = {run: data for name in sorted(names) for run, data in self.runs[name][0].items()}
             ran[section] = front.runs_by_data(planned, set().union(*(self.runs[name][1] for name in names)))
-        return front.story(self.claims, self.findings, ran)
+        return front.story(self.evidence, ran)
 
     def _index(self) -> str:
+        preview = self.root / "docs" / "images" / "site.png"
+        if self.scale == "demo" and preview.exists():
+            self._file("files/site.png", preview.read_bytes())
         return self._filled(
             "index.md",
             scale=self.scale,
@@ -303,12 +316,33 @@ class Site:
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
             found=self.story(),
+            grid=tables.html_of(front.grid(self.evidence.outcomes)) if self.evidence else "",
+            preview="files/site.png" if preview.exists() else "",
             summary=front.SUMMARY,
             meanings=front.MEANINGS,
-            samplers=self.samplers.to_dict("records"),
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
             made=self.provenance(self.scale),
         )
+
+    def _tools(self) -> None:
+        """The pages that answer questions: the chooser, the multiverse, how to reply; with their data beside them."""
+        papers_of = [(name, paper, replies(name)) for name, paper in papers().items()]
+        self._text("reply.md", self._filled("reply.md", papers=papers_of))
+        for tool in filter(self.has, TOOLS):
+            self._text(f"static/{tool}-data.js", f"{tool}Data({self._data_of(tool).read_text()});\n")
+            self._text(f"{tool}.md", self._filled(f"{tool}.md"))
+            self._plotly()
+
+    def _data_of(self, tool: str) -> Path:
+        return self.root / "data" / "artifacts" / self.scale / TOOLS[tool] / f"{tool}.json"
+
+    def has(self, tool: str) -> bool:
+        """Whether the site has a tool: its data exists, and is about more than digits."""
+        return self.scale != "demo" and self._data_of(tool).exists()
+
+    def _plotly(self) -> None:
+        script = files("plotly") / "package_data" / "plotly.min.js"
+        self._file("static/plotly.min.js", script.read_bytes())
 
     def report(self) -> dict[str, Any]:
         """The content of the printed report (`site/report.typ`)."""
@@ -316,8 +350,6 @@ class Site:
             "title": published.NAME,
             "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
             "papers": self.story(),
-            "columns": list(self.samplers.columns),
-            "samplers": self.samplers.to_numpy().tolist(),
             "footer": " · ".join([f"Scale {self.scale}", *self.provenance(self.scale)["date"][-1:]]),
         }
 
@@ -341,12 +373,14 @@ class Site:
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
             own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
             page.notebook.metadata.update(own)
+        about_papers = self.scale != "demo"  # the digits say nothing about them
         cells = layout.arranged(
             page.notebook.cells,
-            layout.result(page.claims, page.finding),
+            layout.result(self.outcomes(page), page.finding) if about_papers else "",
             self._filled("about.md", page=page),
             self._filled("beside.md", page=page),
             self._curves(page),
+            self.forest(page) if about_papers else layout.NO_VERDICTS,
         )
         self._notebook(page.place, page.notebook, cells, page.title)
 
@@ -359,8 +393,7 @@ class Site:
                 self._text(f"static/figures/{name}.js", f'figureData("{name}", {data.read_text()});\n')
                 found[picture.stem] = name
         if found:
-            script = files("plotly") / "package_data" / "plotly.min.js"
-            self._file("static/plotly.min.js", script.read_bytes())
+            self._plotly()
         return found
 
     def _log(self, name: str) -> None:
@@ -438,6 +471,8 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     gc.freeze()  # collecting would walk through everything loaded before, here and in Sphinx's forks
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
+    repeated = [f"{page.instead.place}.html" for page in site.pages if page.instead]
+    write_whole(work / "html" / "search-index.js", search.index(work / "html", repeated).encode())
     new = reports.with_name(f".{reports.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(

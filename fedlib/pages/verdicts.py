@@ -21,7 +21,9 @@ def table(decided: pd.DataFrame, links: bool = False) -> str:
     for row in decided.map(lambda value: html.escape(text(value))).to_dict("records"):
         words = ", ".join(filter(None, [row["words"], row["strength"]]))
         run = f"As run: {row['as run']}." if row["as run"] else ""
-        verdict = "<br>".join([mark(row), *(f"<small>{said}</small>" for said in (words, run) if said)])
+        verdict = "<br>".join(
+            [mark(row["headline"]), *(f"<small>{said}</small>" for said in (words, run) if said)]
+        )
         name = f"<code>{row['id']}</code>"
         if links:
             name = f'<a href="{row["artifact"]}.html#{row["id"]}">{name}</a>'

@@ -1,12 +1,12 @@
-// Long tables of verdicts: filter rows by paper, verdict, strength and words.
+// Long tables of verdicts: filter rows by paper, outcome, kind and words.
 document.addEventListener("DOMContentLoaded", () => {
   const tables = [...document.querySelectorAll("table.verdicts.board")];
   const rows = tables.flatMap((table) => [...table.tBodies[0].rows]);
   if (!rows.length) return;
   const facets = {
     paper: (row) => row.dataset.paper,
-    verdict: (row) => row.querySelector(".verdict").textContent,
-    strength: (row) => row.dataset.strength || "neither",
+    outcome: (row) => row.querySelector(".verdict").textContent,
+    kind: (row) => row.dataset.kind,
   };
   const bar = document.createElement("div");
   bar.className = "board-filter";
@@ -39,4 +39,14 @@ document.addEventListener("DOMContentLoaded", () => {
   bar.append(search, count);
   (tables[0].closest(".cell") || tables[0]).before(bar);
   apply();
+});
+
+// A box whose content is wider than the screen says so.
+window.addEventListener("load", () => {
+  const boxes = document.querySelectorAll(".cell_output, .other-scale, .output_html, .pst-scrollable-table-container");
+  const mark = () => boxes.forEach((box) => {
+    box.classList.toggle("more-aside", box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 8);
+  });
+  mark();
+  window.addEventListener("resize", mark);
 });

@@ -25,10 +25,7 @@ CELLS = [
     new_markdown_cell("## Claims"),
     new_code_cell("judged()", outputs=[VERDICTS]),
 ]
-CLAIMS = [
-    {"verdict": "held", "headline": "held as written", "claim": "A <b>bold</b> claim_"},
-    {"verdict": "not held", "headline": "held under neither", "claim": "Another"},
-]
+CLAIMS = [("replicated", "A <b>bold</b> claim_"), ("refuted", "Another")]
 
 
 def arranged(**options):
@@ -40,13 +37,13 @@ def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_res
     cells = arranged(result=layout.result(CLAIMS), about="downloads", beside="The same at another scale.")
     sources = [cell.source for cell in cells]
     assert sources[0].startswith("# Table 1")
-    assert "held under neither" in sources[0]
+    assert "refuted" in sources[0]
     order = [
         "shown()",
         "The same at another scale.",
         "How it is drawn.",
         "What it shows.",
-        "## Verdicts",
+        "## Claims",
         "judged()",
         "## More",
         "more()",
@@ -86,3 +83,25 @@ def test_the_result_names_few_claims_and_counts_many(n: int):
     assert bool(said) == bool(n)
     assert ("9 of 9 claims" in said) == (n == 9)
     assert "<b>" not in said.replace("\\<b\\>", "")
+
+
+def test_claims_of_the_one_table_stand_in_place_of_the_notebooks_own():
+    sources = [cell.source for cell in arranged(claims="<table>forest</table>")]
+    assert "<table>forest</table>" in sources
+    assert "judged()" not in sources, "folded with the code alone"
+
+
+def test_a_long_table_is_folded_unless_it_leads_the_page():
+    long = output(text_html="<table>" + "<tr><td></td></tr>" * 200 + "</table>")
+    cells = [
+        new_markdown_cell("# T"),
+        new_code_cell("a()", outputs=[long]),
+        new_code_cell("b()", outputs=[long]),
+    ]
+    shown = [
+        "".join(o.data["text/html"])
+        for c in layout.arranged(cells)
+        if c.cell_type == "code"
+        for o in c.outputs
+    ]
+    assert [text.startswith("<details>") for text in shown] == [False, True]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedlib.analysis.judging import HEADLINES, IN_PART
 from fedlib.pages import findings
 
 
-def test_the_board_counts_every_claim_once():
-    counts = dict(zip(HEADLINES, (3, 1, 2, 4), strict=True)) | {IN_PART: 1, "claims": 10}
-    said = findings.of_board(pd.DataFrame({"all papers": counts}).T, claims=12, experiments=5)
-    assert said.startswith(
-        "Of 10 claims, 3 held as written, 1 only as the authors' programs run, 2 under neither (1 of"
+def test_the_board_counts_every_core_claim_once():
+    tallies = {"One": {"replicated": 3, "refuted": 1}, "Two": {"refuted": 2, "not run": 4}}
+    said = findings.of_board(tallies, experiments=5)
+    assert (
+        said
+        == "Of 10 core claims, 3 replicated, 3 refuted and 4 not run. 5 experiments and studies have results."
     )
-    assert "4 are not run; 2 more are informative" in said
+    counted = findings.counted(tallies).set_index("paper")
+    assert counted.loc["Two", ["replicated", "refuted", "not run"]].tolist() == [0, 2, 4]
+    assert findings.of_board({}, experiments=5) == ""
 
 
 def test_the_arena_names_the_best_of_each_group_and_by_rank():

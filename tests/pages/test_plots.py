@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgba
 
 from fedlib.analysis import measure, tables
 from fedlib.analysis.asking import ask
-from fedlib.analysis.judging import HEADLINES, OF_RUN
 from fedlib.drawing import picture, plots, studies, summary
 from fedlib.drawing.style import FAMILIES, family, looks
+from fedlib.pages.evidence import OUTCOMES
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
 
@@ -231,12 +232,15 @@ def test_the_authors_runs_are_thin_lines_in_their_methods_colour() -> None:
     assert entry.get_label() == "authors' program, run by us, commit 6707484"
 
 
-def test_the_bars_of_verdicts_fit_a_phone():
-    counts = pd.DataFrame(0, index=["HCSFed", "HiCS-FL"], columns=[*HEADLINES, OF_RUN, "claims"])
-    counts[HEADLINES[0]], counts[OF_RUN] = 31, "31 of 31"
+def test_the_bars_of_outcomes_fit_a_phone():
+    tallies = {"Clustered Sampling": {"replicated": 31, "refuted": 2}, "FedCor": {"undecided": 1}}
     with mpl.rc_context():
         plots.style()
-        drawn = picture.svg(summary.verdict_bars(counts), "bars").decode()
+        figure = summary.outcome_bars(tallies, OUTCOMES)
+        drawn = picture.svg(figure, "bars").decode()
+    widths = {(bar.get_facecolor(), bar.get_width()) for bar in figure.axes[0].patches if bar.get_width()}
+    assert widths == {(to_rgba(summary.SHADES[name]), n) for name, n in
+                      (("replicated", 31), ("refuted", 2), ("undecided", 1))}  # fmt: skip
     width = float(re.search(r'width="([\d.]+)pt"', drawn)[1])
     assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
 

@@ -47,7 +47,11 @@ def test_row_labels_stand_in_every_row_and_repeated_ones_are_marked():
     index = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "x")], names=["setting", "reading"])
     frame = pd.DataFrame({"one": [1, 2, 3]}, index=index)
     table = tables.html_of(frame, index=True)
-    assert re.findall("<th[^>]*>(.*?)</th>", table.partition("</thead>")[0]) == ["setting", "reading", "one"]
+    assert re.findall(r"<th\b(?!ead)[^>]*>(.*?)</th>", table.partition("</thead>")[0]) == [
+        "setting",
+        "reading",
+        "one",
+    ]
     assert cells(table, "th") == ["a", "x", "a", "y", "b", "x"]
     assert table.count("again") == 1
     assert frame.index.names == ["setting", "reading"], "the table itself stays as it is"
@@ -60,6 +64,14 @@ def test_a_name_over_several_columns_spans_them():
     )
     head = table.partition("</thead>")[0]
     assert head.count("<tr>") == 2
-    assert re.findall("<th[^>]*>(.*?)</th>", head) == ["method", "s", "t", "ours", "paper", "ours", "paper"]
+    assert re.findall(r"<th\b(?!ead)[^>]*>(.*?)</th>", head) == [
+        "method",
+        "s",
+        "t",
+        "ours",
+        "paper",
+        "ours",
+        "paper",
+    ]
     assert head.count('colspan="2"') == 2
     assert 'data-label="t · paper">4<' in table

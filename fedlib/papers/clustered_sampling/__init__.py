@@ -10,4 +10,6 @@ PAPER = Paper(
         "Representativity for Clients Selection in Federated Learning. ICML 2021."
     ),
     headline="cs.F1.d",
+    url="https://hal.science/hal-03232421",
+    code=("https://github.com/Accenture/Labs-Federated-Learning", "6707484"),
 )

@@ -10,4 +10,6 @@ PAPER = Paper(
         " Strategy for Heterogeneous Federated Learning. CVPR 2022."
     ),
     headline="fedcor.T1.b",
+    url="https://arxiv.org/abs/2103.13822",
+    code=("https://github.com/Yoruko-Tang/FedCor", "a89bd66"),
 )

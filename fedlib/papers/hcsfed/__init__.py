@@ -10,4 +10,5 @@ PAPER = Paper(
         "Hybrid Client Selection. UAI 2023."
     ),
     headline="hcsfed.T1.c",
+    url="https://arxiv.org/abs/2208.05135",
 )

@@ -10,4 +10,6 @@ PAPER = Paper(
         "Sampling. NeurIPS 2024."
     ),
     headline="hics.T1.b",
+    url="https://arxiv.org/abs/2310.00198",
+    code=("https://github.com/CityChan/HiCS-FL", "25f309d"),
 )

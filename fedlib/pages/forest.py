@@ -1,0 +1,161 @@
+"""Claims as rows of a forest plot: a mark per cell for the printed effect, ours with its interval, and the margin."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedlib.analysis.paper import papers
+from fedlib.pages import layout, tables
+
+WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
+LARGEST = 64.0  # ratios beyond it are drawn at the edge
+TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+
+
+def number(value: float) -> str:
+    """Three digits; "–" for what is not there."""
+    if not math.isfinite(value):
+        return tables.MISSING
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def effect(row: Mapping[str, Any]) -> str:
+    """An effect in words: "1.10 × [1.03, 1.17]"."""
+    if not math.isfinite(row["estimate"]):
+        return tables.MISSING
+    unit = "\u00a0×" if row["unit"] == "times" else f"\u00a0{row['unit']}" if row["unit"] else ""
+    bounds = f" [{number(row['low'])}, {number(row['high'])}]" if math.isfinite(row["low"]) else ""
+    return f"{number(row['estimate'])}{unit}{bounds}"
+
+
+def plot(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The cells of a claim under one reading as an SVG, one line a cell; numbers on hover."""
+    shown = [cell for cell in cells if math.isfinite(cell["estimate"])]
+    if not shown:
+        return ""
+    ratio = shown[0]["unit"] == "times"
+
+    def scaled(value: float) -> float:
+        return math.log(min(LARGEST, max(1 / LARGEST, value))) if ratio else value
+
+    keys = ("estimate", "low", "high", "printed", "null", "margin")
+    ends = [scaled(cell[key]) for cell in shown for key in keys if math.isfinite(cell[key])]
+    low, high = min(ends), max(ends)
+
+    def x(value: float) -> float:
+        return round(EDGE + (scaled(value) - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE), 1)
+
+    height = LINE * len(shown) + 18
+    parts = [
+        f'<line class="null" x1="{x(shown[0]["null"])}" x2="{x(shown[0]["null"])}" y1="0" y2="{height - 16}"/>'
+    ]
+    for k, cell in enumerate(shown):
+        y = LINE * k + LINE / 2
+        words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds, {cell['outcome']}"
+        words += f"; printed {cell['shown']}" if cell["shown"] else ""
+        marks = []
+        if math.isfinite(cell["low"]):
+            marks.append(f'<line x1="{x(cell["low"])}" x2="{x(cell["high"])}" y1="{y}" y2="{y}"/>')
+        if math.isfinite(cell["margin"]) and cell["margin"] != cell["null"]:
+            at = x(cell["margin"])
+            marks.append(f'<line class="margin" x1="{at}" x2="{at}" y1="{y - 6}" y2="{y + 6}"/>')
+        if math.isfinite(cell["printed"]):
+            at = x(cell["printed"])
+            marks.append(f'<path class="printed" d="M{at - 4} {y}l4 -4 4 4 -4 4z"/>')
+        marks.append(f'<circle cx="{x(cell["estimate"])}" cy="{y}" r="4"/>')
+        kind = cell["outcome"].replace(" ", "-")
+        parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
+    ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [shown[0]["null"]]
+    parts += [
+        f'<text x="{x(tick)}" y="{height - 3}" text-anchor="middle">{number(tick)}</text>'
+        for tick in ticks[:: 1 + len(ticks) // 6]
+    ]
+    label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in shown))
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
+    return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def numbers(cells: pd.DataFrame) -> pd.DataFrame:
+    """The table behind the plot: one row per cell and reading."""
+    return pd.DataFrame(
+        {
+            "reading": cells["reading"],
+            "cell": cells["cell"],
+            "printed": cells["shown"].replace("", tables.MISSING),
+            "effect": [effect(row) for row in cells.to_dict("records")],
+            "margin": [number(value) for value in cells["margin"]],
+            "seeds": cells["n"],
+            "outcome": cells["outcome"],
+            "": cells["words"],
+        }
+    )
+
+
+MANY = 4  # readings: of more, the median effect stands for all
+
+
+def standing(judged: pd.DataFrame) -> dict[str, Any]:
+    """The row that stands for a claim's readings: the first of a few, the median effect of many.
+
+    Readings under which the target is out of reach, or with fewer cells than others, stand back.
+    """
+    feasible = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
+    whole = feasible[feasible["cells"] == feasible["cells"].max()]
+    some = whole if len(whole) else judged
+    if len(some) <= MANY or some["estimate"].isna().all():
+        return some.iloc[0].to_dict()
+    ordered = some[some["estimate"].notna()].sort_values("estimate", kind="stable")
+    return ordered.iloc[(len(ordered) - 1) // 2].to_dict()
+
+
+def row(cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, said: str, text: str, link: str = "") -> str:
+    """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
+
+    cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. said: the same in
+    words. link: to the page that shows it.
+    """
+    one = standing(judged)
+    name = f"<code>{html.escape(one['claim'])}</code>"
+    name = f'<a href="{link}">{name}</a>' if link else name
+    badge = f" ({html.escape(one['badge'])})" if one["badge"] else ""
+    more = f"<br><small>{html.escape(said)}</small>" if said != outcome else ""
+    needed = int(one["needed"])
+    if outcome == "undecided" and needed:
+        seeds = "more than 1,000" if needed > 1000 else str(needed)
+        more += f"<br><small>about {seeds} seeds would decide</small>"
+    mine = cells[cells["reading"] == one["reading"]]
+    fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
+    several = judged["reading"].nunique()
+    which = f"the median of {several} readings, {one['reading']}" if several > MANY else str(one["reading"])
+    where = f"{effect(one)}; {html.escape(which)}, {one['n']} seeds{badge}"
+    shown = {
+        "claim": f"{html.escape(text)}<br><small>{name} {one['kind']}</small>{fold}",
+        "effect": f"{plot(mine.to_dict('records'))}<small>{where}</small>",
+        "outcome": f"{layout.mark(outcome)}{more}",
+    }
+    joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in shown.items())
+    about = f'id="{one["claim"]}" data-paper="{html.escape(papers()[one["paper"]].title)}"'
+    return f'<tr {about} data-kind="{one["kind"]}">{joined}</tr>\n'
+
+
+MARK = '<svg class="forest key" viewBox="0 0 14 12" width="14">{}</svg>'
+KEY = (
+    '<p class="note">Each line is a cell: '
+    + MARK.format('<g class="cell"><circle cx="7" cy="6" r="4"/></g>')
+    + " ours with its 95 % interval over seeds, "
+    + MARK.format('<path class="printed" d="M3 6l4 -4 4 4 -4 4z"/>')
+    + " printed; vertical line: no effect; short dashed line: the margin. Point at a line for its numbers.</p>"
+)
+
+
+def table(rows: Sequence[str], board: bool = False) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("claim", "effect", "outcome"))
+    kind = "dataframe verdicts board" if board else "dataframe verdicts"
+    return (
+        f'{KEY}<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table>'
+    )

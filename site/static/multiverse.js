@@ -1,0 +1,160 @@
+// The multiverse: a claim's effect under every archived reading. Data: multiverse-data.js (fedlib/pages/multiverse.py).
+// The address keeps the choice.
+(() => {
+  const SVG = "http://www.w3.org/2000/svg";
+  const shape = (tag, attributes, parent) => {
+    const made = document.createElementNS(SVG, tag);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    parent.append(made);
+    return made;
+  };
+  const element = (tag, text, className) => Object.assign(document.createElement(tag), { textContent: text ?? "", className: className || "" });
+  const number = (value) => value === null ? "–" : Math.abs(value) >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+
+  function start(data) {
+    const box = document.getElementById("multiverse"), form = document.createElement("form");
+    const said = element("p", "", "chooser-said"), curve = element("div"), table = element("div"), figure = element("div");
+    said.ariaLive = "polite";
+    form.className = "choices";
+    form.onsubmit = (event) => event.preventDefault();
+    box.replaceChildren(form, said, curve, table, figure);
+    let state = {};
+    const read = () => { state = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); };
+    const claim = () => data.claims.find((one) => one.id === state.claim) || data.claims[0];
+    const unit = (one) => one.unit === "times" ? " ×" : one.unit ? ` ${one.unit}` : "";
+    const effect = (one, of) => `${number(one.estimate)}${unit(of)}` +
+      (one.low === null ? "" : ` [${number(one.low)}, ${number(one.high)}]`);
+
+    function keep() {
+      history.replaceState(null, "", "#" + new URLSearchParams(Object.entries(state).filter(([, value]) => value)));
+    }
+
+    function controls() {
+      const of = claim();
+      form.replaceChildren();
+      const select = (key, label, options) => {
+        const made = document.createElement("select"), about = document.createElement("label");
+        for (const [value, text] of options) made.add(new Option(text, value));
+        made.name = key;
+        made.value = state[key] ?? "";
+        made.onchange = () => {
+          if (key === "claim") { state = { claim: made.value }; controls(); } else state[key] = made.value;
+          keep();
+          show();
+        };
+        about.append(label + " ", made);
+        form.append(about);
+      };
+      select("claim", "Claim", data.claims.map((one) => [one.id, `${one.paper}: ${one.text.slice(0, 90)}${one.text.length > 90 ? " …" : ""}`]));
+      form.elements.claim.value = of.id;
+      for (const [name, options] of Object.entries(of.choices)) {
+        select(name, name, [["", "any"], ...options.map((value) => [value, value || "–"])]);
+      }
+    }
+
+    function show() {
+      const of = claim(), fits = (one) => Object.keys(of.choices).every((name) => !state[name] || (one.choices[name] ?? "") === state[name]);
+      const taken = of.readings.filter(fits);
+      told(of, taken);
+      specification(of, fits);
+      cells(of, taken);
+    }
+
+    function told(of, taken) {
+      const printed = of.printed === null ? "" : ` Printed: ${number(of.printed)}${unit(of)}.`;
+      const counts = {};
+      for (const one of taken) counts[one.outcome] = (counts[one.outcome] || 0) + 1;
+      if (!taken.length) said.textContent = "No run of this reading is archived.";
+      else if (taken.length === 1) {
+        const [one] = taken;
+        said.textContent = `${one.name}: ${effect(one, of)}, ${one.n} seed${one.n === 1 ? "" : "s"}: ${one.outcome}.${printed}`;
+        said.dataset.estimate = one.estimate;
+      } else {
+        const known = taken.map((one) => one.estimate).filter((value) => value !== null);
+        said.textContent = `${taken.length} readings, from ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}: ` +
+          Object.entries(counts).map(([name, n]) => `${n} ${name}`).join(", ") + `.${printed}`;
+        delete said.dataset.estimate;
+      }
+      said.dataset.readings = taken.length;
+    }
+
+    function specification(of, fits) {
+      const width = Math.min(box.clientWidth, 900), height = 260, log = of.unit === "times";
+      const sorted = of.readings.filter((one) => one.estimate !== null).sort((a, b) => a.estimate - b.estimate);
+      const bound = (value) => (log ? Math.log(Math.min(64, Math.max(1 / 64, value))) : value);
+      const all = [of.null, of.printed, ...sorted.flatMap((one) => [one.estimate, one.low, one.high])]
+        .filter((value) => value !== null).map(bound);
+      const low = Math.min(...all), high = Math.max(...all), span = high - low || 1;
+      const y = (value) => 12 + (high - bound(value)) / span * (height - 30);
+      const x = (k) => 50 + (k + 0.5) * (width - 60) / sorted.length;
+      const svg = document.createElementNS(SVG, "svg");
+      Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height, role: "img", class: "specification",
+        "aria-label": `${of.text} under ${sorted.length} readings` }).forEach(([key, value]) => svg.setAttribute(key, value));
+      const line = (value, className, text) => {
+        shape("line", { x1: 46, x2: width - 8, y1: y(value), y2: y(value), class: className }, svg);
+        shape("text", { x: 50, y: y(value) - 4, class: `${className}-text` }, svg).textContent = text;
+      };
+      line(of.null, "null", `no effect: ${number(of.null)}`);
+      if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
+      for (const value of [low, (low + high) / 2, high].map((one) => log ? Math.exp(one) : one)) {
+        shape("text", { x: 42, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
+      }
+      sorted.forEach((one, k) => {
+        const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: 0, role: "button" }, svg);
+        if (one.low !== null) shape("line", { x1: x(k), x2: x(k), y1: y(one.low), y2: y(one.high) }, group);
+        shape("circle", { cx: x(k), cy: y(one.estimate), r: fits(one) ? 4.5 : 3 }, group);
+        const words = `${one.name}: ${effect(one, of)}, ${one.n} seeds, ${one.outcome}. ` +
+          Object.entries(one.choices).map(([name, value]) => `${name}: ${value}`).join("; ");
+        shape("title", {}, group).textContent = words;
+        group.setAttribute("aria-label", words);
+        group.onclick = () => { state = { claim: of.id, ...Object.fromEntries(Object.keys(of.choices).map((name) => [name, one.choices[name] ?? ""])) }; keep(); controls(); show(); };
+        group.onkeydown = (event) => { if (event.key === "Enter") group.onclick(); };
+      });
+      curve.replaceChildren(svg, element("p", `Each dot is an archived reading, sorted by the effect, with its 95 % interval over seeds; ` +
+        "a click takes its choices. Faint dots are not among those chosen.", "note"));
+    }
+
+    function cells(of, taken) {
+      table.replaceChildren();
+      figure.replaceChildren();
+      if (taken.length !== 1) { table.append(element("p", "Take one reading to see its cells and curves.", "note")); return; }
+      const made = element("table", "", "dataframe"), head = made.createTHead().insertRow(), body = made.createTBody();
+      const columns = ["cell", "printed", "here", "seeds", "outcome"];
+      for (const name of columns) head.append(element("th", name));
+      for (const one of taken[0].cells) {
+        const row = body.insertRow();
+        [one.cell, one.shown || number(one.printed), effect(one, of), one.n, one.outcome].forEach((text, k) => {
+          const cell = row.insertCell();
+          cell.textContent = text;
+          cell.dataset.label = columns[k];
+        });
+      }
+      table.append(made);
+      const some = taken[0].cells.filter((one) => one.arms.length);
+      if (!some.length) return;
+      const pick = document.createElement("select"), label = element("label", "Curves of "), target = element("div");
+      some.forEach((one, k) => pick.add(new Option(one.cell, k)));
+      label.append(pick);
+      const drawn = () => {
+        const one = some[Number(pick.value)], colours = ["#D55E00", "#7f7f7f", "#0072B2", "#009E73", "#CC79A7"];
+        const lines = one.arms.map(([name, key], k) => ({ name, listed: true, color: colours[k % 5], dash: "solid", width: 1.6,
+          across: false, x: data.curves[key].x, y: data.curves[key].y, seeds: [] }));
+        const ys = lines.flatMap((line) => line.y).filter((value) => value !== null);
+        const column = data.curves[one.arms[0][1]].column;
+        target.replaceChildren();
+        window.drawCurves(target, { columns: 1, panels: [{ title: one.cell, bands: [], lines,
+          x: { title: "round", range: [0, Math.max(...lines.map((line) => line.x.at(-1)))], type: "linear" },
+          y: { title: column.includes("accuracy") ? `${column.replaceAll("_", " ")} (%)` : column.replaceAll("_", " "),
+            range: [Math.min(...ys), Math.max(...ys)], type: "linear" } }] });
+      };
+      pick.onchange = drawn;
+      figure.append(label, target);
+      drawn();
+    }
+
+    const whole = () => { read(); controls(); show(); };
+    whole();
+    addEventListener("hashchange", whole);
+  }
+  window.multiverseData = (data) => document.addEventListener("DOMContentLoaded", () => start(data));
+})();

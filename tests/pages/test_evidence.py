@@ -1,0 +1,155 @@
+"""From the effects table to bars, sentences, rows and files: an outcome that is swapped on the way turns a test red."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedlib.analysis import effects
+from fedlib.pages import forest, front, published
+from fedlib.pages.evidence import DEPENDS, Evidence, printed_effect
+from fedlib.settings.schema import ROOT
+
+# Effects of five seeds on the logarithmic scale, and what they come to for a claim of "more" with margin 1.
+CLEAR = [0.68, 0.70, 0.69, 0.71, 0.69]  # twice as fast
+AGAINST = [-value for value in CLEAR]
+NOISE = [-1.0, 1.0, 0.4, -0.6, 0.2]
+
+
+def cell(claim: str, reading: str, values: list[float], **more: Any) -> dict[str, Any]:
+    n = len(values)
+    middle = math.exp(sum(values) / n) if n else math.nan
+    row = {
+        "paper": "hcsfed",
+        "claim": claim,
+        "artifact": "hcsfed/table_1",
+        "kind": "core",
+        "estimator": "log-ratio of rounds",
+        "reading": reading,
+        "commit": "",
+        "cell": "MNIST, q = 10 %",
+        "data": "MNIST",
+        "partition": "Dirichlet",
+        "participation": "10 %",
+        "unit": "times",
+        "null": 1.0,
+        "estimate": middle,
+        "low": middle / 1.1,
+        "high": middle * 1.1,
+        "margin": 1.0,
+        "test": "more",
+        "n": n,
+        "seeds": list(range(n)),
+        "values": values,
+        "printed": 4.0,
+        "shown": "8 and 2 rounds",
+        "censored": 0,
+        "open": False,
+        "outcome": "undecided",
+        "needed": 0,
+        "runs": f"{reading}{values}",
+        "words": "",
+    }
+    return row | more
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    rows = [
+        cell("hcsfed.T1.a", "one", CLEAR, outcome="replicated"),
+        cell("hcsfed.T1.b", "one", AGAINST, outcome="refuted"),
+        cell("hcsfed.T1.c", "one", NOISE),
+        cell("hcsfed.T1.d", "one", CLEAR, outcome="replicated"),
+        cell("hcsfed.T1.d", "two", NOISE),
+        cell("hcsfed.T1.e", "one", [], outcome="not run"),
+        cell("hcsfed.T1.f", "one", CLEAR, outcome="replicated", kind="supporting"),
+    ]
+    return Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+
+
+def test_each_core_claim_is_counted_once_under_its_own_outcome(evidence: Evidence):
+    assert evidence.tally("hcsfed") == {
+        "replicated": 1, DEPENDS: 1, "undecided": 1, "refuted": 1, "not run": 1,
+    }  # fmt: skip
+    assert [evidence.outcome(f"hcsfed.T1.{k}") for k in "abcde"] == [
+        "replicated", "refuted", "undecided", DEPENDS, "not run",
+    ]  # fmt: skip
+
+
+def test_what_is_kept_is_what_is_read(evidence: Evidence, tmp_path: Path):
+    for name, table in evidence.parts().items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    read = Evidence.read(tmp_path)
+    assert read is not None
+    assert read.tally("hcsfed") == evidence.tally("hcsfed")
+    assert read.row("hcsfed.T1.a") == evidence.row("hcsfed.T1.a")
+    assert Evidence.read(tmp_path / "nowhere") is None
+
+
+def test_a_row_shows_printed_ours_and_the_numbers_behind(evidence: Evidence):
+    row = evidence.row("hcsfed.T1.a", "hcsfed/table_1.html#hcsfed.T1.a")
+    assert '<span class="verdict replicated">replicated</span>' in row
+    assert "2 × [" in row.replace("\u00a0", " ")
+    assert "8 and 2 rounds" in row
+    assert 'href="hcsfed/table_1.html#hcsfed.T1.a"' in row
+    left, ours, printed = (float(re.search(pattern, row)[1]) for pattern in (
+        r'class="null" x1="([\d.]+)"', r'circle cx="([\d.]+)"', r'class="printed" d="M([\d.]+)'))  # fmt: skip
+    assert left < ours < printed + 4, "1 lies left of 2, and 2 left of 4"
+
+
+def test_a_sentence_says_effect_interval_seeds_print_and_outcome(evidence: Evidence):
+    paper = next(one for one in front.story(evidence, {"hcsfed": "MNIST 5 of 5"}) if one["title"] == "HCSFed")
+    main = next(iter(evidence.outcomes["claim"]))
+    assert paper["claim"] == evidence.text(main)
+    (said,) = paper["sentences"]
+    assert said.startswith("HCSFed on MNIST: one ")
+    row = evidence.claims[evidence.claims["claim"] == main].iloc[0]
+    for part in (forest.effect(row), str(row["outcome"]), "5 seeds", "Printed: 4 ×"):
+        assert part in said
+    assert [one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed"] == [[]] * 3
+
+
+def test_the_printed_effect_is_pooled_as_ours_is():
+    cells = pd.DataFrame({"cell": ["a", "b", "b"], "printed": [2.0, 8.0, 8.0], "unit": "times"})
+    assert printed_effect(cells) == pytest.approx(4)
+    assert printed_effect(cells.assign(unit="points")) == 5
+    assert math.isnan(printed_effect(cells.assign(printed=math.nan)))
+
+
+def test_many_readings_are_shown_by_the_median_of_those_that_can_answer():
+    values = {"reading": list("abcdef"), "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0], "cells": 2}
+    judged = pd.DataFrame(values | {"outcome": ["undecided"] * 5 + ["infeasible"]})
+    assert forest.standing(judged)["reading"] == "e"
+    assert forest.standing(judged.iloc[:3])["reading"] == "a"
+
+
+def test_verdicts_are_those_of_the_schema(evidence: Evidence):
+    made = json.loads(published.verdicts(evidence, "paper", "1 of 2 planned runs"))
+    schema = json.loads(published.schema())
+    assert set(made) == set(schema["required"])
+    assert set(made["claims"][0]) == set(schema["$defs"]["Claim"]["properties"])
+    outcomes = {row["claim"]: row["outcome"] for row in made["claims"] if row["reading"] == "one"}
+    assert outcomes == {
+        "hcsfed.T1.a": "replicated", "hcsfed.T1.b": "refuted", "hcsfed.T1.c": "undecided",
+        "hcsfed.T1.d": "replicated", "hcsfed.T1.e": "not run", "hcsfed.T1.f": "replicated",
+    }  # fmt: skip
+    assert json.loads(published.verdicts(None, "demo", "none"))["claims"] == []
+
+
+def test_the_report_is_a_pdf_of_two_pages_at_most(evidence: Evidence, tmp_path: Path):
+    data = {
+        "title": published.NAME,
+        "summary": front.SUMMARY,
+        "papers": front.story(evidence, {}),
+        "footer": "Scale paper",
+    }
+    published.report(tmp_path / "report.pdf", ROOT / "site" / "report.typ", data)
+    content = (tmp_path / "report.pdf").read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 2
