@@ -14,6 +14,7 @@ command to run. An artifact that can show a part loops over `artifact.available`
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ from fedlib.analysis.claims import claims_of
 from fedlib.analysis.judging import verdicts
 from fedlib.analysis.paper import papers
 from fedlib.analysis.plans import opened
+from fedlib.analysis.verdict import STATUSES
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
@@ -77,7 +79,7 @@ class Artifact:
             if (made := opened(experiment, scale, settings, root)) and len(made[0]):
                 frames[experiment], info[experiment] = made
         artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
-        artifact._write_outcomes([])  # until judged
+        artifact._write_outcomes([], [])  # until judged
         if experiments:
             results = root / "data" / "results"
             display(Markdown(described(name, scale, info, artifact.missing, settings, results)))
@@ -154,11 +156,12 @@ class Artifact:
             cells = [row for claim in mine for row in effects.rows(claim, arms)]
             evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
             rows = [evidence.row(claim.id) for claim in mine]
-            self._write_outcomes([evidence.outcome(claim.id) for claim in mine])
+            found = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in mine]
+            self._write_outcomes(found, OUTCOMES)
             display(HTML(forest.table(rows)))
             return
         decided = verdicts(self.claims, self.available)
-        self._write_outcomes(list(decided["verdict"]))
+        self._write_outcomes(decided.to_dict("records"), STATUSES)
         display(HTML(verdict_tables.table(decided)))
 
     def data(self, content: Any, name: str) -> None:
@@ -171,9 +174,10 @@ class Artifact:
         text = frame.to_csv(index=index, float_format="%.10g")
         write_whole(self.folder / f"{name}.csv", text.encode())
 
-    def _write_outcomes(self, outcomes: list[str]) -> None:
-        summary = {
-            name.replace(" ", "_"): outcomes.count(name) for name in dict.fromkeys([*OUTCOMES, *outcomes])
-        }
+    def _write_outcomes(self, decided: list[dict[str, Any]], names: Sequence[str]) -> None:
+        """Save the claims with their outcomes, and how many have each of some outcomes."""
+        found = [row["verdict"] for row in decided]
+        summary = {name.replace(" ", "_"): found.count(name) for name in names}
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
+        write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())
