@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -22,11 +23,13 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from fedlib.analysis import effects
 from fedlib.commands import notebooks
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
-from fedlib.pages import site, verdicts
+from fedlib.pages import forest, seals, site, tables
 from fedlib.pages.artifact import Artifact
+from fedlib.pages.evidence import Evidence
 from fedlib.pages.origin import cut, described
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
@@ -60,22 +63,6 @@ RUN = {
     "date": "2026-01-02T03:04:05+00:00",
 }
 
-CLAIM = {
-    "paper": "fedcor",
-    "id": "fedcor.T1.b",
-    "artifact": "fedcor/table_1",
-    "claim": "FedCor is <script>hurt()</script> fast.",
-    "printed": "99 %",
-    "replicated": "50 %",
-    "interval": "",
-    "verdict": "held",
-    "words": "3 of 3",
-    "strength": "settled",
-    "as run": "",
-    "headline": "held as written",
-    "detail": "",
-}
-
 
 def figure() -> Figure:
     made = Figure(figsize=(4, 3))
@@ -83,31 +70,69 @@ def figure() -> Figure:
     return made
 
 
-def claims_of_two_papers() -> pd.DataFrame:
-    """Twenty claims a paper; HCSFed's are indicated, and one of them has not been run."""
-    mine = [CLAIM | {"id": f"fedcor.{k}", "replicated": "259.2 ± 147.4"} for k in range(20)]
-    others = [CLAIM | {"paper": "hcsfed", "id": f"hcsfed.{k}", "strength": "indicated"} for k in range(20)]
-    others[3] |= {"headline": "not run", "verdict": "not run", "strength": ""}
-    return pd.DataFrame([*mine, *others])
+def evidence() -> Evidence:
+    """Twenty claims a paper, replicated; HCSFed's are supporting, and one of them has not been run."""
+    rows = []
+    for paper, kind in (("fedcor", "core"), ("hcsfed", "supporting")):
+        for k in range(20):
+            ran = (paper, k) != ("hcsfed", 3)
+            about = {"paper": paper, "claim": f"{paper}.{k}", "artifact": f"{paper}/table_1", "kind": kind}
+            found = {"outcome": "replicated", "n": 3} if ran else {"outcome": "not run", "n": 0}
+            rows.append(
+                about | found | {"values": [0.6, 0.7, 0.8] if ran else [], "estimate": 2.0 if ran else nan}
+            )
+    common = {
+        "estimator": "log-ratio of rounds",
+        "reading": "as written",
+        "commit": "",
+        "cell": "a <b>cell</b>",
+        "data": "MNIST",
+        "partition": "",
+        "participation": "",
+        "unit": "times",
+        "null": 1.0,
+        "margin": 1.0,
+        "low": 1.5,
+        "high": 2.5,
+        "test": "more",
+        "printed": 3.0,
+        "shown": "6 and 2",
+        "censored": 0,
+        "open": False,
+        "needed": 0,
+        "runs": "",
+        "words": "",
+    }
+    table = pd.DataFrame(rows).assign(**common)
+    table["seeds"] = [list(range(n)) for n in table["n"]]
+    table["runs"] = table["claim"]
+    return Evidence.of(table[effects.COLUMNS])
 
 
-def small_project(folder: Path) -> Path:
+def kept(folder: Path, cells: list, **files: str | bytes) -> None:
+    """A page as the pipeline keeps it: its files, and its notebook with a seal."""
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        path = folder / name.replace("_", ".")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
+    seals.seal(notebook, [path for path in folder.iterdir() if path.suffix in seals.FILES], [])
+    nbformat.write(notebook, folder / "notebook.ipynb")
+
+
+def small_project(folder: Path, scale: str = "demo") -> Path:
     """One experiment that was run, one that was not; an artifact of each."""
     shutil.copytree(ROOT / "site", folder / "site")
     (folder / "params.yaml").write_text(PARAMS)
-    results, made = (
-        folder / "data" / "results" / "demo",
-        folder / "data" / "artifacts" / "demo" / "fedcor-table_1",
-    )
-    for place in (results, made):
-        place.mkdir(parents=True)
+    results, made = folder / "data" / "results" / scale, folder / "data" / "artifacts" / scale
+    results.mkdir(parents=True)
     (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
     with mpl.rc_context({"svg.fonttype": "none"}):  # as the house's style has it: text stays text
         drawn, still = picture.svg(figure(), "tiny"), picture.svg(figure(), "still")
     shown = [
         new_output("display_data", data={"image/svg+xml": drawn.decode()}, metadata={"picture": "figure"}),
         new_output("display_data", data={"image/svg+xml": still.decode()}),
-        new_output("display_data", data={"text/html": pd.DataFrame({"x": [1.5]}).to_html()}),
+        new_output("display_data", data={"text/html": tables.html_of(pd.DataFrame({"x": [1.5]}))}),
     ]
     cells = [
         new_markdown_cell("# FedCor, Table 1: a test"),
@@ -115,22 +140,22 @@ def small_project(folder: Path) -> Path:
         new_code_cell("prepare_it()"),
         new_code_cell("show_it()", outputs=shown),
     ]
-    notebook = new_notebook(cells=cells, metadata=notebooks.METADATA)
-    nbformat.write(notebook, made / "notebook.ipynb")
-    nbformat.write(notebook, results / "tiny.ipynb")
-    (made / "figure.svg").write_bytes(drawn)
-    (made / "figure.json").write_text(json.dumps(interactive.panels(figure())))
-    figure().savefig(made / "figure.png")
-    (made / "figure.csv").write_text("x\n1.5\n")
-    (made / "verdicts.json").write_text(
-        json.dumps([CLAIM, CLAIM | {"verdict": "not held", "headline": "held under neither"}])
+    nbformat.write(new_notebook(cells=cells, metadata=notebooks.METADATA), results / "tiny.ipynb")
+    kept(
+        made / "fedcor-table_1",
+        cells,
+        figure_svg=drawn,
+        figure_json=json.dumps(interactive.panels(figure())),
+        figure_png=picture.thumbnail(figure()),
+        figure_csv="x\n1.5\n",
+        finding_txt="FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.",
     )
-    board = folder / "data" / "artifacts" / "demo" / "scoreboard"
-    board.mkdir()
-    shown = new_output("display_data", data={"text/html": verdicts.table(claims_of_two_papers(), links=True)})
+    found = evidence()
+    rows = [found.row(claim, "fedcor/table_1.html") for claim in found.claims["claim"]]
+    shown = new_output("display_data", data={"text/html": forest.table(rows, board=True)})
     cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=[shown])]
-    nbformat.write(new_notebook(cells=cells, metadata=notebooks.METADATA), board / "notebook.ipynb")
-    (made / "finding.txt").write_text("FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.")
+    parts = {f"{name}_csv": table.to_csv(index=False) for name, table in found.parts().items()}
+    kept(made / "scoreboard", cells, **parts)
     return folder
 
 
@@ -141,8 +166,8 @@ def text(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = small_project(tmp_path_factory.mktemp("project"))
-    return site.render("demo", folder / "reports", folder).parent
+    folder = small_project(tmp_path_factory.mktemp("project"), "cpu")
+    return site.render("cpu", folder / "reports", folder).parent
 
 
 def test_pages_are_those_of_the_settings(rendered: Path) -> None:
@@ -157,8 +182,8 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
     for part in (
         "prepare_it()",
         "show_it()",
-        "held as written",
-        "held under neither",
+        "replicated 20 of 20 claims",
+        "6 and 2",
         "dvc repro fedcor-table_1",
     ):
         assert part in text(page)
@@ -169,30 +194,22 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
 
 def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
     page = text(rendered / "fedcor" / "figure_1.html")
-    assert "Not made at scale demo" in page
+    assert "Not made at scale cpu" in page
     assert "dvc repro fedcor-figure_1" in page
-    assert "fedlib run untouched --scale demo" in text(rendered / "logs" / "untouched.html")
+    assert "fedlib run untouched --scale cpu" in text(rendered / "logs" / "untouched.html")
 
 
 def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Path) -> None:
-    folder = small_project(tmp_path)
-    for kind in ("results", "artifacts"):
-        (folder / "data" / kind / "demo").rename(folder / "data" / kind / "cpu")
+    folder = small_project(tmp_path, "cpu")
     reports = site.render("paper", folder / "reports", folder).parent
     assert "Not made at scale paper" in text(reports / "fedcor" / "table_1.html")
     assert "table_1-cpu.html" in (reports / "fedcor" / "table_1.html").read_text()
-    for page in ("fedcor/table_1.html", "fedcor/index.html", "index.html"):
-        assert "held" in text(reports / page)
+    assert "same page at scale cpu" in text(reports / "fedcor" / "table_1.html")
     other = reports / "fedcor" / "table_1-cpu.html"
     for part in (site.meaning("cpu"), "Table 1: a test (scale cpu)", "show_it()", "Scale cpu · scikit-learn"):
         assert part in text(other)
     assert site.meaning("paper") not in text(other)
     assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
-
-    (folder / "data" / "artifacts" / "cpu" / "fedcor-table_1" / "verdicts.json").unlink()
-    site.render("paper", reports, folder)
-    assert "also at scale cpu" in text(reports / "index.html")
-    assert "has fewer rounds and seeds" in text(reports / "fedcor" / "table_1.html")
 
     shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
     site.render("paper", reports, folder)
@@ -202,7 +219,7 @@ def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Pa
 def test_the_index_says_what_made_it(rendered: Path) -> None:
     page = (rendered / "index.html").read_text()
     for part in (
-        "Scale demo",
+        "Scale cpu",
         "scikit-learn’s digits",
         "a cpu",
         "torch 2.0",
@@ -220,7 +237,7 @@ def test_what_settings_claims_and_results_say_is_text(rendered: Path) -> None:
         ],
         "fedcor/table_1.html": [
             "FedCor <script>hurt()</script> needs *fewer* rounds.",
-            "FedCor is <script>hurt()</script> fast.",
+            "a <b>cell</b>",
             "a cpu <script>hurt()</script>",  # the foot of the page
         ],
         "logs/index.html": ["A very small <script>hurt()</script> experiment"],
@@ -271,13 +288,18 @@ def test_numbers_are_kept_without_the_noise_of_binary_arithmetic(tmp_path: Path)
     assert (made.folder / "table.csv").read_text() == "share,rounds\n34.7,3\n0.3,40\n2e-09,0\n"
 
 
-def test_verdicts_show_what_is_written_not_what_a_browser_makes_of_it() -> None:
-    row = CLAIM | {"claim": "a < b & c", "verdict": "not held", "headline": "held under neither"}
-    shown = verdicts.table(pd.DataFrame([row]))
-    assert "a &lt; b &amp; c" in shown
-    assert '<span class="verdict held-under-neither">held under neither</span>' in shown
-    linked = verdicts.table(pd.DataFrame([{**row, "id": "F4.a", "artifact": "fedcor/figure_4"}]), links=True)
-    assert '<a href="fedcor/figure_4.html#F4.a"><code>F4.a</code></a>' in linked
+def test_at_scale_demo_nothing_is_said_about_a_paper(tmp_path: Path) -> None:
+    folder = small_project(tmp_path)
+    reports = site.render("demo", folder / "reports", folder).parent
+    said = text(reports / "fedcor" / "table_1.html")
+    assert "no claim is judged" in said
+    assert "needs *fewer* rounds" not in said
+    front = text(reports / "index.html")
+    assert "make report SCALE=paper" in front
+    for word in ("replicated", "refuted", "undecided", "needs *fewer* rounds", "×"):
+        assert word not in front.lower(), word
+    assert json.loads((reports / "verdicts.json").read_text())["claims"] == []
+    assert not (reports / "chooser.html").exists()
 
 
 def test_a_page_says_what_its_scale_cuts() -> None:
@@ -309,7 +331,7 @@ def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> N
     settings = params.load(folder / "params.yaml")
     said = described(artifact.name, "demo", artifact.info, artifact.missing, settings, folder)
     assert "fedlib run untouched --scale demo" in said
-    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["held"] == 0
+    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["replicated"] == 0
     with pytest.raises(ConfigError, match="no artifact 'fedcor-figure_9'"):
         Artifact.open("fedcor-figure_9", root=folder)
 
@@ -555,13 +577,13 @@ def test_the_board_can_be_filtered_and_each_claim_linked(browser: Browser) -> No
     every = page.evaluate(ROWS)
     bar = page.locator(".board-filter")
     bar.get_by_label("paper").select_option("HCSFed")
-    bar.get_by_label("strength").select_option("indicated")
+    bar.get_by_label("kind").select_option("supporting")
     shown = page.evaluate(ROWS)
     assert 0 < len(shown) < len(every)
     assert all(name.startswith("hcsfed.") for name in shown)
     assert f"{len(shown)} of {len(every)} claims" in bar.inner_text()
-    bar.get_by_label("strength").select_option("")
-    bar.get_by_label("verdict").select_option("not run")
+    bar.get_by_label("kind").select_option("")
+    bar.get_by_label("outcome").select_option("not run")
     assert 0 < len(page.evaluate(ROWS)) < len(every)
 
     page = browser.open(f"scoreboard.html#{every[-1]}")
