@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis import effects
+from fedlib.analysis.readings import readings
 from fedlib.pages import forest, front, published
 from fedlib.pages.evidence import DEPENDS, Evidence, printed_effect
 from fedlib.settings.schema import ROOT
 
 # Effects of five seeds on the logarithmic scale, and what they come to for a claim of "more" with margin 1.
+ONE, TWO = (reading.name for reading in readings("hcsfed")[:2])
 CLEAR = [0.68, 0.70, 0.69, 0.71, 0.69]  # twice as fast
 AGAINST = [-value for value in CLEAR]
 NOISE = [-1.0, 1.0, 0.4, -0.6, 0.2]
@@ -62,13 +64,13 @@ def cell(claim: str, reading: str, values: list[float], **more: Any) -> dict[str
 @pytest.fixture(scope="module")
 def evidence() -> Evidence:
     rows = [
-        cell("hcsfed.T1.a", "one", CLEAR, outcome="replicated"),
-        cell("hcsfed.T1.b", "one", AGAINST, outcome="refuted"),
-        cell("hcsfed.T1.c", "one", NOISE),
-        cell("hcsfed.T1.d", "one", CLEAR, outcome="replicated"),
-        cell("hcsfed.T1.d", "two", NOISE),
-        cell("hcsfed.T1.e", "one", [], outcome="not run"),
-        cell("hcsfed.T1.f", "one", CLEAR, outcome="replicated", kind="supporting"),
+        cell("hcsfed.T1.a", ONE, CLEAR, outcome="replicated"),
+        cell("hcsfed.T1.b", ONE, AGAINST, outcome="refuted"),
+        cell("hcsfed.T1.c", ONE, NOISE),
+        cell("hcsfed.T1.d", ONE, CLEAR, outcome="replicated"),
+        cell("hcsfed.T1.d", TWO, NOISE),
+        cell("hcsfed.T1.e", ONE, [], outcome="not run"),
+        cell("hcsfed.T1.f", ONE, CLEAR, outcome="replicated", kind="supporting"),
     ]
     return Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
 
@@ -108,7 +110,7 @@ def test_a_sentence_says_effect_interval_seeds_print_and_outcome(evidence: Evide
     main = next(iter(evidence.outcomes["claim"]))
     assert paper["claim"] == evidence.text(main)
     (said,) = paper["sentences"]
-    assert said.startswith("HCSFed on MNIST: one ")
+    assert said.startswith(f"HCSFed on MNIST: {ONE} ")
     row = evidence.claims[evidence.claims["claim"] == main].iloc[0]
     for part in (forest.effect(row), str(row["outcome"]), "5 seeds", "Printed: 4 ×"):
         assert part in said
@@ -134,7 +136,7 @@ def test_verdicts_are_those_of_the_schema(evidence: Evidence):
     schema = json.loads(published.schema())
     assert set(made) == set(schema["required"])
     assert set(made["claims"][0]) == set(schema["$defs"]["Claim"]["properties"])
-    outcomes = {row["claim"]: row["outcome"] for row in made["claims"] if row["reading"] == "one"}
+    outcomes = {row["claim"]: row["outcome"] for row in made["claims"] if row["reading"] == ONE}
     assert outcomes == {
         "hcsfed.T1.a": "replicated", "hcsfed.T1.b": "refuted", "hcsfed.T1.c": "undecided",
         "hcsfed.T1.d": "replicated", "hcsfed.T1.e": "not run", "hcsfed.T1.f": "replicated",

@@ -92,12 +92,9 @@ def test_claims_of_the_one_table_stand_in_place_of_the_notebooks_own():
 
 
 def test_a_long_table_is_folded_unless_it_leads_the_page():
-    long = output(text_html="<table>" + "<tr><td></td></tr>" * 200 + "</table>")
-    cells = [
-        new_markdown_cell("# T"),
-        new_code_cell("a()", outputs=[long]),
-        new_code_cell("b()", outputs=[long]),
-    ]
+    long = "<table>" + "<tr><td></td></tr>" * 200 + "</table>"
+    code = [new_code_cell(name, outputs=[output(text_html=long)]) for name in ("a()", "b()")]
+    cells = [new_markdown_cell("# T"), *code]
     shown = [
         "".join(o.data["text/html"])
         for c in layout.arranged(cells)

@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib.analysis import effects
+from fedlib.analysis.readings import readings
 from fedlib.commands import notebooks
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
@@ -76,7 +77,13 @@ def evidence() -> Evidence:
     for paper, kind in (("fedcor", "core"), ("hcsfed", "supporting")):
         for k in range(20):
             ran = (paper, k) != ("hcsfed", 3)
-            about = {"paper": paper, "claim": f"{paper}.{k}", "artifact": f"{paper}/table_1", "kind": kind}
+            about = {
+                "paper": paper,
+                "reading": readings(paper)[0].name,
+                "claim": f"{paper}.{k}",
+                "artifact": f"{paper}/table_1",
+                "kind": kind,
+            }
             found = {"outcome": "replicated", "n": 3} if ran else {"outcome": "not run", "n": 0}
             rows.append(
                 about | found | {"values": [0.6, 0.7, 0.8] if ran else [], "estimate": 2.0 if ran else nan}
