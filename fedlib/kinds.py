@@ -8,6 +8,8 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from fedlib.errors import ConfigError
+
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -22,6 +24,17 @@ class Settings(BaseModel):
     """Text is neither a number nor a flag, and a flag is not a number. A whole number may be written 10 or 10.0."""
 
     model_config = ConfigDict(**STRICT, frozen=True, validate_default=True)
+
+    def __init__(self, /, **values: Any) -> None:
+        """Raises ConfigError, one sentence, where a program writes settings that are invalid."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            key, message = first_error(error)
+            place = f"{type(self).__name__}{'.' + key if key else ''}"
+            raise ConfigError(f"{place}: {message}{'' if message.endswith('?') else '.'}") from None
+
+    __init__.__pydantic_base_init__ = True  # settings inside settings are validated without it
 
     @model_validator(mode="before")
     @classmethod

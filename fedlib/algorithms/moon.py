@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedlib.algorithms.base import FedAvg, register
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 @dataclass
 class Moon(FedAvg):
     """Moon. Clients pull their features toward the global model's and away from those of their own previous model."""
+
+    def check(self, local: Any) -> None:
+        if not local.mu:
+            raise ValueError(
+                "Moon with local.mu = 0 is FedAvg; set local.mu, the weight of its contrastive term"
+            )
 
     def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
         import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,15 +22,58 @@ class Partition:
     train: indices into the training set. A sample may occur more than once where the paper draws with replacement.
     holdout: indices into the training set, of samples set aside to measure losses on, or None (FedCor: the last 20 %).
     test: indices into the test set, or None where the paper has no such parts (or `IID` has too few samples).
-    labels: (N, K) number of a client's samples by label, including the hold-out part.
+    labels: (N, K) number of a client's samples by label, including the hold-out part. None where there are no labels:
+        all samples then count as of one label.
     group: (N,) index of the HiCS-FL alpha that the client was drawn with (client ids are in that order), or None.
     """
 
     train: Parts
     holdout: Parts | None
     test: Parts | None
-    labels: np.ndarray
+    labels: np.ndarray = None  # type: ignore[assignment]  # made in __post_init__
     group: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        N = len(self.train)
+        if not N:
+            raise ConfigError("a partition needs at least one client; its train is empty.")
+        for name in ("train", "holdout", "test"):
+            parts = getattr(self, name)
+            if parts is not None:
+                object.__setattr__(self, name, [_indices(part, name, k) for k, part in enumerate(parts)])
+                if len(parts) != N:
+                    raise ConfigError(
+                        f"the partition's {name} has {len(parts)} clients, but its train has {N}."
+                    )
+        if empty := [k for k, part in enumerate(self.train) if not len(part)]:
+            raise ConfigError(
+                f"client {empty[0]} of the partition has no training sample; leave the client out."
+            )
+        owned = [len(part) for part in self.train]
+        if self.holdout is not None:
+            owned = [n + len(part) for n, part in zip(owned, self.holdout, strict=True)]
+        if self.labels is None:
+            object.__setattr__(self, "labels", np.array(owned)[:, None])
+        counts = np.asarray(self.labels)
+        if counts.ndim != 2 or counts.sum(axis=1).tolist() != owned:
+            raise ConfigError(
+                "the partition's labels must count each client's samples by label, (N, K), with its hold-out part; "
+                "leave them out where there are no labels."
+            )
+
+    def check(self, n_train: int, n_test: int) -> None:
+        """Check that a dataset of this size has all samples.
+
+        Raises:
+            ConfigError: it has not; the sentence names the client and the sample.
+        """
+        for name, n in (("train", n_train), ("holdout", n_train), ("test", n_test)):
+            for k, part in enumerate(getattr(self, name) or ()):
+                if len(part) and (part.min() < 0 or part.max() >= n):
+                    wrong = part.min() if part.min() < 0 else part.max()
+                    raise ConfigError(
+                        f"the partition's {name} of client {k} has sample {wrong}, but there are 0 to {n - 1}."
+                    )
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -118,16 +162,31 @@ def make(spec: Scheme, data: Labelled, N: int, seed: int, holdout: float = 0.0) 
     return Partition(train, kept, split.test, labels, split.group)
 
 
+def _indices(part: Sequence[int] | np.ndarray, name: str, k: int) -> np.ndarray:
+    array = np.asarray(part)
+    if array.ndim != 1 or (len(array) and not np.issubdtype(array.dtype, np.integer)):
+        raise ConfigError(
+            f"the partition's {name} of client {k} must be a list of whole numbers, the indices of its samples."
+        )
+    return array if len(array) else array.astype(np.int64)
+
+
 def hold_out(parts: Parts, share: float, rng: np.random.Generator) -> tuple[Parts, Parts]:
-    """Shuffle each part and split it into its first floor((1 - share) n) samples and the rest (as in FedCor's code)."""
+    """Shuffle each part and split it into its first floor((1 - share) n) samples and the rest (as in FedCor's code).
+
+    Where a client owns a sample several times, distinct samples are split: none is on both sides.
+    """
     train, kept = [], []
     for k, part in enumerate(parts):
-        cut = int((1 - share) * len(part) + 1e-9)  # 0.9 * 10 may be slightly below 9
-        if not 0 < cut < len(part):
+        distinct = np.unique(part)
+        if len(distinct) == len(part):
+            distinct = part
+        cut = int((1 - share) * len(distinct) + 1e-9)  # 0.9 * 10 may be slightly below 9
+        if not 0 < cut < len(distinct):
             raise ConfigError(
-                f"holdout: {share} of client {k}'s {len(part)} samples leaves a part empty; lower N."
+                f"holdout: {share} of client {k}'s {len(distinct)} samples leaves a part empty; lower N."
             )
-        shuffled = rng.permutation(part)
-        train.append(np.sort(shuffled[:cut]))
-        kept.append(np.sort(shuffled[cut:]))
+        first = np.isin(part, rng.permutation(distinct)[:cut])
+        train.append(np.sort(part[first]))
+        kept.append(np.sort(part[~first]))
     return train, kept

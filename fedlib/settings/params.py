@@ -183,7 +183,7 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
     if "seed" in raw:
         raise ConfigError(f"{place}.seed: an experiment lists its seeds under one key; move it to `seeds`.")
     try:
-        return Run(**{**raw, "seed": seed})
+        return Run.model_validate({**raw, "seed": seed})
     except ValidationError as error:
         raise one_sentence(error, place) from None
 

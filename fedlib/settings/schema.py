@@ -39,6 +39,7 @@ from fedlib.kinds import (
     parameters_of,
 )
 from fedlib.samplers import Aggregation
+from fedlib.samplers.checks import check_class
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.parameters import checked, own
 from fedlib.settings.world import World
@@ -178,6 +179,7 @@ class Method(Settings):
         if self.sampler not in samplers.SAMPLERS:
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
             raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
+        check_class(self._class)
         of_algorithm = f"algorithm {self.algorithm!r}"
         params = checked(parameters_of(self._class), self.params, f"sampler {self.sampler!r}")
         algorithm_params = checked(

@@ -25,6 +25,7 @@ from torch import Tensor
 from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
+from fedlib.files import say
 from fedlib.samplers import (
     Gradients,
     Losses,
@@ -113,6 +114,11 @@ class Lockstep:
         for live, _ in rows:
             if not live.failed:
                 live.rows[-1]["seconds"] = share
+                if live.diverged:
+                    say(
+                        f"{live.name} diverged in round {live.t}: its model holds values that are not finite, and the "
+                        "run ends here; a lower local.lr may help."
+                    )
         self.raise_failures()
 
     def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
@@ -366,7 +372,8 @@ class Lockstep:
             np.array([answers[i].steps for i in order]),
             live.run.local.lr_at(live.t),
         )
-        live.diverged = not bool(torch.isfinite(live.models).all())
+        finite = torch.isfinite(live.models)
+        live.diverged = not bool((finite if live.constant is None else finite | live.constant).all())
         back = np.argsort(order)
         losses = np.array([answer.loss for answer in answers])
         arrays = map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses))
@@ -412,6 +419,9 @@ class Lockstep:
             )
             for part in parts
         ]
+        if lives[0].constant is not None:
+            for part in trained:
+                part.updates[:, lives[0].constant] = 0  # infinity minus infinity is not a number
         if len(parts) == 1:
             return trained[0]
         back = np.argsort(np.concatenate(parts))
@@ -471,6 +481,12 @@ def accept(live: Live, question: Any) -> None:
     live.questions += 1
     if live.questions > most:
         raise SamplerError(f"it asked more than {most} questions in one round; if it must, set `questions`")
+    for sent in ("parameters", "scalars"):
+        count = getattr(question, sent, 0)
+        if count is not None and (not isinstance(count, int | np.integer) or count < 0):
+            raise SamplerError(
+                f"{sent} of its {kind.__name__} is {count!r}; it must be how many numbers a client sends, 0 or more"
+            )
     for named in ("clients", "train"):
         if hasattr(question, named):
             clients = check_clients(live, f"{named} of its {kind.__name__}", getattr(question, named))

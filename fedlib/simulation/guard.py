@@ -37,27 +37,28 @@ class Watch:
     def touched(self) -> list[str]:
         """The global generators that have changed since the last call."""
         before, self.known = self.known, states()
-        if before == self.known:
-            return []
-        names = [name for name, old, new in zip(GLOBAL, before, self.known, strict=True) if old != new]
-        if threading.current_thread() is not threading.main_thread():
-            names = [name for name in names if name != "random"]
+        names = [name for name in self.known if self.known[name] != before.get(name, self.known[name])]
         for name in names:
             GLOBAL[name]()  # so that the next call that sets the same seed is found too
-        self.known = states()
+        if names:
+            self.known = states()
         return names
 
 
-def states() -> tuple[Any, ...]:
-    """Values that change with every draw from the generators of `GLOBAL`, read in a few microseconds.
+def states() -> dict[str, Any]:
+    """Values that change with every draw from the generators of `GLOBAL`; Python's in the main thread only.
 
-    NumPy's and Python's states of 2,500 bytes are read in place: `random.getstate` takes longer than all the rest.
+    NumPy's state of 2,500 bytes is read in place, at the address that numpy publishes: `state` copies it into a dict.
     """
-    bits, python = np.random.get_bit_generator(), random.getstate.__self__
+    bits = np.random.get_bit_generator()
     usual = type(bits) is np.random.MT19937
-    numpys = ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state)
-    pythons = ctypes.string_at(id(python) + object.__basicsize__, 2500), python.gauss_next
-    return numpys, pythons, torch.default_generator.get_state().numpy().tobytes()
+    found = {
+        "numpy.random": ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state),
+        "torch": torch.default_generator.get_state().numpy().tobytes(),
+    }
+    if threading.current_thread() is threading.main_thread():
+        found["random"] = random.getstate()
+    return found
 
 
 class Guarded:
@@ -88,20 +89,20 @@ class Guarded:
                     f"it drew from the global generator of {' and '.join(touched)}, which other code uses too; draw "
                     "from round.rng, or in setup from rng"
                 )
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             self.failed = self._failure(phase, error)
             if watch:
                 watch.touched()
 
     def _failure(self, phase: str, error: BaseException) -> SamplerError:
         where = ", ".join([self.name, *([f"round {self.t}"] if self.t else []), phase])
-        words = " ".join(str(error).split())[:500].rstrip(".")
+        words = " ".join(text_of(error).split())[:500].rstrip(".")
         if not isinstance(error, SamplerError):
             kind = "" if type(error) is ValueError and words else f"{type(error).__name__}: "
             words = f"{kind}{words} ({self._line(error)})"
         failure = SamplerError(f"{where}: {words}.")
         failure.__cause__ = error
-        failure.trace = "".join(traceback.format_exception(error))
+        failure.trace = "".join(traceback.format_exception(error))  # which copes with a text that raises
         return failure
 
     def _line(self, error: BaseException) -> str:
@@ -111,3 +112,11 @@ class Guarded:
         home = getattr(sys.modules.get(sampler.__module__), "__file__", None)
         last = ([step for step in steps if step.filename == home] or steps)[-1]
         return f"{last.filename.rpartition('/')[2]}, line {last.lineno}"
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an error, or what stands for it where making the text fails."""
+    try:
+        return str(error)
+    except Exception as inner:
+        return f"its text raises {type(inner).__name__}"

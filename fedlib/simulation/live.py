@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from torch import Tensor
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, Selection, find
+from fedlib.samplers.checks import check_attributes
 from fedlib.settings.schema import Run
 from fedlib.simulation.guard import Guarded, Watch
 from fedlib.simulation.presence import Answer, Presence
@@ -70,13 +72,19 @@ class Live(Guarded):
         self.begin_round()
         with self.trying("setup", Watch()):
             self.sampler = kind(**run.method.params)
+            check_attributes(self.sampler, kind.__name__)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
+            check_state(self.sampler)
             self.rule = run.method.aggregation or self.sampler.aggregation
         self.algorithm = run.method.make_algorithm()
         self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
         self.models = torch.stack(
             [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]
         )
+        finite = torch.isfinite(self.models).all(0)
+        self.constant = (
+            None if finite.all() else ~finite
+        )  # entries of buffers such as attention masks, never trained
         self.begin_round()
 
     def begin_round(self) -> None:
@@ -237,6 +245,21 @@ def check(live: Live, selection: Any, round: Round | None = None) -> Selection:
     return Selection(clients, **numbers, notes=selection.notes)
 
 
+def check_state(sampler: Sampler) -> None:
+    """Raise SamplerError if a sampler keeps a generator: its draws would depend on the order of events."""
+    for name, value in vars(sampler).items():
+        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
+            raise SamplerError(
+                f"it keeps a generator of its own, self.{name}; draw from round.rng, or in setup from rng"
+            )
+
+
 def plain(value: Any) -> Any:
-    """A value with numpy types replaced by plain ones, for JSON."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+    """A numpy or torch value as plain numbers, for JSON.
+
+    Raises:
+        TypeError: it is another object, whose text may differ from run to run.
+    """
+    if isinstance(value, np.ndarray | np.generic | Tensor):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is neither a number, a text, a list nor a mapping of these")

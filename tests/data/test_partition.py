@@ -302,3 +302,52 @@ def test_every_scheme_works_on_the_embedded_digits(N: int) -> None:
         schemes.DirichletClasses(scheme="dirichlet_classes", alphas=[0.001, 0.002, 0.005, 0.01, 0.5]),
     ):
         assert min(map(len, partition.make(spec, dataset, N, 0).train)) >= 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"train": []}, "needs at least one client"),
+        ({"train": [[0, 1], []]}, "client 1 of the partition has no training sample"),
+        ({"train": [[0.5], [1]]}, "train of client 0 must be a list of whole numbers"),
+        ({"train": [[0], [1]], "test": [[0]]}, "test has 1 clients, but its train has 2"),
+        (
+            {"train": [[0], [1]], "labels": np.array([[1, 0], [1, 1]])},
+            "labels must count each client's samples",
+        ),
+    ],
+)
+def test_a_partition_that_cannot_be_is_refused(parts: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Partition(**{"holdout": None, "test": None, **parts})
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("sample", "part"), [(9, "train"), (-1, "train"), (4, "test")])
+def test_a_sample_that_is_not_there_is_named(sample: int, part: str) -> None:
+    parts = {"train": [[0], [1]], "test": [[0], [1]], part: [[0], [sample]]}
+    with pytest.raises(ConfigError, match=f"{part} of client 1 has sample {sample}"):
+        Partition(holdout=None, **parts).check(9, 4)
+
+
+def test_labels_are_not_needed_for_regression() -> None:
+    part = Partition([[0, 1, 2], [3]], [[4], [5, 6]], None)
+    assert part.sizes.tolist() == [4, 3]
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.9))
+def test_no_client_trains_on_what_it_holds_out(seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [rng.integers(12, size=30) for _ in range(3)]
+    train, kept = partition.hold_out(parts, share, rng)
+    for part, mine, held in zip(parts, train, kept, strict=True):
+        assert not set(mine) & set(held)
+        assert sorted(np.concatenate([mine, held])) == sorted(part)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_test_parts_have_their_share_and_at_least_one_sample(share: float) -> None:
+    spec = schemes.DirichletClients(alpha=1.0, sizes=[(3, 5), (2, 40)], test_share=share)
+    part = partition.make(spec, labelled([60] * 5), 5, 0)
+    assert [len(test) for test in part.test] == [max(1, round(share * n)) for n in [5, 5, 5, 40, 40]]

@@ -397,3 +397,27 @@ def test_merging_nothing_changes_nothing(tree):
     if isinstance(tree, dict):
         assert merge(tree, {}) == tree
         assert merge(tree, tree) == tree
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Local(lr=-1, batch=1, steps=1), r"Local\.lr: .*greater than 0 \(given: -1\)\."),
+        (lambda: Local(lr=1, batch=1), "Local: give either steps or epochs"),
+        (lambda: schema.Method(sampler="mdd"), r"Method: unknown sampler 'mdd'; did you mean"),
+        (lambda: schemes.DirichletPrior(alpha=0), r"DirichletPrior\.alpha: .*greater than 0"),
+    ],
+)
+def test_settings_of_a_program_are_refused_in_one_sentence(make, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.bad_input
+def test_moon_without_its_term_is_refused():
+    moon = {"sampler": "md", "algorithm": "moon"}
+    with pytest.raises(ConfigError, match=r"Moon with local\.mu = 0 is FedAvg"):
+        runs(changed("methods", {"x": moon}))
+    assert runs(changed("methods", {"x": {**moon, "local": {"mu": 0.1}}}))

@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 import torch
 
+from fedlib.data import datasets
+from fedlib.data import partition as partitions
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.runs.store import pack, unpack
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
+from fedlib.settings import params
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Job
-from fedlib.training.executors import make_executor
+from fedlib.training.executors import Own, make_executor
 
 N, M, CLASSES, FEATURES = 8, 3, 4, 6
 
@@ -476,3 +479,44 @@ def test_a_diverging_run_stops_and_says_so_and_stops_nothing_else(partition, exe
     assert not any(row["diverged"] for row in lives[0].rows)
     same(lives[0], go([fine], partition, executor)[0])
     del SAMPLERS["wild"]
+
+
+class Masked(torch.nn.Module):
+    """A linear model that adds an attention-like mask of 0 and -inf, a buffer, before a softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(64, 10)
+        self.register_buffer("mask", torch.tensor([0.0] * 10 + [-torch.inf] * 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.nn.functional.pad(self.out(x.flatten(1)), (0, 2))
+        return torch.log_softmax(scores + self.mask, 1)[:, :10]
+
+
+def test_a_buffer_with_infinities_is_no_divergence():
+    """An attention mask holds -inf; it stays as it is, and the run learns."""
+    data = datasets.load("digits")
+    run = params.build(
+        {
+            "dataset": "digits",
+            "partition": {"scheme": "iid"},
+            "model": "own:masked",
+            "N": 10,
+            "m": 3,
+            "T": 5,
+            "local": {"lr": 0.1, "batch": 10, "epochs": 1},
+            "method": {"sampler": "uniform"},
+        },
+        0,
+        "test",
+    )
+    executor = make_executor(Own(Masked), datasets.tensors(data), threads=1)
+    lockstep = Lockstep([run], [partitions.make(run.partition, data, 10, 0)], executor)
+    while lockstep.active:
+        lockstep.advance()
+    (live,) = lockstep.live
+    assert not live.diverged
+    assert live.t == 5
+    assert torch.isneginf(live.models).sum() == 2
+    assert live.rows[-1]["test_accuracy"] > live.rows[0]["test_accuracy"] + 0.3

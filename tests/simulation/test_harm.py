@@ -483,3 +483,107 @@ def test_who_draws_in_another_thread_harms_no_run_that_trains_beside_the_main_on
         assert aside.submit(touched, random.random).result() == []
         assert aside.submit(touched, np.random.random).result() == ["numpy.random"]
     assert touched(random.random) == ["random"]
+
+
+# -- costs, notes, generators ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "costs", [{"parameters": -5}, {"parameters": float("nan")}, {"scalars": -1}], ids=str
+)
+def test_a_question_cannot_state_costs_that_no_client_has(costs, sampler, world):
+    def select(self, round):
+        yield Updates(self.fed.everyone, **costs)
+
+    sampler(select=select)
+    with pytest.raises(SamplerError, match=f"{next(iter(costs))} of its Updates is .*0 or more"):
+        world(build("bad")).advance()
+
+
+@pytest.mark.bad_input
+def test_a_question_that_is_not_listed_is_refused(sampler, world):
+    def select(self, round):
+        yield Losses([0])
+
+    sampler(select=select, asks=frozenset({Updates}))
+    with pytest.raises(SamplerError, match="yielded Losses, which its `asks` does not list"):
+        world(build("bad")).advance()
+
+
+@pytest.mark.bad_input
+def test_notes_hold_no_addresses_of_objects(sampler, world):
+    sampler(select=lambda self, round: Selection([0, 1, 2], notes={"what": object()}))
+    with pytest.raises(SamplerError, match="a object is neither a number, a text"):
+        world(build("bad")).advance()
+
+
+@pytest.mark.bad_input
+def test_a_sampler_keeps_no_generator(sampler, world):
+    def keep(self, fed, rng):
+        Sampler.setup(self, fed, rng)
+        self.own = rng
+
+    sampler(setup=keep)
+    with pytest.raises(SamplerError, match="keeps a generator of its own, self.own"):
+        world(build("bad"))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"aggregation": "data-size"}, "Bad.aggregation is 'data-size'; it must be one of .*'data_size'"),
+        ({"draws": "twice"}, "Bad.draws is 'twice'"),
+        ({"needs": {"lables"}}, "Bad.needs is .*; it may hold 'labels', 'output layer'"),
+        ({"asks": {"Losses"}}, "Bad.asks is .*classes of questions"),
+        (
+            {"select": lambda self, round: Selection(np.random.default_rng().choice(10, 3, False))},
+            "Bad.select makes a generator with numpy.random.default_rng",
+        ),
+    ],
+)
+def test_what_a_class_declares_means_something(changes, words, sampler):
+    sampler(**changes)
+    with pytest.raises(ValueError, match=words):
+        build("bad")
+
+
+@pytest.mark.bad_input
+def test_a_parameter_of_a_class_that_is_no_dataclass_is_refused():
+    class Candidates(Good):
+        d: int = 4
+
+    register("bad")(Candidates)
+    try:
+        with pytest.raises(ValueError, match="Candidates declares 'd' but is no dataclass.*@dataclass"):
+            build("bad")
+    finally:
+        SAMPLERS.pop("bad")
+
+
+class Mute(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("error", [Mute(), GeneratorExit()], ids=lambda error: type(error).__name__)
+def test_whatever_is_raised_ends_that_run_alone(error, sampler, world):
+    def select(self, round):
+        raise error
+
+    sampler(select=select)
+    bad, good = finish(world(build("bad"), build("md"), strict=False))
+    assert type(error).__name__ in str(bad.failed)
+    assert good.t == SETTING["T"]
+
+
+def test_a_run_that_diverges_says_so(sampler, world, capsys):
+    def select(self, round):
+        return Selection(self.fed.everyone[:3], weights=np.full(3, 1e300))
+
+    sampler(select=select)
+    (live,) = finish(world(build("bad")))
+    assert live.diverged
+    assert f"bad (seed 0) diverged in round {live.t}" in capsys.readouterr().err
