@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -88,24 +88,31 @@ def _outcome(claim: Claim, values: Iterable[np.ndarray]) -> str:
     return effects.judged(rows)["outcome"]
 
 
-def table(of: Iterable[str] | None = None) -> pd.DataFrame:
-    """The error rates of all claims with a measure: one row each, with the words for its page."""
-    lines = []
-    for paper in papers() if of is None else of:
-        for claim in claims_of(paper):
-            if claim.measure is not None:
-                power, passes, lost = rates(claim)
-                lines.append((claim.id, claim.digest(), claim.kind, SEEDS, power, passes, lost, words(power)))
+def table(known: Mapping[tuple[str, str], tuple[float, float, float]] | None = None) -> pd.DataFrame:
+    """The error rates of all claims with a measure: one row each, with the words for its page.
+
+    known: rates by id and digest of a claim, which are not computed again.
+    """
+    lines, known = [], known or {}
+    for claim in (claim for paper in papers() for claim in claims_of(paper) if claim.measure is not None):
+        key = claim.id, claim.digest()
+        found = known[key] if key in known else rates(claim)
+        lines.append((*key, claim.kind, SEEDS, *found, words(found[0])))
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def write(path: Path = TABLE) -> bool:
-    """Compute the table of all papers; True if it changed."""
-    new = table().to_csv(index=False, lineterminator="\n").encode()
-    if path.exists() and path.read_bytes() == new:
-        return False
-    write_whole(path, new)
-    return True
+    """Bring the table up to date: rates of claims that it has not are computed; True if it changed.
+
+    After a change of how claims are judged, delete it first.
+    """
+    old = path.read_bytes() if path.exists() else b""
+    kept = pd.read_csv(path, float_precision="round_trip") if old else pd.DataFrame(columns=COLUMNS)
+    known = {(row[0], row[1]): row[4:7] for row in kept[COLUMNS].itertuples(index=False, name=None)}
+    new = table(known).to_csv(index=False, lineterminator="\n").encode()
+    if new != old:
+        write_whole(path, new)
+    return new != old
 
 
 def words(power: float) -> str:

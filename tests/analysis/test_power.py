@@ -38,3 +38,15 @@ def test_a_claim_that_five_seeds_cannot_decide_says_so():
     weak = TABLE["power"] < 0.8
     assert TABLE.loc[weak, "words"].str.startswith("five seeds cannot decide this").all()
     assert TABLE.loc[TABLE["power"] >= 0.8, "words"].isna().all()
+
+
+def test_only_what_the_table_lacks_is_computed(tmp_path, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(power, "rates", lambda claim: asked.append(claim.id) or (0.9, 0.01, 0.0))
+    path = tmp_path / "error_rates.csv"
+    changed = TABLE.reset_index()
+    changed.loc[changed["claim"] == "hcsfed.T1.d", "digest"] = "another"
+    changed.to_csv(path, index=False)
+    assert power.write(path)
+    assert asked == ["hcsfed.T1.d"]
+    assert not power.write(path)
