@@ -42,7 +42,7 @@ from fedlib.settings.schema import OWN, Evaluate, Local, Run, address_of_run
 from fedlib.simulation.evaluation import segment_means, weights_of
 from fedlib.simulation.live import Live
 from fedlib.training.contract import Executor
-from fedlib.training.executors import make_executor
+from fedlib.training.executors import Own, make_executor
 from fedlib.training.objective import Function
 from fedlib.training.randomness import made, seeded
 
@@ -93,7 +93,9 @@ class Handed:
 
     def executor(self, run: Run, threads: int) -> Executor:
         if self._executor is None:
-            self._executor = make_executor(self.model.use, self.data.tensors(), self.device, threads)
+            by_torch = run.local.by_torch
+            use = Own(self.model.make) if by_torch and isinstance(self.model.use, str) else self.model.use
+            self._executor = make_executor(use, self.data.tensors(), self.device, threads, by_torch)
         return self._executor
 
     def partition(self, run: Run) -> Partition:
@@ -266,10 +268,12 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None) -> None:
     for part in partitions.values():
         for k, mine in enumerate(part.train):
             left = min(batch, len(mine)) if steps else len(mine) % batch or batch
+            if run.local.drop_last and len(mine) > batch:
+                left = batch
             if left == 1:
                 raise ConfigError(
                     f"model: training fails on a batch of one sample, which {supply.clients.name(k)} would have "
-                    f"({len(mine)} samples in batches of {batch}); set drop_last=True in local, or another batch."
+                    f"({len(mine)} samples in batches of {batch}); set drop_last=True in Local, or another batch."
                 )
 
 

@@ -55,7 +55,9 @@ class Prepared:
         key = run.dataset, run.scaling, run.model, threads
         if key not in self.executors:
             tensors = datasets.tensors(self.dataset(run), run.scaling)
-            self.executors[key] = make_executor(run.model, tensors, self.place.device, threads)
+            self.executors[key] = make_executor(
+                run.model, tensors, self.place.device, threads, run.local.by_torch
+            )
         return self.executors[key]
 
     def partition(self, run: Run) -> Partition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    FieldSerializationInfo,
     SerializeAsAny,
     Strict,
     ValidationError,
     ValidationInfo,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -41,6 +43,7 @@ from fedlib.kinds import (
 from fedlib.samplers import Aggregation
 from fedlib.samplers.checks import check_class
 from fedlib.settings.code import Code, code_of
+from fedlib.settings.identity import digest_of_value
 from fedlib.settings.parameters import checked, own
 from fedlib.settings.world import World
 
@@ -78,28 +81,47 @@ Partition = Annotated[SerializeAsAny[Scheme], BeforeValidator(_scheme)]
 class Local(Settings):
     """A client's local work in a round: its optimiser, its amount of work (steps or epochs) and its objective.
 
-    steps, epochs: exactly one of them. Each step draws a fresh batch of `batch` distinct samples. Each epoch is a pass
-        over a fresh permutation and keeps the last partial batch.
+    optimizer: "sgd", "adam", or a function of a module's parameters and the rate that makes a torch optimiser, which
+        begins anew in every round.
+    lr: also a function of the 1-based round.
+    steps, epochs: exactly one of them. Each step draws a fresh batch of `batch` distinct samples; steps may be a
+        function of a client's number of samples. Each epoch is a pass over a fresh permutation and keeps the last
+        partial batch.
+    drop_last: an epoch leaves its last partial batch out; a client with less than a batch keeps it.
+    clip: the gradient of a batch's loss is scaled down to this norm, before weight decay and proximal terms are added.
     mu: weight of FedProx's proximal term (mu/2)||w - w_t||^2; also the weight for FedDyn and Moon.
     lr_decay: {round: factor}, applied from that 1-based round on.
     halve_every: the learning rate is halved after every `halve_every` steps of a round.
     """
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Positive
+    optimizer: Literal["sgd", "adam"] | Callable[..., Any] = "sgd"
+    lr: Positive | Callable[[int], float]
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: NotNegative = 0.0
     batch: Steps
-    steps: Steps | None = None
+    steps: Steps | Callable[[int], int] | None = None
     epochs: Steps | None = None
     mu: NotNegative = 0.0
     lr_decay: dict[Annotated[Count, Strict(False)], Positive] = {}
     halve_every: Count | None = optional()
+    drop_last: bool = Field(default=False, exclude_if=lambda value: not value)
+    clip: Positive | None = optional()
+
+    @field_serializer("optimizer", "lr", "steps", when_used="json")
+    def _identified(self, value: Any, info: FieldSerializationInfo) -> Any:
+        """A function stands in settings as a digest of what it computes."""
+        return OWN + digest_of_value(value, f"local.{info.field_name}") if callable(value) else value
 
     @model_validator(mode="after")
     def _one_amount_of_work(self) -> Local:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either steps or epochs")
+        if self.drop_last and self.epochs is None:
+            raise ValueError("drop_last is about epochs; with steps, every batch is full")
+        if callable(self.optimizer) and (self.halve_every or self.momentum or self.weight_decay):
+            raise ValueError(
+                "momentum, weight_decay and halve_every belong into an optimizer that is a function"
+            )
         for t in (1, *self.lr_decay):
             if not 1e-30 < (rate := self.lr_at(t)) < 1e30:  # models are in single precision
                 raise ValueError(f"the learning rate of round {t} is {rate:g}; change lr or lr_decay")
@@ -108,11 +130,16 @@ class Local(Settings):
     @property
     def plain(self) -> bool:
         """Whether each step is w <- w - lr gradient with one learning rate for the whole round."""
-        return self.optimizer == "sgd" and not self.momentum and not self.halve_every
+        return self.optimizer == "sgd" and not (self.momentum or self.halve_every or self.clip)
+
+    @property
+    def by_torch(self) -> bool:
+        """Whether only torch itself can do it: an optimiser of the program's own, or clipped gradients."""
+        return callable(self.optimizer) or self.clip is not None
 
     def lr_at(self, t: int) -> float:
         """Learning rate in the 1-based round t."""
-        rate = self.lr
+        rate = float(self.lr(t)) if callable(self.lr) else self.lr
         for start, factor in self.lr_decay.items():
             rate *= factor if t >= start else 1.0
         return rate

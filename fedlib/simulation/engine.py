@@ -200,7 +200,7 @@ class Lockstep:
         for live, question in asked:
             clients = [int(k) for k in question.clients]
             live.send_model(clients, live.algorithm.payload * live.algorithm.models)
-            each = self.executor.layout.d if question.parameters is None else question.parameters
+            each = self.executor.layout.sent if question.parameters is None else question.parameters
             live.costs.parameters_up += len(clients) * each
             live.costs.scalars_up += len(clients) * question.scalars
             if question.parameters is None:
@@ -241,7 +241,7 @@ class Lockstep:
         out = self.executor.gradients(jobs, start, asked[0][0].run.local.batch)
         for live, question in asked:
             live.send_model(question.clients, 1)
-            live.costs.parameters_up += len(question.clients) * self.executor.layout.d
+            live.costs.parameters_up += len(question.clients) * self.executor.layout.sent
             live.costs.client_steps += len(question.clients)
         out = out[:, : asked[0][0].fed.d].cpu().numpy()
         return np.split(out, np.cumsum([len(question.clients) for _, question in asked])[:-1])
@@ -261,9 +261,9 @@ class Lockstep:
             n = len(question.train)
             trial.append(live.models[0] + trained.updates[done : done + n].mean(0))
             live.send_model(question.train, 1)
-            live.costs.parameters_up += n * self.executor.layout.d
+            live.costs.parameters_up += n * self.executor.layout.sent
             live.costs.client_steps += int(trained.steps[done : done + n].sum())
-            live.costs.parameters_down += len(question.clients) * self.executor.layout.d
+            live.costs.parameters_down += len(question.clients) * self.executor.layout.sent
             done += n
         return self.client_losses(torch.stack(trial), [(live, question.clients) for live, question in asked])
 
@@ -347,7 +347,7 @@ class Lockstep:
         for k in clients.tolist():
             answers.append(extra[id(live), k, seen[k]] if seen[k] else live.asked[k])
             arrived = k in live.uploaded and not seen[k]
-            live.costs.parameters_up += self.executor.layout.d * (algorithm.payload - arrived)
+            live.costs.parameters_up += self.executor.layout.sent * (algorithm.payload - arrived)
             seen[k] += 1
         live.send_model(clients, algorithm.payload * algorithm.models)
         if live.presence:

@@ -148,7 +148,7 @@ class Live(Guarded):
     def send_model(self, clients: Iterable[int], copies: int) -> None:
         """Count what clients still lack of `copies` vectors: the model, and what the algorithm sends with it."""
         for k in set(map(int, clients)):
-            self.costs.parameters_down += max(0, copies - self.holds[k]) * self.executor.layout.d
+            self.costs.parameters_down += max(0, copies - self.holds[k]) * self.executor.layout.sent
             self.holds[k] = max(copies, self.holds[k])
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:

@@ -20,7 +20,7 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, draw_batches, workers
+from fedlib.training.contract import Batches, Job, batches_of, workers
 from fedlib.training.maps import MapStep, kept_bits, logits_of
 from fedlib.training.stacked import StackedExecutor
 
@@ -69,7 +69,7 @@ class CardExecutor(StackedExecutor):
 
         def draw_and_work(rows: list[int]) -> None:
             clients, place = distinct([jobs[j] for j in rows])
-            batches = draw_batches(clients, local.batch, local.steps, local.epochs)
+            batches = batches_of(clients, local)
             work(
                 np.array(rows),
                 Batches(batches.index[:, place], batches.count[:, place], batches.steps[place]),

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, softplus
 
+from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
 
@@ -173,16 +174,42 @@ class Batches:
         return float(np.multiply(loss[first:last], count, dtype=float).sum() / count.sum())
 
 
+def batches_of(jobs: Sequence[Job], local: Local) -> Batches:
+    """Each job's mini-batches of a round of local training."""
+    if not callable(local.steps):
+        return draw_batches(jobs, local.batch, local.steps, local.epochs, local.drop_last)
+    each = []
+    for job in jobs:
+        steps = local.steps(len(job.samples))
+        if not isinstance(steps, int | np.integer) or steps < 1:
+            raise ConfigError(
+                f"local.steps returns {steps!r} for {len(job.samples)} samples; it must be a whole number."
+            )
+        each.append(draw_batches([job], local.batch, int(steps)))
+    longest = max(len(batches.count) for batches in each)
+    index = np.stack([np.resize(batches.index[:, 0], (longest, local.batch)) for batches in each], 1)
+    count = np.zeros((longest, len(jobs)), np.int64)
+    for j, batches in enumerate(each):
+        count[: len(batches.count), j] = batches.count[:, 0]
+    return Batches(index, count, (count > 0).sum(0))
+
+
 def draw_batches(
-    jobs: Sequence[Job], batch: int, steps: int | None = None, epochs: int | None = None
+    jobs: Sequence[Job],
+    batch: int,
+    steps: int | None = None,
+    epochs: int | None = None,
+    drop_last: bool = False,
 ) -> Batches:
     """Each job's mini-batches, drawn from its own generator.
 
     steps: every step draws min(batch, n) distinct samples. epochs: every epoch is a pass over a fresh permutation; its
-    last batch holds the samples that are left.
+    last batch holds the samples that are left. drop_last: unless there are others, it is left out.
     """
     sizes = np.array([len(job.samples) for job in jobs])
-    place, count = _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs)
+    place, count = (
+        _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs, drop_last)
+    )
     place += (np.cumsum(sizes) - sizes)[:, None, None]
     index = np.concatenate([job.samples for job in jobs]).take(place.transpose(1, 0, 2))
     return Batches(index, count, (count > 0).sum(0))
@@ -216,14 +243,17 @@ def _distinct(
     return place, np.tile(take, (steps, 1))
 
 
-def _passes(jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
+def _passes(
+    jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int, drop_last: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Permutations cut into batches -> (J, S, B) places, (S, J) counts."""
-    length = -(-sizes // batch)
+    length = np.maximum(sizes // batch, 1) if drop_last else -(-sizes // batch)
     place = np.zeros((len(jobs), epochs * length.max(), batch), np.int64)
     count = np.zeros(place.shape[1::-1], np.int64)
     for j, (job, n, l) in enumerate(zip(jobs, sizes, length, strict=True)):
         passes = np.zeros((epochs, l * batch), np.int64)
-        passes[:, :n] = job.rng.permuted(np.broadcast_to(np.arange(n), (epochs, n)), axis=1)
+        order = job.rng.permuted(np.broadcast_to(np.arange(n), (epochs, n)), axis=1)
+        passes[:, :n] = order[:, : l * batch]
         place[j, : epochs * l] = passes.reshape(-1, batch)
         count[: epochs * l, j] = np.tile(np.minimum(n - batch * np.arange(l), batch), epochs)
     return place, count
@@ -283,13 +313,24 @@ class Optimizer:
         """One step on w with the gradient g of the loss; g is overwritten."""
         lr = rate(self.local, self.lr, self.t)
         self.t += 1
+        self.complete(w, g)
+        self.move(w, g, lr)
+
+    def complete(self, w: Tensor, g: Tensor) -> None:
+        """Clip the gradient g of the loss, then add to it all else that an objective has at w."""
         active = len(w)
+        if self.local.clip:
+            g.mul_(self.local.clip / g.norm().clamp(min=self.local.clip))
         if self.local.weight_decay:
             g.add_(w, alpha=self.local.weight_decay)
         if self.start is not None:  # not mu w - mu start: Adam would magnify its rounding error
             g.add_(w - self.start[:active], alpha=self.local.mu)
         if self.linear is not None:
             g.add_(self.linear[:active])
+
+    def move(self, w: Tensor, g: Tensor, lr: float) -> None:
+        """Change w by the complete gradient g, which is overwritten."""
+        active = len(w)
         if self.square is not None:
             first, second = BETAS
             m = self.momentum[:active].lerp_(g, 1 - first)

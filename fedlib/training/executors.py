@@ -37,9 +37,15 @@ class Own:
 
 
 def make_executor(
-    model: str | Own, data: Tensors, device: str | torch.device = "cpu", threads: int | None = None
+    model: str | Own,
+    data: Tensors,
+    device: str | torch.device = "cpu",
+    threads: int | None = None,
+    by_torch: bool = False,
 ) -> Executor:
     """The executor for a model on a device. threads: number of CPU workers (None: as many as torch would use).
+
+    by_torch: whether torch itself has to train it (`Local.by_torch`).
 
     Raises:
         ConfigError: the device or model does not exist, the model cannot take this data, or its weights are missing.
@@ -56,17 +62,21 @@ def make_executor(
         seen = features(model)
         if seen is not None:
             data = Tensors(seen(data.x_train), data.y_train, seen(data.x_test), data.y_test)
-        shape, classes = tuple(data.x_train.shape[1:]), int(data.y_train.max()) + 1
+        shape, classes = tuple(data.x_train.shape[1:]), int(torch.cat([data.y_train, data.y_test]).max()) + 1
         net = build(model, shape, classes)
         if not isinstance(net, Chain):
             model = Own(lambda: maker(model)(shape, classes))
     if isinstance(model, Own):
-        net = own_chain(model, data)
+        net = None if by_torch else own_chain(model, data)
         if net is None:
             return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
         labels = torch.cat([data.y_train, data.y_test])
         if net[-1].out_features <= int(labels.max()):
             raise ConfigError(too_few(net[-1].out_features, labels))
+    elif by_torch:
+        raise ConfigError(
+            f"local: a clipped gradient needs a program's own model, not {model!r}; leave clip out."
+        )
     if device.type != "cpu":
         executor = CardExecutor if maps.takes(net) else StackedExecutor
     elif net.is_dense:

@@ -16,13 +16,20 @@ class Layout:
 
     Trained parameters come first, in the order of the modules. Tensors that are averaged like weights but never changed
     by an optimiser follow: parameters that require no gradient, and float buffers such as batch normalisation's running
-    means and variances. output: name of the output layer, None where the model has no known one.
+    means and variances. output: name of the output layer, None where the model has no known one. frozen: number of
+    values that require no gradient, which nobody sends.
     """
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
     n_trainable: int
     output: str | None = None
+    frozen: int = 0
+
+    @property
+    def sent(self) -> int:
+        """Number of values that travel with a model."""
+        return self.d - self.frozen
 
     @classmethod
     def of(cls, net: nn.Module) -> Layout:
@@ -33,7 +40,8 @@ class Layout:
         tensors |= parameters
         tensors |= {name: b for name, b in net.named_buffers() if b.is_floating_point()}
         shapes = tuple(t.shape for t in tensors.values())
-        return cls(tuple(tensors), shapes, n_trainable, getattr(net, "output_layer", None))
+        frozen = sum(p.numel() for p in parameters.values() if not p.requires_grad)
+        return cls(tuple(tensors), shapes, n_trainable, getattr(net, "output_layer", None), frozen)
 
     @cached_property
     def slices(self) -> dict[str, slice]:

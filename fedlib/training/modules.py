@@ -23,7 +23,7 @@ from torch.func import functional_call
 from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
-from fedlib.training.contract import Batches, Job, Trained, contrast
+from fedlib.training.contract import Batches, Job, Optimizer, Trained, contrast
 from fedlib.training.layout import Layout
 from fedlib.training.objective import Function, Objective, first_line, shape, too_few, tried_on
 from fedlib.training.randomness import (
@@ -104,7 +104,7 @@ class ModuleExecutor(SerialExecutor):
         linear: Tensor | None = None,
         previous: Tensor | None = None,
     ) -> Trained:
-        if self.stacked is not None and previous is None:
+        if self.stacked is not None and previous is None and not local.by_torch:
             return self.stacked.train(jobs, start, local, lr, linear)
         return super().train(jobs, start, local, lr, linear, previous)
 
@@ -171,6 +171,23 @@ class ModuleExecutor(SerialExecutor):
                 ) from error
 
 
+class Handmade(Optimizer):
+    """A torch optimiser that a program makes for the module's parameters."""
+
+    def __init__(self, local: Local, lr: float, w: Tensor, linear: Tensor | None, net: nn.Module) -> None:
+        super().__init__(local, lr, w, linear)
+        trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+        self.made = local.optimizer(trained, lr) if callable(local.optimizer) else None
+        if not isinstance(self.made, torch.optim.Optimizer):
+            raise ConfigError(
+                "local.optimizer must make a torch optimiser of (parameters, rate), but makes a "
+                f"{type(self.made).__name__}."
+            )
+
+    def move(self, w: Tensor, g: Tensor, lr: float) -> None:
+        self.made.step()
+
+
 class ModuleBench(Bench):
     """A module, differentiated by torch's autograd. Its counters start every job as they were at creation."""
 
@@ -189,6 +206,11 @@ class ModuleBench(Bench):
         )
         self.training: bool | None = None
         self.counters = {name: b.clone() for name, b in net.named_buffers() if not b.is_floating_point()}
+
+    def optimizer(self, local: Local, lr: float, linear: Tensor | None) -> Optimizer:
+        if callable(local.optimizer):
+            return Handmade(local, lr, self.trained, linear, self.net)
+        return super().optimizer(local, lr, linear)
 
     def load(self, weights: Tensor) -> None:
         self.values()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.settings.schema import Local
-from fedlib.training.contract import Batches, Job, Optimizer, Trained, draw_batches, workers
+from fedlib.training.contract import Batches, Job, Optimizer, Trained, batches_of, draw_batches, workers
 from fedlib.training.layout import Layout
 
 BLOCK = 500  # samples evaluated at a time
@@ -87,6 +87,10 @@ class Bench(ABC):
     def measure(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Loss and score of each sample in `rows` of a split, under a model (d,)."""
 
+    def optimizer(self, local: Local, lr: float, linear: Tensor | None) -> Optimizer:
+        """What changes the trained values, for one job."""
+        return Optimizer(local, lr, self.trained, linear)
+
     @torch.no_grad()
     def train(
         self,
@@ -107,7 +111,7 @@ class Bench(ABC):
             linear = (linear if self.order is None else linear[self.order])[: len(self.g)]
         with self.gradients(job, batches, start, local, anchors) as gradient:
             rest = local if anchors is None else local.model_copy(update={"mu": 0.0})
-            optimizer = Optimizer(rest, lr, self.trained, linear)
+            optimizer = self.optimizer(rest, lr, linear)
             for s in range(len(losses)):
                 losses[s] = gradient(s)
                 if lr:
@@ -161,7 +165,7 @@ class SerialExecutor(ABC):
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
-        drawn = draw_batches([jobs[j] for j in order], local.batch, local.steps, local.epochs)
+        drawn = batches_of([jobs[j] for j in order], local)
 
         def work(i: int) -> None:
             j, bench, batches = order[i], self.bench, drawn.of(i)

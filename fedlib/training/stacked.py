@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain, initialise
-from fedlib.training.contract import Batches, Job, Optimizer, Trained, draw_batches, dropout_bits, workers
+from fedlib.training.contract import Batches, Job, Optimizer, Trained, batches_of, dropout_bits, workers
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies
 from fedlib.training.stacks import DenseStack, Losses, ModuleStack, Stack
@@ -146,7 +146,7 @@ class StackedExecutor:
 
         def draw_and_work(groups: np.ndarray) -> None:
             first = [jobs[j] for j in groups[:, 0]]
-            work(groups.ravel(), draw_batches(first, local.batch, local.steps, local.epochs))
+            work(groups.ravel(), batches_of(first, local))
 
         alike: dict[Hashable, list[int]] = {}
         for j, job in enumerate(jobs):
