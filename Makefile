@@ -6,10 +6,10 @@ unexport PYTHONDONTWRITEBYTECODE  # with it, every process compiles PyTorch's an
 # The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
 relative = cd $(1)/lib/python3.*/site-packages && rm _editable_impl_fedlib.pth && echo ../../../.. > _editable_impl_fedlib.pth
 
-.PHONY: help repro report test flower lab bench lint clean
+.PHONY: help repro report test flower lab bench bench-gpu lint clean
 
 help:                           ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
 	$(if $(SCALE),fedlib scale $(SCALE))
@@ -30,6 +30,9 @@ lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, sto
 
 bench: $(BIN)/.ready            ## compare the engine's speed with the plain loop and the peers
 	python -m benchmarks
+
+bench-gpu: $(BIN)/.ready        ## verify, measure and tune the executor for CNNs on a GPU: ten minutes
+	python -m benchmarks.gpu
 
 lint: $(BIN)/.ready             ## check style and types
 	ruff check .

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import arrays, own, protocol, report
+from benchmarks import arrays, gpu, own, protocol, report
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
@@ -129,3 +129,42 @@ def test_own_models_are_compared_by_the_medians_of_their_runs() -> None:
         assert (
             f"| {case.title} | {case.T} | 2.00 (1.00-3.00) | 4.00 (4.00-7.00) | 0.50 | 0.500, 0.500 |" in text
         )
+
+
+def test_without_a_card_its_benchmark_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    with pytest.raises(SystemExit, match="torch finds none on this machine"):
+        gpu.main()
+
+
+def test_needed_arithmetic_of_a_cnn() -> None:
+    """Multiplications of its convolutions and products, three times except for the first layer's inputs."""
+    first = 900 * 32 * 27
+    others = 169 * 64 * 288 + 16 * 64 * 576 + 1024 * 64 + 64 * 10
+    assert gpu.needed(gpu.MODEL) == 2 * (2 * first + 3 * others)
+
+
+def test_the_page_of_a_card_names_share_hours_and_the_fastest_way() -> None:
+    ways = [(64, 8, 4.0, 26.0), (64, 4, 2.0, 52.0)]
+    steps = [
+        {"clients": n, "parts of a batch": parts, "compiled": True, "ms": ms, "TFLOP/s": rate, "GiB": 3.0}
+        for n, parts, ms, rate in ways
+    ]
+    found = {
+        "machine": {"cores": 16},
+        "limits": {"TFLOP/s": 52.0, "GB/s": 3000.0},
+        "verified": [{"network": "a", "right": True, "equal twice": False}],
+        "steps": steps,
+        "peers": {"a plain loop": 80.0},
+        "whole": 33.3,
+        "experiments": [{"experiment": e, "runs": 2, "run-rounds/s": 9.0, "hours": 1.25} for e in "ab"],
+        "card": "A card",
+    }
+    text = gpu.page(found)
+    assert "**50% of the limit**" in text
+    assert "about 2.5 hours" in text
+    assert "JOBS = 64, PARTS = 4, compiled" in text
+    assert "| a plain loop | 80 | 20 |" in text
+    assert "| a | yes | **no** |" in text
+    assert "The constants in use" in gpu.page(found | {"steps": steps[:1]})

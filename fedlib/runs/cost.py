@@ -43,9 +43,9 @@ class Speed:
     sample: float
 
 
-def seconds(run: Run) -> float:
-    """Estimated training time of a run on all cores of this machine."""
-    return _seconds(run, measured(run.dataset, run.model, run.local.batch))
+def seconds(run: Run, speed: Speed | None = None) -> float:
+    """Estimated training time of a run at this speed; None: on all cores of this machine."""
+    return _seconds(run, speed or measured(run.dataset, run.model, run.local.batch))
 
 
 def shortest(run: Run) -> Run:

@@ -10,6 +10,7 @@ On a CPU the same steps run without graphs, which is how they are tested.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
@@ -22,6 +23,7 @@ from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
 from fedlib.training.contract import Batches, Job, batches_of, workers
 from fedlib.training.maps import MapStep, kept_bits, logits_of
+from fedlib.training.objective import first_line
 from fedlib.training.stacked import StackedExecutor
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
@@ -161,9 +163,20 @@ class StaticStep(MapStep):
                 torch._dynamo.config.recompile_limit = (
                     1024  # every width, and every kind of work, is compiled
                 )
-                run = torch.compile(run, fullgraph=True, dynamic=False)
+                run = self._fused(run)
             self.runs[width] = captured(run) if self.on_card else run
         return self.runs[width]
+
+    def _fused(self, run: Callable[[], None]) -> Callable[[], None]:
+        """The step through torch.compile; as it is where that does not work (no C compiler, for example)."""
+        fused = torch.compile(run, fullgraph=True, dynamic=False)
+        try:
+            fused()
+        except Exception as error:
+            warnings.warn(f"steps are not compiled: {first_line(error)}", stacklevel=2)
+            self.compiled = False
+            return run
+        return fused
 
 
 def captured(run: Callable[[], None]) -> Callable[[], None]:

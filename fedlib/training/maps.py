@@ -264,7 +264,7 @@ class MapStep:
         bundle: int = 1,
         shifted: bool = False,
     ) -> None:
-        self.layout, self.shape, self.local, self.x, self.y = layout, shape, local, x, y
+        self.shape, self.local, self.x, self.y = shape, local, x, y
         B, d, device = local.batch, layout.d, x.device
         self.parts = next(p for p in range(min(PARTS, B), 0, -1) if B % p == 0)
         self.passes = Passes(net, B)
@@ -290,6 +290,8 @@ class MapStep:
             zeros(1, dtype=torch.int64),
         )  # of the step, of its bits
         self.places = torch.arange(B, device=device)
+        names, shapes = layout.names, layout.shapes
+        self.tensors = [(name, layout.slices[name], tuple(s)) for name, s in zip(names, shapes, strict=True)]
         self.classes = torch.arange(layout.shapes[-1][0], device=device)
 
     def load(self, start: Tensor, index: Tensor, count: Tensor, lr: float, shift: Tensor | None) -> None:
@@ -316,7 +318,7 @@ class MapStep:
         count = self.count.index_select(0, self.s)[0, :jobs]
         share = (self.places < count[:, None]) / count.clamp(min=1)[:, None]
         x = self.x.index_select(0, index.flatten()).view(jobs * self.parts, -1, *self.shape).transpose(1, 2)
-        w = self.layout.views(self.w[:jobs])
+        w = {name: self.w[:jobs, where].unflatten(1, shape) for name, where, shape in self.tensors}
         bits = None if self.bits is None else self.bits.index_select(0, self.place)[0, :jobs]
         logits, seen = self.passes.forward(w, x, self.parts, bits)
         y = self.y.index_select(0, index.flatten()).view(index.shape)
@@ -324,7 +326,7 @@ class MapStep:
         loss = -(logs.gather(2, y[:, :, None])[:, :, 0] * share).sum(1)
         g = (logs.exp() - (y[:, :, None] == self.classes).float()) * share[:, :, None]
         slopes = self.passes.backward(w, g, seen)
-        return torch.cat([slopes[name] for name in self.layout.names], 1), loss
+        return torch.cat([slopes[name] for name, _, _ in self.tensors], 1), loss
 
     def step(self, jobs: int) -> None:
         """One step of the first jobs. It is the same sequence of operations whatever the buffers hold."""

@@ -217,6 +217,7 @@ def test_a_step_stays_in_its_budget(on_a_card: Operations):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error:steps are not compiled")
 def test_a_compiled_step_equals_an_eager_one():
     """As a card runs it, but by the compiler's code for a CPU; fullgraph: nothing in a step falls back to Python."""
     eager = executor_of("cs_cnn")
