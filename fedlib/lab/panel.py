@@ -18,7 +18,7 @@ import html
 import importlib
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -262,7 +262,8 @@ class Lab:
     def _stop(self) -> None:
         self.going = False
         self._buttons()
-        self.say("stopped; {:,} of {:,} rounds".format(*self.training.rounds))
+        if self.training is not None:
+            self.say("stopped; {:,} of {:,} rounds".format(*self.training.rounds))
 
     def _go(self) -> None:
         self.going = True
@@ -274,16 +275,16 @@ class Lab:
         """Train for a moment and draw, until stopped or done. An error ends the training and is shown."""
         with self._told():
             self.draw()  # what was finished before
-            while self.going and not self.training.done:
-                moment = asyncio.to_thread(self.training.advance_for, MOMENT, lambda: not self.going)
-                await self._timed(asyncio.ensure_future(moment))
+            while self.going and (training := self.training) is not None and not training.done:
+                moment = asyncio.to_thread(training.advance_for, MOMENT, lambda: not self.going)
+                await self._timed(asyncio.ensure_future(moment), first=not training.rounds[0])
                 self.draw()
         self.going = False
         self._buttons()
 
-    async def _timed(self, moment: asyncio.Future[None]) -> None:
+    async def _timed(self, moment: asyncio.Future[None], first: bool) -> None:
         """Wait for a moment of training; one that takes long, as the first does where loops are compiled, is told."""
-        began, first = time.monotonic(), not self.training.rounds[0]
+        began = time.monotonic()
         what = "compiling, once, and training the first round" if first else "training"
         while not (await asyncio.wait({moment}, timeout=PATIENCE))[0]:
             if self.going:
@@ -315,7 +316,7 @@ class Lab:
         self.status.value = f"<pre>{html.escape(text)}</pre>"
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self) -> Generator[None]:
         """Show errors raised inside this context in the panel, where a person looks, and do not raise them further."""
         try:
             yield

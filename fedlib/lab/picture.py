@@ -30,7 +30,7 @@ def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -
     methods = list(dict.fromkeys(results["method"]))
     rows = math.ceil(len(methods) / COLUMNS)
     fig = plt.figure(figsize=(10, 3.2 + 2.1 * rows), layout="constrained")
-    above, below = fig.subfigures(2, 1, height_ratios=[3.2, 2.1 * rows])
+    above, below = fig.subfigures(2, 1, squeeze=False, height_ratios=[3.2, 2.1 * rows])[:, 0]
     ax = above.subplots()
     draw_curves(ax, results, "test_accuracy")
     ax.axhline(100 * target, color="black", lw=0.8, ls=":")

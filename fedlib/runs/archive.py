@@ -40,7 +40,7 @@ TIME_BITS = 8
 LISTS = ("clients", "missing")  # of clients' numbers, a round
 
 
-def path_of(name: str, scale: Scale, root: Path = ARCHIVE) -> Path:
+def path_of(name: str, scale: str, root: Path = ARCHIVE) -> Path:
     """The archive's file of an experiment or study at a scale."""
     return root / scale / f"{name}.parquet"
 
@@ -163,7 +163,7 @@ def read_results(name: str, scale: Scale, results: Path) -> Packed:
     return packed
 
 
-def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
+def read(name: str, scale: str, root: Path = ARCHIVE) -> Packed:
     """The archived runs of an experiment or study; empty if it has no archive.
 
     Raises:
@@ -174,7 +174,7 @@ def read(name: str, scale: Scale, root: Path = ARCHIVE) -> Packed:
 
 
 @lru_cache(maxsize=64)
-def _opened(path: Path, name: str, scale: Scale, content: bytes) -> Packed:
+def _opened(path: Path, name: str, scale: str, content: bytes) -> Packed:
     with named(path, mend(path)):
         info, columns = info_of(content)
         if (info["name"], info["scale"]) != (name, scale):

@@ -51,9 +51,10 @@ def train_on_cluster(
         f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
         "command: finished runs are kept."
     )
+    scheduler = place.scheduler or ""
     try:
-        get_address_host_port(place.scheduler)
-        client = Client(place.scheduler, timeout=SCHEDULER_SECONDS)
+        get_address_host_port(scheduler)
+        client = Client(scheduler, timeout=SCHEDULER_SECONDS)
     except ValueError as error:
         raise ConfigError(
             f"FEDLIB_SCHEDULER is {place.scheduler!r}; it must be an address such as tcp://host:8786 ({error})."

@@ -81,8 +81,8 @@ def steps(run: Run) -> float:
 
 def local_steps(run: Run) -> float:
     """Mean number of a client's SGD steps per round, on the data that it does not hold out."""
-    if run.local.steps:
-        return run.local.steps
+    if run.local.steps or not run.local.epochs:
+        return run.local.steps or 0
     sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
     batches = sum(
         clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)

@@ -17,11 +17,9 @@ from fedlib.simulation.live import Live
 
 def start(run: dict[str, Any], place: Place) -> Lockstep:
     """The run before its first round, evaluated only at its end."""
-    run = Run(**run)
-    run = run.model_copy(
-        update={"evaluate": run.evaluate.model_copy(update={"every": run.T, "train": False})}
-    )
-    return runs_in_lockstep([run], place)
+    whole = Run(**run)
+    evaluate = whole.evaluate.model_copy(update={"every": whole.T, "train": False})
+    return runs_in_lockstep([whole.model_copy(update={"evaluate": evaluate})], place)
 
 
 def follow(

@@ -125,8 +125,8 @@ def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table as `write_results` wrote it, and its record. Raises the same errors as `open_results`."""
     with named(path, archives.mend(path)):
         content = path.read_bytes()
-    held, *known = _held.get(path, (None,))
-    table, info = known if held == content else _checked(path, content)
+    held = _held.get(path)
+    table, info = held[1:] if held and held[0] == content else _checked(path, content)
     return table.copy(deep=False), dict(info)
 
 

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -32,7 +32,7 @@ Labels = Sequence[dict[str, Any]]  # for each run, the columns and values that i
 
 
 @contextmanager
-def named(path: Path, mend: str) -> Iterator[None]:
+def named(path: Path, mend: str) -> Generator[None]:
     """In this context, an error in a file's content is reported in a sentence that names it; `mend` says what to do."""
     try:
         yield

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,7 +70,7 @@ class Store:
             record = unsealed(json.loads((folder / "run.json").read_bytes()))
             if record["address"] != address:
                 raise ValueError(f"it belongs to run {record['address']}")
-            contents = []
+            contents: list[bytes] = []
             for name in ("rounds", "timing"):
                 path = folder / f"{name}.parquet"
                 if not path.exists():
@@ -79,7 +79,7 @@ class Store:
                 digest = hashlib.sha256(contents[-1]).hexdigest()
                 if digest != record.get(f"{name}_sha256", digest):  # older records have no digest of timing
                     raise ValueError(f"{path.name} does not match the digest that it holds")
-            return *contents, record
+            return contents[0], contents[1], record
 
     def finish(
         self, address: str, rounds: pd.DataFrame, timing: pd.DataFrame, record: dict[str, Any]
@@ -214,7 +214,7 @@ class Store:
             return unpack(torch.load(io.BytesIO(content), weights_only=True))
 
     @contextmanager
-    def claim(self, address: str) -> Iterator[bool]:
+    def claim(self, address: str) -> Generator[bool]:
         """Lock a run for this process. Yields True if it is ours, False if another process is training it now.
 
         Raises:

@@ -41,7 +41,7 @@ class Prepared:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.loaded: dict[str, datasets.Dataset] = {}
-        self.executors: dict[tuple[str, str, str, int], Executor] = {}
+        self.executors: dict[tuple[str, str | None, str, int], Executor] = {}
         self.partitions: dict[str, Partition] = {}
 
     def address(self, run: Run) -> str:
