@@ -245,6 +245,7 @@ class Clients:
             raise ConfigError(f"N is {N}, but clients has {self.N}; leave N out.")
         if samples.test_owner is not None:
             parts = replace(parts, test=self._test_parts(samples.test_owner))
+        parts.check(len(self.data.y_train), len(self.data.y_test))
         given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
         self.spec = Given(scheme="given", digest=address_of(content))

@@ -32,6 +32,7 @@ def method_of(label: str, method: Any) -> Method | dict[str, Any]:
     if isinstance(method, type) and issubclass(method, Sampler):
         return {"sampler": registered(method)}
     if isinstance(method, Sampler):
+        check_remade(label, method)
         return {"sampler": registered(type(method)), "params": parameters(method)}
     raise ConfigError(
         f"methods: {label!r} is a {type(method).__name__}; give a sampler's name, its class or an instance of it."
@@ -60,3 +61,22 @@ def parameters(sampler: Sampler) -> dict[str, Any]:
         if default is MISSING or value != default:
             out[field.name] = value
     return out
+
+
+def check_remade(label: str, sampler: Sampler) -> None:
+    """Check that an instance can be made again from its fields, as every run does.
+
+    Raises:
+        ConfigError: it holds what is no field, or its class has an `__init__` of its own.
+    """
+    try:
+        again = vars(type(sampler)(**{field.name: getattr(sampler, field.name) for field in fields(sampler)}))
+    except TypeError:
+        again = {}
+    mine = vars(sampler)
+    other = [key for key in mine if key not in again or repr(mine[key]) != repr(again[key])]
+    if other or set(again) - set(mine):
+        raise ConfigError(
+            f"methods: {label!r} holds {', '.join(map(repr, other)) or 'something'} that no run can make again: write "
+            f"@dataclass above {type(sampler).__name__}, and its parameters as fields in place of an __init__."
+        )

@@ -17,8 +17,9 @@ from torch.utils.data import TensorDataset
 
 import fedlib
 from fedlib.data import datasets
-from fedlib.errors import SamplerError
+from fedlib.errors import ConfigError, SamplerError
 from fedlib.library import simulate as module
+from fedlib.library.methods import methods_of
 from fedlib.runs.place import Place, address
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
@@ -290,3 +291,22 @@ def test_what_is_in_fedlib_is_loaded_when_asked_for():
     assert fedlib.__version__ == version("fedlib")
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         _ = fedlib.simulat
+
+
+class Written(Sampler):
+    """A sampler with an `__init__` of its own."""
+
+    def __init__(self, k: int = 1) -> None:
+        self.k = k
+
+    def select(self, round):
+        return Selection(round.available[: round.m])
+
+
+@pytest.mark.bad_input
+def test_an_instance_that_no_run_can_make_again_is_refused():
+    """Else `Written(4)` would run as `Written(1)`."""
+    with pytest.raises(
+        ConfigError, match=r"'Mine' holds 'k' that no run can make again: write @dataclass above"
+    ):
+        methods_of({"Mine": Written(4)})

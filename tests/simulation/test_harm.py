@@ -587,3 +587,15 @@ def test_a_run_that_diverges_says_so(sampler, world, capsys):
     (live,) = finish(world(build("bad")))
     assert live.diverged
     assert f"bad (seed 0) diverged in round {live.t}" in capsys.readouterr().err
+
+
+def test_a_second_draw_uploads_again(sampler, world):
+    """The first draw's update has arrived as an answer; the second draw trains anew and sends what it made."""
+
+    def select(self, round):
+        yield Updates(self.fed.everyone[:4])
+        return Selection(np.array([0, 0, 1]))
+
+    sampler(select=select, draws="repeated")
+    (live,) = finish(world(build("bad", T=1)))
+    assert live.rows[1]["parameters_up"] == (4 + 1) * live.executor.layout.d
