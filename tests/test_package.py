@@ -78,7 +78,9 @@ def test_the_command_line_says_what_it_needs(run):
         "import importlib.util as u; u.find_spec = lambda name: None\nfrom fedlib.__main__ import main\nmain()"
     )
     assert (
-        done.stderr == "The command line needs more than simulation does: pip install 'fedlib[workspace]'.\n"
+        done.stderr
+        == "The command line needs more than simulation does: in this project's folder, pip install "
+        "'.[workspace]' (fedlib on PyPI is another's).\n"
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any
 try:
     import flwr  # noqa: F401
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("fedlib.flower needs Flower: pip install 'fedlib[flower]'.") from None
+    raise ModuleNotFoundError(
+        "fedlib.flower needs Flower: in this project's folder, pip install '.[flower]' (fedlib on PyPI is another's)."
+    ) from None
 
 _HOME = {"Answers": "answers", "Metrics": "questions", "SamplerStrategy": "strategy"}
 __all__ = ["Answers", "Metrics", "SamplerStrategy"]
