@@ -347,3 +347,24 @@ def test_the_notebook_runs_from_top_to_bottom_and_the_new_sampler_enters() -> No
     ran = client.execute(env=forked.forking(os.environ))
     assert "application/vnd.jupyter.widget-view+json" in ran.cells[panel].outputs[0].data
     assert ran.cells[-1].outputs[0].text == "(9, 9) Random FedCor Mine\n"
+
+
+def test_the_best_method_stands_first() -> None:
+    """By its mean rank over seeds, 1 for the best; a method that does not reach the target never does."""
+    end = {"bad": 0.3, "best": 0.9, "middle": 0.6}
+    counted = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "samples_evaluated")
+    same = {"experiment": "lab", "setting": "", "diverged": False, "seconds": 0.0, "server_seconds": 0.0}
+    same |= dict.fromkeys(counted, 1)
+    rows = [
+        same | {"method": method, "seed": seed, "round": t, "test_accuracy": accuracy * t / 10}
+        for method, accuracy in end.items()
+        for seed in (0, 1)
+        for t in range(11)
+    ]
+    table = standings(pd.DataFrame(rows), target=0.5)
+    assert list(table.index.get_level_values("method")) == ["best", "middle", "bad"]
+    assert table["mean rank"].tolist() == [1.0, 2.0, 3.0]
+    rounds = table.iloc[:, 1].tolist()
+    assert rounds[0] == pytest.approx(6)
+    assert rounds[1] > rounds[0]
+    assert rounds[2] == "never"
