@@ -30,7 +30,7 @@ def doctor(
 
     console = Console()
     settings = params.load()
-    at = scale.value if scale else settings.scale
+    at = scale or settings.scale
     if node_cores:
         with console.status("measuring this machine ..."):
             found = listing.cluster(settings, at, node_cores)
@@ -70,7 +70,7 @@ def data_prepare(
     if needed:
         from fedlib.commands import pipeline
 
-        for problem in pipeline.prepare_inputs(scale and scale.value).values():
+        for problem in pipeline.prepare_inputs(scale).values():
             typer.secho(f"Not available (its experiments will say so): {problem}", fg="yellow", err=True)
     if names:
         from fedlib.commands import pipeline

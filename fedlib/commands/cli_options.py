@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-
-class ScaleName(StrEnum):
-    demo = "demo"
-    cpu = "cpu"
-    paper = "paper"
-
+from fedlib.settings.schema import Scale as Scale
 
 ScaleOption = Annotated[
-    ScaleName | None, typer.Option("--scale", help="demo, cpu or paper; default: the scale in params.yaml.")
+    Scale | None, typer.Option("--scale", help="demo, cpu or paper; default: the scale in params.yaml.")
 ]
 
 

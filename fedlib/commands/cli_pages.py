@@ -23,7 +23,7 @@ def report(
     from fedlib.pages import site
     from fedlib.settings import params
 
-    at = scale.value if scale else params.load().scale
+    at = scale or params.load().scale
     failed = [] if as_is else pipeline.make_pages(at, tell)
     index = site.render(at)
     typer.echo(f"Open {short(index)} in a browser.")
@@ -97,7 +97,7 @@ def notebook_run(
     from fedlib.commands import notebooks
     from fedlib.settings import params
 
-    at = scale.value if scale else params.load().scale
+    at = scale or params.load().scale
     typer.echo(f"{short(notebooks.run(name, at, experiment, only_finished))}: written.")
 
 

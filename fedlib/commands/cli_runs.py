@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedlib.commands.cli_options import ScaleName, ScaleOption, short, tell
+from fedlib.commands.cli_options import Scale, ScaleOption, short, tell
 from fedlib.errors import Unfinished
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def list_(
     from fedlib.settings import params
 
     settings = params.load()
-    Console().print(listing.everything(settings, scale.value if scale else settings.scale, paper))
+    Console().print(listing.everything(settings, scale or settings.scale, paper))
 
 
 @commands.command()
@@ -81,7 +81,7 @@ def run(
     """
     from fedlib.analysis.plans import plan
 
-    whole = plan(experiment, scale and scale.value)
+    whole = plan(experiment, scale)
     part = whole.only(
         _named(methods, {work.shown["method"] for work in whole.work}) if methods else None,
         [number for text in seeds for number in _numbers(text)] if seeds else None,
@@ -119,7 +119,7 @@ def next_(
 
     began, seconds = time.monotonic(), next_runs.seconds_of(within)
     settings = params.load()
-    at = scale.value if scale else settings.scale
+    at = scale or settings.scale
     ordered = next_runs.plan(settings, at, tell)
     chosen = planning.fitting(ordered, began + seconds - time.monotonic())
     if told := next_runs.busy():
@@ -131,13 +131,13 @@ def next_(
 
 
 @commands.command()
-def scale(name: Annotated[ScaleName | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
+def scale(name: Annotated[Scale | None, typer.Argument(help="demo, cpu or paper.")] = None) -> None:
     """Show the current scale, or change it: rewrites that one line of params.yaml."""
     from fedlib.commands import pipeline
     from fedlib.settings import params
 
     if name:
-        pipeline.set_scale(name.value)
+        pipeline.set_scale(name)
     typer.echo(f"scale: {params.load().scale}")
 
 
@@ -177,7 +177,7 @@ def archive(
 
 def _each(
     names: list[str] | None,
-    scale: ScaleName | None,
+    scale: Scale | None,
     make: Callable[[str, Scale, Callable[[str], None], Experiments], Path],
 ) -> None:
     """Make something of the named experiments and studies, or of all that have results.
@@ -188,14 +188,14 @@ def _each(
     from fedlib.settings import params
 
     settings = params.load()
-    at, lacks = scale.value if scale else settings.scale, False
-    known = {*settings.names, *settings.studies}
-    for name in [one for one in names or [] if one not in known]:
+    at, known = scale or settings.scale, {*settings.names, *settings.studies}
+    unknown = [name for name in names or [] if name not in known]
+    for name in unknown:
         try:
             settings.describe(name, at)
         except ConfigError as reason:
             tell(str(reason))
-        names, lacks = [one for one in names if one != name], True
+    names, lacks = names and [name for name in names if name in known], bool(unknown)
     if lacks and not names:
         raise typer.Exit(1)
     from fedlib.runs.coverage import lacking  # after the names are checked: it imports pandas
@@ -256,7 +256,7 @@ def verify(
             for line in verifying.renewed():
                 typer.echo(line)
     if retrain:
-        at = scale.value if scale else params.load().scale
+        at = scale or params.load().scale
         found, good = verifying.trained_again(at, retrain, rounds, seed, tell)
         Console().print(found)
         raise typer.Exit(0 if good else 1)

@@ -11,38 +11,22 @@ import importlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
-from fedlib.files import write_whole
+from fedlib.commands.command import Command, Start
+from fedlib.commands.progress import Progress
+from fedlib.commands.turns import in_turn
+from fedlib.errors import ConfigError
+from fedlib.files import say, write_whole
+from fedlib.settings.reading import read
 
 LOCK_SECONDS = 30.0  # between two writes of dvc.lock
-
-
-class Command(Protocol):
-    """A stage's command that was started."""
-
-    def wait(self) -> int:
-        """Its exit status, once it has ended."""
-
-    def stop(self) -> None:
-        """Make it end."""
-
-
-class Watch(Protocol):
-    """Follows DVC through the stages, by their names."""
-
-    def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
-        """All stages in order, each with those that it needs; known: those that `dvc.lock` knows."""
-
-    def ended(self, name: str, well: bool) -> None:
-        """DVC is done with a stage, whether its command ran or not; well: it did not fail and was not stopped."""
 
 
 class Lock:
@@ -83,8 +67,8 @@ class Loop:
     has no other beside it.
     """
 
-    start: Callable[[str, str, Mapping[str, str]], Command]
-    watch: Watch
+    start: Start
+    watch: Progress
     at_once: int
     alone: Callable[[str], bool]
     lock: Lock = field(default_factory=Lock)
@@ -112,34 +96,26 @@ class Loop:
             {one.addressing for one in steps if one.outs and all(out.hash_info for out in one.outs)},
         )
         waiting, ran, failed, forced = list(steps), [], {}, set(steps if force else ())
-        running: dict[Future, Any] = {}
-        with self._given_up(steps), ThreadPoolExecutor(self.at_once) as pool:
-            try:
-                while waiting or running:
-                    left = {*waiting, *running.values()}
-                    for one in [one for one in waiting if left.isdisjoint(above[one])]:
-                        if not self._room(one, running.values()):
-                            break
-                        waiting.remove(one)
-                        upstream = above[one] if graph else []
-                        todo = pool.submit(
-                            self._stage, one, upstream=upstream, force=one in forced, **options
-                        )
-                        running[todo] = one
-                    for done in wait(running, return_when=FIRST_COMPLETED).done:
-                        one = running.pop(done)
-                        if error := done.exception():
-                            failed[one] = error
-                            skipped = dvc.handle_error(graph, on_error, error, one)
-                            goes_on = on_error != "fail"
-                            waiting = [one for one in waiting if goes_on and one not in skipped]
-                            continue
-                        if force_downstream and graph and (done.result() or one in forced):
-                            forced |= set(graph.predecessors(one))
-                        ran += filter(None, [done.result()])
-            except BaseException:
-                self._stop()
-                raise
+
+        def work(stage: Any) -> Any:
+            return self._stage(
+                stage, upstream=above[stage] if graph else [], force=stage in forced, **options
+            )
+
+        with (
+            self._given_up(steps),
+            closing(in_turn(waiting, above, work, self._stop, self.at_once, self._room)) as turns,
+        ):
+            for stage, done in turns:
+                error = done.exception()
+                if isinstance(error, Exception):
+                    failed[stage] = error
+                    skipped = dvc.handle_error(graph, on_error, error, stage)
+                    waiting[:] = [] if on_error == "fail" else [s for s in waiting if s not in skipped]
+                    continue
+                if force_downstream and graph and (done.result() or stage in forced):
+                    forced |= set(graph.predecessors(stage))
+                ran += filter(None, [done.result()])
         if failed and on_error != "ignore":
             dvc._raise_error(next(iter(failed.values())) if on_error == "fail" else None, *failed)
         return ran
@@ -177,10 +153,8 @@ class Loop:
 
     def _room(self, one: Any, others: Iterable[Any]) -> bool:
         """Whether a stage may run beside the others that do."""
-        some = [one, *others]
-        return len(some) == 1 or (
-            len(some) <= self.at_once and not any(self.alone(s.addressing) for s in some)
-        )
+        others = list(others)
+        return not others or not any(self.alone(stage.addressing) for stage in [one, *others])
 
     def _stop(self) -> None:
         with self.turn:
@@ -190,7 +164,7 @@ class Loop:
 
     @staticmethod
     @contextmanager
-    def _given_up(steps: list[Any]) -> Iterator[None]:
+    def _given_up(steps: list[Any]) -> Generator[None]:
         """DVC's lock of the project, which this thread holds, is free for those of the stages."""
         locks = [one.repo.lock for one in steps[:1]]
         for lock in locks:
@@ -205,23 +179,34 @@ class Loop:
 def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
     """`dvc repro <arguments>` in a project's folder; returns its exit status."""
     release_killed(root / ".dvc" / "tmp" / "rwlock")
-    kept = root / "dvc.lock"
-    if (
-        kept.exists() and not kept.stat().st_size
-    ):  # a `dvc repro` killed as it wrote; the run cache has the stages
-        kept.unlink()
+    lock = root / "dvc.lock"
+    if lock.exists() and not lock.stat().st_size:  # killed as it was written; the run cache has the stages
+        lock.unlink()
     cli, reproducing, running = (
         importlib.import_module(f"dvc.{name}") for name in ("cli", "repo.reproduce", "stage.run")
     )
     with _replaced(reproducing, "_reproduce", loop.stages), _replaced(running, "_run", loop.run):
         try:
-            return cli.main(["--cd", str(root), "repro", *arguments])
+            command = ["--cd", str(root), "repro", *arguments]
+            status = cli.main(command)
+            return cli.main(command) if status and _damaged(lock) else status
         finally:
             loop.lock.write()
 
 
+def _damaged(lock: Path) -> bool:
+    """Whether a merge or an editor left DVC's lock file unreadable, which is then dropped."""
+    try:
+        read(lock) if lock.exists() else None
+    except ConfigError as error:
+        say(f"{error} It is made again, from DVC's run cache.")
+        lock.unlink()
+        return True
+    return False
+
+
 @contextmanager
-def _replaced(module: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+def _replaced(module: Any, name: str, function: Callable[..., Any]) -> Generator[None]:
     old = getattr(module, name)
     setattr(module, name, function)
     try:

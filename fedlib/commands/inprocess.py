@@ -55,10 +55,12 @@ class Shell(InteractiveShell):
 
 
 class Publisher(DisplayPublisher):
-    def publish(self, data: dict, metadata: dict | None = None, **_: Any) -> None:
+    def publish(self, data: dict, metadata: dict | None = None, *_: Any, **__: Any) -> None:
+        assert isinstance(self.shell, Shell)
         self.shell.shown.append(new_output("display_data", data=data, metadata=metadata or {}))
 
     def clear_output(self, wait: bool = False) -> None:
+        assert isinstance(self.shell, Shell)
         self.shell.shown.clear()
 
 
@@ -67,6 +69,7 @@ class Hook(DisplayHook):
         pass
 
     def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
+        assert isinstance(self.shell, Shell)
         self.shell.shown.append(new_output("execute_result", data=format_dict, metadata=md_dict or {}))
 
 
@@ -95,21 +98,21 @@ class InProcess(Engine):
     """A papermill engine that runs the cells in this process, up to the first that fails."""
 
     @classmethod
-    def execute_managed_notebook(cls, manager: Any, kernel_name: str, **_: Any) -> None:
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **kwargs: Any) -> None:
         os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
         shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
         configure_inline_support(shell, os.environ["MPLBACKEND"])  # as a kernel does: `plt.show()` shows
-        for index, cell in enumerate(manager.nb.cells):
+        for index, cell in enumerate(nb_man.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
-            manager.cell_start(cell, index)
+            nb_man.cell_start(cell, index)
             shell.shown = cell.outputs = []
             with redirect_stdout(Tee(shell.shown)):
                 result = shell.run_cell(cell.source, store_history=True)
-            manager.cell_complete(cell, index)
+            nb_man.cell_complete(cell, index)
             if not result.success:
                 if isinstance(result.error_in_exec, IN_ORDER):
-                    cls._judge(manager.nb, index, shell)
+                    cls._judge(nb_man.nb, index, shell)
                 break
 
     @staticmethod

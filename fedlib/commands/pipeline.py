@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from fedlib.commands import forks, notebooks
-from fedlib.commands.warm import preload
-from fedlib.errors import ConfigError, DataError, StoreError
+from fedlib.commands import notebooks
+from fedlib.commands.command import Command, Start, commands
+from fedlib.commands.turns import in_turn
+from fedlib.errors import ConfigError, DataError
 from fedlib.files import alone, say, sealed, unsealed, write_whole
 from fedlib.pages import seals
+from fedlib.runs.place import cores
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
@@ -31,6 +32,7 @@ from fedlib.settings.schema import ROOT, Scale
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
 MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
+LOG = ROOT / "data" / "report.log"
 MOST = 8  # notebooks at once
 
 
@@ -62,6 +64,7 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     studies = {name: settings.study(name, scale) for name in settings.studies}
     used = {name: sorted({run["run"]["dataset"] for run in of}) for name, of in runs.items()}
     known = {name: _prepared(name) for name in sorted({one for of in used.values() for one in of})}
+    inputs: dict[str, dict[str, Any]]
     inputs = {name: {"runs": of, "data": {d: known[d] for d in used[name]}} for name, of in runs.items()}
     for name, study in studies.items():
         followed = sorted(experiment for experiment in runs if experiment in _words(study))
@@ -196,26 +199,28 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
         StoreError: another process is making pages or packing the archive.
     """
     settings = params.load()
-    with alone(ROOT / "data"):
-        return _make_pages(settings, scale, tell)
+    with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
+        return _make_pages(settings, scale, lambda made, at: _run(made, at, tell, start))
 
 
-def _make_pages(settings: Experiments, scale: Scale, tell: Callable[[str], None]) -> list[str]:
+def _make_pages(
+    settings: Experiments, scale: Scale, run: Callable[[list[list[str]], Scale], list[str]]
+) -> list[str]:
     from fedlib.pages import site
     from fedlib.runs import coverage, results
 
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
     shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
-    failed = _run(_stale_logs(names, settings, scale), scale, tell)
-    failed += _run(_stale_pages(shown, scale), scale, tell)
+    failed = run(_stale_logs(names, settings, scale), scale)
+    failed += run(_stale_pages(shown, scale), scale)
     if instead := site.INSTEAD.get(scale):
         gaps = {name for name in names if results.record(name, scale).get("missing", True)}
         used = {name for of in shown.values() if gaps & set(of) for name in of}
-        failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell)
+        failed += run(_stale_logs(sorted(used), settings, instead, logs=False), instead)
         here, there = ({n: coverage.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
         more = {name: of for name, of in shown.items() if there[name] - here[name]}
-        failed += _run(_stale_pages(more, instead), instead, tell)
+        failed += run(_stale_pages(more, instead), instead)
     return failed
 
 
@@ -248,53 +253,42 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """
-    from fedlib.runs import results
-
-    sizes, read = {}, Counter()
+    sizes = {}
     for name, experiments in shown.items():
         sources = notebooks.page_sources(name, experiments, scale)
         if not seals.is_current(notebooks.page(name, scale), sources):
             tables = [path for path in sources if path.suffix == ".parquet" and path.exists()]
             sizes[name] = sum(table.stat().st_size for table in tables)
-            read.update(tables)
-    results.hold(table for table, pages in read.items() if pages > 1)
     order = sorted(sizes, key=lambda name: (sizes[name] > 0, -sizes[name]))
     return [["notebook", "run", name] for name in order]
 
 
-def _run(commands: list[list[str]], scale: Scale, tell: Callable[[str], None]) -> list[str]:
-    """Run `fedlib` commands, one a core, each in a fork of this process; returns those that failed."""
-    from fedlib.runs.place import cores
+def _run(made: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
+    """Run `fedlib` commands, one a core; returns those that failed, of which the last lines are shown."""
+    words = [f"fedlib {' '.join(command)} --scale {scale}" for command in made]
+    running: set[Command] = set()
 
-    if not commands:
-        return []
-    preload()
-    words = {tuple(command): f"fedlib {' '.join(command)} --scale {scale}" for command in commands}
-    number = {command: i for i, command in enumerate(words, start=1)}
-    failed = forks.each(
-        list(words),
-        lambda command: _made(command, scale),
-        lambda command: tell(f"{number[command]} of {len(words)}: {words[command]}"),
-        min(cores(), MOST),
-    )
-    return [words[command] for command in failed]
+    def work(number: int) -> Command:
+        tell(f"{number + 1} of {len(words)}: {words[number]}")
+        names = [word for word in made[number] if not word.startswith("-")]
+        command = start(names[-1], words[number], os.environ)
+        running.add(command)
+        command.wait()
+        return command
 
+    def stop() -> None:
+        for command in running:
+            command.stop()
 
-def _made(command: Sequence[str], scale: Scale) -> None:
-    """`fedlib results` or `fedlib notebook run ...` here. An error that the user can fix is one sentence."""
-    from papermill.exceptions import PapermillExecutionError
-
-    from fedlib.analysis.plans import collect
-
-    try:
-        if command[0] == "results":
-            collect(command[1], scale)
-        else:
-            _, _, name, *options = command
-            notebooks.run(name, scale, options[1] if options else None, "--only-finished" in options)
-    except (StoreError, ConfigError, DataError, PapermillExecutionError) as error:
-        say(error)
-        sys.exit(1)
+    order = list(range(len(words)))
+    failed = []
+    with closing(in_turn(order, dict.fromkeys(order, ()), work, stop, min(cores(), MOST))) as turns:
+        for number, done in turns:
+            if done.result().status:
+                failed.append(number)
+                for line in done.result().said:
+                    say(line)
+    return [words[number] for number in sorted(failed)]
 
 
 def without_git(root: Path = ROOT) -> None:

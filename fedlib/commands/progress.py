@@ -61,7 +61,8 @@ class Progress:
 
     def left(self) -> float | None:
         """Seconds until all stages are done; None if how long one takes that surely runs is not known."""
-        usual = {name: self.usual(name) for name in self.needs}
+        looked_up = {name: self.usual(name) for name in self.needs}
+        usual = {name: seconds for name, seconds in looked_up.items() if seconds is not None}
         share = (len(self.ran) + 1) / (len(self.looked) + 1)  # of stages that had to run, as they went so far
         stale, seconds = set(self.ran) - WHOLE, {}
         for name in self.needs:
@@ -70,12 +71,12 @@ class Progress:
             surely = name not in self.known or bool(self.needs[name] & stale) or name in self.running
             if surely:
                 stale.add(name)
-            if usual[name] is None:
+            if name not in usual:
                 if surely:
                     return None
                 continue
             seconds[name] = usual[name] * (1.0 if surely else share)
-        known = [name for name in self.ran if usual[name] is not None]
+        known = [name for name in self.ran if name in usual]
         pace = (sum(self.ran[name] for name in known) + TRUST) / (sum(usual[name] for name in known) + TRUST)
         gone = {name: (self.clock() - began) / pace for name, began in self.running.items()}
         seconds = {name: max(0.0, of - gone.get(name, 0.0)) for name, of in seconds.items()}

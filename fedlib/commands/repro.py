@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
-from functools import cache, partial
-from pathlib import Path
-from typing import IO
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
+from typing import IO, Any
 
 from fedlib.commands import pipeline
+from fedlib.commands.command import CORES, Command, commands
 from fedlib.commands.dvc import Loop, reproduce
 from fedlib.commands.progress import Progress
-from fedlib.commands.warm import VARIABLE, answer, asked, warm
 from fedlib.files import alone, say
 from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
@@ -30,9 +24,6 @@ from fedlib.settings.schema import ROOT, Scale
 LOG = ROOT / "data" / "repro.log"
 SITE = ROOT / "reports" / "index.html"
 ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
-CORES = "LOKY_MAX_CPU_COUNT"  # joblib's variable for the number of cores that a process may use
-TAIL = 30  # lines that are shown of what a stage said that failed
-Tell = Callable[[str], None]
 
 
 def repro(arguments: list[str]) -> int:
@@ -64,8 +55,6 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
     began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
     at_once, alone = min(cores(), pipeline.MOST), taking_all_cores(scale, Place.from_environment())
     progress = Progress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
-    # DVC and its commands: those of this environment.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     with ExitStack() as stack:
         stack.enter_context(_terminated_as_interrupted())
         log = stack.enter_context(open(LOG, "w", buffering=1))
@@ -73,19 +62,13 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
         stack.enter_context(redirect_stdout(log))
         errors = stack.enter_context(redirect_stderr(Errors(log)))
 
-        @cache
-        def helped() -> dict[str, str]:
-            """The environment of commands; the warm process starts with the first one, and not if none has to run."""
-            return stack.enter_context(warm({**os.environ, "PATH": path}))
-
+        start_command = stack.enter_context(commands(log, tell))
         started: list[Command] = []
 
         def start(stage: str, command: str, environment: Mapping[str, str]) -> Command:
             progress.begins(stage)
-            ours = helped()
-            where = {key: ours[key] for key in ("PATH", VARIABLE) if key in ours}
             share = {} if alone(stage) else {CORES: str(max(1, cores() // at_once))}
-            started.append(Command(stage, command, {**environment, **where, **share}, log, tell))
+            started.append(start_command(stage, command, {**environment, **share}))
             return started[-1]
 
         status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT)
@@ -125,70 +108,15 @@ class Errors:
             self.said += text.strip().splitlines()
         return self.log.write(text)
 
-    def __getattr__(self, name: str) -> object:
+    def flush(self) -> None:
+        self.log.flush()
+
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.log, name)
 
 
-class Command:
-    """A stage's command, run by the warm process if there is one.
-
-    What it says goes into the log; lines on training's progress go to `tell` too, and the last lines are kept.
-    """
-
-    def __init__(
-        self, stage: str, command: str, environment: Mapping[str, str], log: IO[str], tell: Tell
-    ) -> None:
-        self.stage, self.status, self.said = stage, 0, deque(maxlen=TAIL)
-        read, self.output = os.pipe()
-        self.follow = threading.Thread(target=self._follow, args=(read, log, tell), daemon=True)
-        self.follow.start()
-        output, program, *words = (self.output, self.output), *shlex.split(command)
-        self.connection: socket.socket | None = None
-        if program == "fedlib" and VARIABLE in environment:
-            with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
-                self.connection = asked(words, environment[VARIABLE], output, environment)
-        if self.connection is None:
-            self.process = subprocess.Popen(
-                command,
-                shell=True,
-                cwd=ROOT,
-                env=environment,
-                stdout=self.output,
-                stderr=self.output,
-                process_group=0,
-            )
-
-    def wait(self) -> int:
-        """The exit status, once it has ended."""
-        try:
-            self.status = self.process.wait() if self.connection is None else answer(self.connection)
-            return self.status
-        finally:
-            if self.connection is not None:
-                self.connection.close()
-            os.close(self.output)
-            self.follow.join(timeout=5)  # what the command left running may hold the other end
-
-    def stop(self) -> None:
-        """End it; `wait` returns."""
-        with suppress(OSError):  # it has ended
-            if self.connection is None:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            else:
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _follow(self, read: int, log: IO[str], tell: Tell) -> None:
-        with open(read, errors="replace") as said:
-            for line in said:
-                self.said.append(f"{self.stage}: {line.rstrip()}")
-                with suppress(ValueError):  # the log is closed
-                    log.write(f"{self.said[-1]}\n")
-                if " rounds (" in line:
-                    tell(f"  {line.rstrip()}")
-
-
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _terminated_as_interrupted() -> Generator[None]:
     """SIGTERM ends this as Ctrl-C does: `dvc.lock` is written first."""
 
     def interrupt(*_: object) -> None:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ForkingMixIn, UnixStreamServer
@@ -38,6 +38,7 @@ PRELOADED = (
     "jinja2",
 )
 BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
+KILLED = 128 + signal.SIGKILL  # as shells say it
 HEADER = 8  # bytes, which hold the length of the request that follows
 
 
@@ -76,8 +77,8 @@ def ask(
 
 
 def answer(connection: socket.socket) -> int:
-    """The exit status that the warm process sends once a command has ended; 1 if it was killed."""
-    return int(connection.recv(16) or b"1")
+    """The exit status that the warm process sends once a command has ended; `KILLED` if it was killed."""
+    return int(connection.recv(16) or KILLED)
 
 
 class Handler(BaseRequestHandler):
@@ -95,6 +96,7 @@ class Handler(BaseRequestHandler):
         os.chdir(request["folder"])
         os.setsid()
         threading.Thread(target=self._end_with_client, daemon=True).start()
+        assert isinstance(self.server, Server)
         status = run(self.server.app, request["arguments"])
         atexit._run_exitfuncs()  # a forked process skips these at its end, but joblib cleans up in them
         self.request.sendall(str(status).encode())
@@ -141,6 +143,7 @@ def preload() -> None:
     from fedlib.analysis.paper import parts
     from fedlib.runs import archive
     from fedlib.samplers import registry
+    from fedlib.settings.schema import SCALES
 
     for module in PRELOADED:
         importlib.import_module(module)
@@ -148,9 +151,10 @@ def preload() -> None:
         parts(book)
     nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
     registry.load_all()
-    for path in archive.ARCHIVE.glob("*/*.parquet"):
-        with suppress(StoreError):  # the command that needs it reports it
-            archive.read(path.stem, path.parent.name)
+    for scale in SCALES:
+        for path in (archive.ARCHIVE / scale).glob("*.parquet"):
+            with suppress(StoreError):  # the command that needs it reports it
+                archive.read(path.stem, scale)
 
 
 def serve(address: str, app: Callable[[], int]) -> None:
@@ -167,7 +171,7 @@ def serve(address: str, app: Callable[[], int]) -> None:
 
 
 @contextmanager
-def warm(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def warm(environment: Mapping[str, str]) -> Generator[dict[str, str]]:
     """`environment` in which `fedlib` commands fork from a warm process, which runs as long as this context."""
     with tempfile.TemporaryDirectory(prefix="fedlib") as folder:
         address = str(Path(folder, "warm"))

@@ -8,8 +8,7 @@ has the curves of test accuracy for `dvc plots`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -109,25 +108,11 @@ def open_results(
     return read_table(path_of(experiment, scale, results))
 
 
-_held: dict[Path, tuple[bytes, pd.DataFrame, dict[str, Any]]] = {}  # checked: file content, table, record
-
-
-def hold(paths: Iterable[Path]) -> None:
-    """Keep these tables in memory, and no others: this process and its forks read them without checking them again."""
-    _held.clear()
-    for path in paths:
-        with suppress(StoreError):  # whoever needs this table will get the error
-            content = path.read_bytes()
-            _held[path] = content, *_checked(path, content)
-
-
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table as `write_results` wrote it, and its record. Raises the same errors as `open_results`."""
     with named(path, archives.mend(path)):
         content = path.read_bytes()
-    held = _held.get(path)
-    table, info = held[1:] if held and held[0] == content else _checked(path, content)
-    return table.copy(deep=False), dict(info)
+    return _checked(path, content)
 
 
 def _checked(path: Path, content: bytes) -> tuple[pd.DataFrame, dict[str, Any]]:

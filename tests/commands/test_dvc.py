@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,6 +139,32 @@ def test_with_keep_going_only_what_needs_it_is_left_out(project: Path) -> None:
     story = Story()
     assert made(project, story, "--keep-going", at_once=1) != 0
     assert sorted(story.of) == ["data", "left", "other", "right"]
+
+
+def test_forced_downstream_what_needs_a_stage_that_ran_runs_though_nothing_changed(project: Path) -> None:
+    made(project, Story())
+    (project / "dvc.yaml").write_text(PIPELINE.replace("cat data > left", "cat data > left; true"))
+    plain = Story()
+    assert made(project, plain) == 0
+    assert plain.of == ["left"]
+    (project / "dvc.yaml").write_text(PIPELINE)
+    (project / ".dvc" / "cache" / "runs").rename(project / "runs")  # otherwise DVC restores what ran before
+    forced = Story()
+    assert made(project, forced, "--force-downstream") == 0
+    assert forced.of == ["left", "page"]
+
+
+@pytest.mark.bad_input
+def test_a_damaged_lock_file_is_named_and_made_again(project: Path, capsys: pytest.CaptureFixture) -> None:
+    assert made(project, Story()) == 0
+    lock = project / "dvc.lock"
+    whole = lock.read_bytes()
+    lock.write_bytes(b"<<<<<<< ours\n" + whole)
+    again = Story()
+    assert made(project, again) == 0
+    assert again.of == ["data"]  # it depends on nothing; the others came from the run cache
+    assert lock.read_bytes() == whole
+    assert re.search(r"dvc.lock, line \d+: not valid YAML .* It is made again", capsys.readouterr().err)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import psutil
 import pytest
 
 from fedlib.commands import dvc
+from fedlib.commands.command import Command
 from fedlib.commands.progress import TRUST, Progress
-from fedlib.commands.repro import Command, taking_all_cores
+from fedlib.commands.repro import taking_all_cores
 from fedlib.commands.warm import VARIABLE
 from fedlib.runs.place import Place
 
@@ -169,3 +171,16 @@ def test_a_command_that_is_stopped_ends(tmp_path: Path) -> None:
     command.stop()
     assert command.wait() != 0
     assert not command.follow.is_alive()
+
+
+@pytest.mark.bad_input
+def test_a_command_that_is_killed_says_so_and_speaks_of_memory(tmp_path: Path) -> None:
+    log = io.StringIO()
+    command = Command("page", "kill -KILL $$", dict(os.environ), log, lambda line: None)
+    assert command.wait() == -9
+    (told,) = command.said
+    assert re.fullmatch(r"page: it was killed\. .*memory ran out \(\d+\.\d GiB are free now\): .*", told)
+    stopped = Command("page", "sleep 600", dict(os.environ), log, lambda line: None)
+    stopped.stop()
+    stopped.wait()
+    assert not stopped.said

@@ -120,7 +120,7 @@ def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyP
     until(lambda: pid.exists() and pid.read_text().endswith("."))
     killed.kill()
     asking.join(timeout=60)
-    assert asking.exitcode == 1
+    assert asking.exitcode == warm.KILLED
     until(lambda: not running(int(pid.read_text().rstrip("."))))
 
 
