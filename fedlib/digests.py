@@ -59,7 +59,7 @@ def file_of(value: Any) -> Path | None:
     return Path(file).resolve() if file else None
 
 
-def place_of(cls: type) -> str:
+def place_of(cls: type | FunctionType) -> str:
     """Where a class is defined, for messages."""
     return f"{cls.__qualname__} in {file_of(cls) or 'this notebook'}"
 

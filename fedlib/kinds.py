@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from fedlib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -53,7 +56,7 @@ def optional() -> Any:
 
 
 @cache
-def parameters_of(cls: type) -> type[BaseModel]:
+def parameters_of(cls: type[DataclassInstance]) -> type[BaseModel]:
     """A pydantic model of the parameters that a dataclass (a sampler, an algorithm) declares as its fields."""
     hints = get_type_hints(cls, include_extras=True)
     defaults = {

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
+from types import FunctionType
 from typing import Any, TypeVar
 
 from fedlib.digests import digest_of, file_of, place_of
 from fedlib.errors import meant
 
-T = TypeVar("T", bound=Callable[..., Any])  # a class or a function
+T = TypeVar("T", bound=type | FunctionType)  # a class or a function
 
 
 class NameTaken(ValueError):
@@ -127,7 +128,7 @@ class Registry:
                 point.load()
 
     @contextmanager
-    def _noted(self, place: str) -> Iterator[None]:
+    def _noted(self, place: str) -> Generator[None]:
         try:
             yield
         except NameTaken as error:

@@ -10,7 +10,7 @@ torch is imported inside functions, so that reading settings does not load it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -64,7 +64,7 @@ class FedAvg:
     """One global model; the server adds the weighted updates (McMahan et al., AISTATS 2017)."""
 
     payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
-    models: ClassVar[int] = 1
+    models: int = field(default=1, init=False)  # that a run trains side by side
 
     def check(self, local: Any) -> None:
         """Raise ValueError where clients cannot do this local work (`settings.schema.Local`) under the algorithm."""

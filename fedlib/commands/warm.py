@@ -143,7 +143,6 @@ def preload() -> None:
     from fedlib.analysis.paper import parts
     from fedlib.runs import archive
     from fedlib.samplers import registry
-    from fedlib.settings.schema import SCALES
 
     for module in PRELOADED:
         importlib.import_module(module)
@@ -151,10 +150,9 @@ def preload() -> None:
         parts(book)
     nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
     registry.load_all()
-    for scale in SCALES:
-        for path in (archive.ARCHIVE / scale).glob("*.parquet"):
-            with suppress(StoreError):  # the command that needs it reports it
-                archive.read(path.stem, scale)
+    for scale, path in archive.all_of():
+        with suppress(StoreError):  # the command that needs it reports it
+            archive.read(path.stem, scale)
 
 
 def serve(address: str, app: Callable[[], int]) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,7 +266,7 @@ def _digest(arrays: Arrays) -> str:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
+def _whole(path: Path) -> Generator[IO[bytes]]:
     """Yields a temporary file that gets its final name only once it is completely written."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

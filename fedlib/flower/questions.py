@@ -99,7 +99,7 @@ class Asker:
         if not came:
             why = f" ({self.wire.why})" if self.wire.why else ""
             raise SamplerError(f"no client answered the sampler's {type(question).__name__}{why}.")
-        otherwise = np.mean(came, axis=0)
+        otherwise = np.mean(np.stack(came), axis=0)
         return np.stack([otherwise if row is None else row for row in rows])
 
     # -- one method per kind of question -----------------------------------------------------------------------

@@ -95,7 +95,10 @@ class FlatModel:
     @property
     def output_shape(self) -> tuple[int, int]:
         """(K, L) of the output layer's weight, (0, 0) where no output layer is known."""
-        return self.shapes[self.names.index(self.output[0])] if self.output else (0, 0)
+        if not self.output:
+            return 0, 0
+        K, L = self.shapes[self.names.index(self.output[0])]
+        return K, L
 
     @property
     def output_weight(self) -> slice:

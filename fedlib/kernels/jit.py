@@ -68,7 +68,7 @@ def _cache_of(function: Callable[..., Any]) -> Cache | None:
         return Cache(function)
     except RuntimeError:  # neither the source's folder nor the user's cache can be written
         with suppress(OSError, RuntimeError):
-            numba.config.CACHE_DIR = str(temporary())
+            setattr(numba.config, "CACHE_DIR", str(temporary()))  # noqa: B010 - it is set where it is read
             return Cache(function)
     return None
 

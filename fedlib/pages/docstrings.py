@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def signature(
 
 def models() -> Iterator[tuple[str, str]]:
     """Each model's name and what its function's docstring says first, read without importing it."""
-    for file in sorted(Path(find_spec(MODELS).origin).parent.glob("[!_]*.py")):
+    for file in sorted((Path(__file__).parents[1] / "training" / "models").glob("[!_]*.py")):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name == file.stem:
                 yield file.stem, " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())

@@ -28,7 +28,7 @@ from fedlib.files import say, write_whole
 from fedlib.runs.sealed import check, info_of, named, parts, rows_digest, rows_of, seals, to_parquet
 from fedlib.runs.work import LABELS, addresses, is_measurement, labels_of
 from fedlib.settings.params import OPTIONAL
-from fedlib.settings.schema import ROOT
+from fedlib.settings.schema import ROOT, SCALES
 
 if TYPE_CHECKING:
     from fedlib.settings.schema import Scale
@@ -128,12 +128,19 @@ def elsewhere(
     return there.issuperset(record["address"] for record in runs)
 
 
+def all_of(archive: Path = ARCHIVE) -> Iterator[tuple[Scale, Path]]:
+    """Every archive there is, with its scale."""
+    for scale in sorted(SCALES):
+        for path in sorted((archive / scale).glob("*.parquet")):
+            yield scale, path
+
+
 def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> Iterator[Packed]:
     needed = {OPTIONAL[what] for what in kept}
-    for path in sorted(archive.glob("*/*.parquet")):
+    for of, path in all_of(archive):
         if path != path_of(name, scale, archive):
             with suppress(StoreError):  # whoever needs this archive will get the error
-                packed = read(path.stem, path.parent.name, archive)
+                packed = read(path.stem, of, archive)
                 if needed <= set(packed.columns):
                     yield replace(packed, needed=frozenset(needed & {*LISTS}))
 

@@ -15,6 +15,7 @@ from fedlib.runs.place import Place
 from fedlib.runs.results import read_table
 from fedlib.runs.sealed import info_of, named
 from fedlib.runs.store import Store
+from fedlib.settings.schema import Scale
 
 
 @dataclass
@@ -40,7 +41,7 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
         each("finished runs", runs, lambda path: _run(store, path)),
         each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
         each("results", sorted(results.glob("*/*.parquet")), _results),
-        each("archives", sorted(archive.glob("*/*.parquet")), lambda path: _archive(path, archive)),
+        each("archives", [*archives.all_of(archive)], lambda one: _archive(*one, archive)),
     ]
 
 
@@ -83,8 +84,8 @@ def _results(path: Path) -> bool:
     return False
 
 
-def _archive(path: Path, root: Path) -> bool:
-    _ = archives.read(path.stem, path.parent.name, root).table
+def _archive(scale: Scale, path: Path, root: Path) -> bool:
+    _ = archives.read(path.stem, scale, root).table
     return "seals" not in info_of(path.read_bytes())[0]
 
 

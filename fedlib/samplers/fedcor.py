@@ -33,7 +33,7 @@ HiCS-FL's code of this baseline differs in three ways. Its sample is the loss ch
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -356,7 +356,7 @@ def train(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     """Use one torch thread. For N = 100 the matrices are so small that two threads were measured ten times slower."""
     import torch
 

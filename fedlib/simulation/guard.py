@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ class Guarded:
     failed: SamplerError | None = None
 
     @contextmanager
-    def trying(self, phase: str, watch: Watch | None = None) -> Iterator[None]:
+    def trying(self, phase: str, watch: Watch | None = None) -> Generator[None]:
         """A context for calls of the run's methods: whatever they raise ends this run alone.
 
         watch: for calls of its sampler, which may not touch a global generator and whose time counts as the server's.

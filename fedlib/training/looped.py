@@ -8,7 +8,7 @@ pixels. Jobs are dealt to threads that compute with one core each (`serial.py`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -59,7 +59,7 @@ class ChainBench(Bench):
     @contextmanager
     def gradients(
         self, job: Job, batches: Batches, start: Tensor, local: Local, anchors: Anchors | None
-    ) -> Iterator[Gradient]:
+    ) -> Generator[Gradient]:
         index, count = torch.from_numpy(batches.index[:, 0]), batches.count[:, 0].tolist()
         seen = [self._features(model, index) for model in anchors or ()]
         self.load(start)

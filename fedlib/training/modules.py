@@ -10,7 +10,7 @@ A job's generator first gives its batches, then a seed for everything that the f
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -239,7 +239,7 @@ class ModuleBench(Bench):
         return self.net
 
     @contextmanager
-    def drawing(self, seed: int) -> Iterator[None]:
+    def drawing(self, seed: int) -> Generator[None]:
         """In this context, everything that the forward pass draws comes from this seed.
 
         If it draws from torch's own generator, only one thread at a time may run it.
@@ -251,7 +251,7 @@ class ModuleBench(Bench):
     @contextmanager
     def gradients(
         self, job: Job, batches: Batches, start: Tensor, local: Local, anchors: Anchors | None
-    ) -> Iterator[Gradient]:
+    ) -> Generator[Gradient]:
         net = self.ready(start, training=True)
         term = self._contrast(net, anchors) if anchors is not None and local.mu else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def seeded(seed: int, device: torch.device | None = None) -> Generator[None]:
     """In this context, torch's own generators start from `seed`. Afterwards they continue as if nothing was drawn."""
     devices = [device] if device is not None and device.type == "cuda" else []
     with GLOBAL, torch.random.fork_rng(devices=devices):

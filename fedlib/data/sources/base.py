@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,7 +140,7 @@ def download(name: str, kind: Kind, scratch: Path) -> Path:
 
 
 @contextmanager
-def no_long_silence() -> Iterator[None]:
+def no_long_silence() -> Generator[None]:
     """A context in which a connection that says nothing for `SILENCE` seconds fails."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE)
