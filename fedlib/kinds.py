@@ -37,7 +37,7 @@ class Settings(BaseModel):
             place = f"{type(self).__name__}{'.' + key if key else ''}"
             raise ConfigError(f"{place}: {message}{'' if message.endswith('?') else '.'}") from None
 
-    __init__.__pydantic_base_init__ = True  # settings inside settings are validated without it
+    vars(__init__)["__pydantic_base_init__"] = True  # settings inside settings are validated without it
 
     @model_validator(mode="before")
     @classmethod
