@@ -81,16 +81,19 @@ def steps(run: Run) -> float:
 
 def local_steps(run: Run) -> float:
     """Mean number of a client's SGD steps per round, on the data that it does not hold out."""
-    if run.local.steps or not run.local.epochs:
-        return run.local.steps or 0
+    steps = run.local.steps
+    if isinstance(steps, int):
+        return steps
     sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
+    if callable(steps):
+        return sum(clients * steps(n) for clients, n in sizes) / run.N
     batches = sum(
         clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)
         if run.holdout
         else clients * math.ceil(n / run.local.batch)
         for clients, n in sizes
     )
-    return run.local.epochs * batches / run.N
+    return (run.local.epochs or 0) * batches / run.N
 
 
 @cache

@@ -122,7 +122,7 @@ class Local(Settings):
             raise ValueError(
                 "momentum, weight_decay and halve_every belong into an optimizer that is a function"
             )
-        for t in (1, *self.lr_decay):
+        for t in () if callable(self.lr) else (1, *self.lr_decay):
             if not 1e-30 < (rate := self.lr_at(t)) < 1e30:  # models are in single precision
                 raise ValueError(f"the learning rate of round {t} is {rate:g}; change lr or lr_decay")
         return self
@@ -139,7 +139,8 @@ class Local(Settings):
 
     def lr_at(self, t: int) -> float:
         """Learning rate in the 1-based round t."""
-        rate = float(self.lr(t)) if callable(self.lr) else self.lr
+        lr: float | Callable[[int], float] = self.lr
+        rate = float(lr(t)) if callable(lr) else lr
         for start, factor in self.lr_decay.items():
             rate *= factor if t >= start else 1.0
         return rate
