@@ -156,7 +156,7 @@ def the_artifact_is_made(copy: Copy) -> None:
 
 
 def the_paper_is_everywhere(copy: Copy) -> None:
-    """Its page, its claim on the scoreboard, its line in README's results and its part of the site."""
+    """Its page, its claim on the scoreboard, its part of the site."""
     made = copy.root / "data" / "artifacts" / "demo"
     (verdict,) = json.loads((made / "forgotten-figure_1" / "verdicts.json").read_text())
     assert verdict["id"] == "fc.F1.a"
@@ -164,18 +164,9 @@ def the_paper_is_everywhere(copy: Copy) -> None:
     board = "".join(path.read_text() for path in (made / "scoreboard").glob("*.csv"))
     assert "fc.F1.a" in board or "fc.F1.a" in (made / "scoreboard" / "notebook.ipynb").read_text()
     check = """
-import pandas as pd
-from fedlib.analysis.claims import claims
-from fedlib.analysis.judging import verdicts
-from fedlib.analysis.paper import papers
-from fedlib.pages import readme
 from fedlib.pages.site import SECTIONS
-from fedlib.settings import params
 
 assert SECTIONS["forgotten"] == ("Forgotten Clients", "Nobody: MD Sampling Forgets Clients. 2026.")
-judged = verdicts([claim for paper in papers() for claim in claims(paper)], {})
-lines = "\\n".join(readme.scoreboard("paper", judged, readme.Archived(), params.load()))
-assert any(line.startswith("| Forgotten Clients | ") for line in lines.splitlines()), lines
 """
     copy.run(check)
 

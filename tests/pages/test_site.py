@@ -90,7 +90,6 @@ def evidence() -> Evidence:
             )
     common = {
         "estimator": "log-ratio of rounds",
-        "reading": "as written",
         "commit": "",
         "cell": "a <b>cell</b>",
         "data": "MNIST",
