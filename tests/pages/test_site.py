@@ -14,10 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import matplotlib as mpl
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -28,11 +31,11 @@ from fedlib.analysis.readings import readings
 from fedlib.commands import notebooks
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
-from fedlib.pages import forest, seals, site, tables
+from fedlib.pages import chooser, forest, seals, site, tables
 from fedlib.pages.artifact import Artifact
 from fedlib.pages.evidence import Evidence
 from fedlib.pages.origin import cut, described
-from fedlib.settings import params
+from fedlib.settings import params, schema
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
 
@@ -56,6 +59,7 @@ artifacts:
   fedcor-table_1: {experiments: [tiny]}
   fedcor-figure_1: {experiments: [untouched]}
   scoreboard: {experiments: []}
+  arena: {experiments: []}
 """
 RUN = {
     "data": {"name": "digits", "provenance": "scikit-learn's digits", "digest": "0" * 64},
@@ -115,6 +119,103 @@ def evidence() -> Evidence:
     return Evidence.of(table[effects.COLUMNS])
 
 
+def arena_points() -> pd.DataFrame:
+    """Two settings, three samplers and an oracle, four seeds, ten checkpoints; MD is better than Random by 4 and 8."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for setting, gain in (("one label", 4.0), ("mixed", 8.0)):
+        for seed in range(4):
+            base = 50 + rng.normal()
+            for method, more, cost in (
+                ("Random", 0, 1.0),
+                ("MD", gain, 1.0),
+                ("Pow-d", -1, 2.0),
+                ("Oracle", -9, 1.0),
+            ):
+                end = base + more + rng.normal(scale=0.5)
+                for t in range(1, 11):
+                    spent = {
+                        "round": t,
+                        "megabytes": cost * t,
+                        "client_steps": 5 * t,
+                        "server_seconds": 0.1 * t,
+                    }
+                    about = {"experiment": "arena_a", "setting": setting, "method": method, "seed": seed}
+                    rows.append(about | spent | {"accuracy": end * t / 10})
+    return pd.DataFrame(rows)
+
+
+def arena_plan() -> list[tuple[str, Any]]:
+    splits = {"one label": {"scheme": "one_class", "n": 4}, "mixed": {"scheme": "shards", "shards": 2}}
+    samplers = {"Random": "uniform", "MD": "md", "Pow-d": "power_of_choice", "Oracle": "oracle"}
+    planned = []
+    for setting, split in splits.items():
+        run = {
+            "dataset": "digits",
+            "model": "logistic",
+            "N": 20,
+            "m": 2,
+            "T": 10,
+            "seed": 0,
+            "partition": split,
+        }
+        run |= {"local": {"lr": 0.1, "batch": 10, "epochs": 1}}
+        for method, sampler in samplers.items():
+            made = schema.Run.model_validate(run | {"method": {"sampler": sampler}})
+            planned.append(("arena_a", SimpleNamespace(setting=setting, method=method, run=made)))
+    return planned
+
+
+def shown_table(frame: pd.DataFrame) -> list:
+    return [new_output("display_data", data={"text/html": tables.html_of(frame)})]
+
+
+def several_readings() -> dict[str, Any]:
+    """A claim under four readings, of two rates and two rules; the effect is 1, 2, 3 and 4."""
+    options = [(rate, rule) for rate in ("0.01", "0.1") for rule in ("mean", "attrition")]
+    known = {"e/s/A/x": {"column": "test_accuracy", "x": [0, 1, 2], "y": [1.0, 2.0, 3.0]}}
+    readings_of = [
+        {
+            "name": f"{rate}; {rule}",
+            "choices": {"rate": rate, "rule": rule},
+            "estimate": k,
+            "low": k - 0.5,
+            "high": k + 0.5,
+            "margin": 1.0,
+            "n": 5,
+            "outcome": "undecided",
+            "badge": "",
+            "cells": [
+                {
+                    "cell": "MNIST",
+                    "estimate": k,
+                    "low": k - 0.5,
+                    "high": k + 0.5,
+                    "printed": 2.5,
+                    "n": 5,
+                    "outcome": "undecided",
+                    "shown": "200+ and 80 rounds",
+                    "arms": [["A", "e/s/A/x"]],
+                }
+            ],
+        }
+        for k, (rate, rule) in enumerate(options, start=1)
+    ]
+    about = {
+        "id": "p.T1.a",
+        "paper": "P",
+        "page": "p.html",
+        "text": "A is faster.",
+        "unit": "times",
+        "null": 1.0,
+    }
+    choices = {"rate": ["0.01", "0.1"], "rule": ["mean", "attrition"]}
+    return {
+        "claims": [about | {"printed": 2.5, "choices": choices, "readings": readings_of}],
+        "curves": known,
+    }
+
+
 def kept(folder: Path, cells: list, **files: str | bytes) -> None:
     """A page as the pipeline keeps it: its files, and its notebook with a seal."""
     folder.mkdir(parents=True)
@@ -161,7 +262,11 @@ def small_project(folder: Path, scale: str = "demo") -> Path:
     shown = new_output("display_data", data={"text/html": forest.table(rows, board=True)})
     cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=[shown])]
     parts = {f"{name}_csv": table.to_csv(index=False) for name, table in found.parts().items()}
-    kept(made / "scoreboard", cells, **parts)
+    kept(made / "scoreboard", cells, multiverse_json=json.dumps(several_readings()), **parts)
+    runs = arena_points()
+    cells = [new_markdown_cell("# Arena"), new_code_cell("arena()", outputs=shown_table(runs.head()))]
+    content = json.dumps(chooser.data(runs, arena_plan()))
+    kept(made / "arena", cells, chooser_json=content, chooser_csv=runs.to_csv(index=False))
     return folder
 
 
@@ -188,7 +293,7 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
     for part in (
         "prepare_it()",
         "show_it()",
-        "replicated 20 of 20 claims",
+        "20 of 20 claims",
         "6 and 2",
         "dvc repro fedcor-table_1",
     ):
@@ -237,10 +342,7 @@ def test_the_index_says_what_made_it(rendered: Path) -> None:
 
 def test_what_settings_claims_and_results_say_is_text(rendered: Path) -> None:
     said = {
-        "index.html": [
-            "FedCor <script>hurt()</script> needs *fewer* rounds.",
-            "a cpu <script>hurt()</script>",
-        ],
+        "index.html": ["a cpu <script>hurt()</script>"],
         "fedcor/table_1.html": [
             "FedCor <script>hurt()</script> needs *fewer* rounds.",
             "a <b>cell</b>",
@@ -254,7 +356,6 @@ def test_what_settings_claims_and_results_say_is_text(rendered: Path) -> None:
     for page, parts in said.items():
         for part in parts:
             assert part in text(rendered / page), (page, part)
-    assert "More of it." not in text(rendered / "index.html")  # the first paragraph leads the paper
 
 
 def test_nothing_is_asked_of_the_net(rendered: Path) -> None:
@@ -626,3 +727,60 @@ def test_the_data_of_a_page_can_be_taken_along(browser: Browser) -> None:
     link = page.locator("a.download", has_text=".csv").first
     path = Path(unquote(urlsplit(link.evaluate("e => e.href")).path))
     assert len(pd.read_csv(path))
+
+
+def row_of(page: Any, method: str) -> tuple[float, str]:
+    """The gain that the chooser's list shows for a sampler, and its words."""
+    row = page.locator(f"#chooser tr[data-method='{method}']")
+    return float(row.get_attribute("data-gain")), row.inner_text()
+
+
+@pytest.mark.browser
+def test_the_chooser_says_what_its_numbers_say(rendered: Path, browser: Browser) -> None:
+    if os.environ.get("FEDLIB_SITE"):
+        pytest.skip("looks at the small site")
+    runs = pd.read_csv(next((rendered / "_downloads").rglob("chooser.csv")))
+    page = browser.open("chooser.html")
+
+    def expected(method: str, settings: list[str], budget: float) -> float:
+        some = runs[runs["setting"].isin(settings) & (runs["round"] == 10 * budget)]
+        wide = some.pivot_table(index=["setting", "seed"], columns="method", values="accuracy")
+        return float((wide[method] - wide["Random"]).groupby("setting").mean().mean())
+
+    gain, words = row_of(page, "MD")
+    assert gain == pytest.approx(expected("MD", ["one label", "mixed"], 1), abs=0.01)
+    assert "above Random" in words
+    assert "2, 4" in words
+    assert "oracle" in page.locator("#chooser").inner_text().lower()
+    page.get_by_label("Clients hold").select_option(index=1)
+    gain, _ = row_of(page, "MD")
+    assert gain == pytest.approx(expected("MD", ["one label"], 1), abs=0.01)
+    assert "labels=one" in unquote(page.url)
+    page.get_by_label("The budget counts").select_option("megabytes")
+    page.get_by_label("Budget", exact=True).select_option("0.5")
+    gain, _ = row_of(page, "MD")
+    assert gain == pytest.approx(expected("MD", ["one label"], 0.5), abs=0.01)
+    page.get_by_label("The server may ask clients for").select_option("0")
+    assert page.locator("#chooser tr[data-method='Pow-d']").count() == 0, "it asks for losses"
+    again = browser.open(page.url.split("/")[-1])
+    assert row_of(again, "MD")[0] == pytest.approx(gain), "the address keeps the choice"
+    assert browser.problems == []
+
+
+@pytest.mark.browser
+def test_the_multiverse_follows_the_choices(rendered: Path, browser: Browser) -> None:
+    if os.environ.get("FEDLIB_SITE"):
+        pytest.skip("looks at the small site")
+    page = browser.open("multiverse.html")
+    said = page.locator("#multiverse .chooser-said")
+    assert "4 readings, from 1 to 4" in said.inner_text()
+    page.get_by_label("rate").select_option("0.1")
+    assert "2 readings, from 3 to 4" in said.inner_text()
+    page.get_by_label("rule").select_option("attrition")
+    assert "4 × [3.5, 4.5], 5 seeds: undecided" in said.inner_text()
+    assert "200+ and 80 rounds" in page.locator("#multiverse table").inner_text()
+    page.locator("#multiverse .dot").first.click()
+    assert "1 × [0.5, 1.5]" in said.inner_text()
+    again = browser.open(page.url.split("/")[-1])
+    assert "1 × [0.5, 1.5]" in again.locator("#multiverse .chooser-said").inner_text()
+    assert browser.problems == []
