@@ -18,7 +18,7 @@ from fedlib.drawing.style import looks
 
 SHADES = {
     "replicated": "#2da44e",
-    "depends on the reading": "#bf8700",
+    "decided by the reading": "#bf8700",
     "undecided": "#8c959f",
     "one seed": "#c0c6cc",
     "refuted": "#d1242f",

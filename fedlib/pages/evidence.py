@@ -78,7 +78,7 @@ class Evidence:
         return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
 
 
-DEPENDS = "depends on the reading"
+DEPENDS = "decided by the reading"
 OUTCOMES = ("replicated", DEPENDS, "undecided", "one seed", "refuted", "infeasible", "not run")
 PARTS = ("effects", "claims", "summary", "outcomes")
 
@@ -110,9 +110,9 @@ def main_claim(paper: Paper, judged: pd.DataFrame) -> str:
     return paper.headline if paper.headline in names else next(iter([*core, *names]), "")
 
 
-def printed_effect(cells: pd.DataFrame) -> float:
-    """The printed effect of cells pooled as ours is: the geometric mean of ratios, the mean of differences; or NaN."""
-    printed = cells.drop_duplicates("cell")["printed"].dropna()
-    if printed.empty:
+def pooled(cells: pd.DataFrame, column: str = "printed") -> float:
+    """A column of cells pooled as effects are: the geometric mean of ratios, the mean of differences; NaN if none."""
+    values = cells.drop_duplicates("cell")[column].dropna()
+    if values.empty:
         return math.nan
-    return float(np.exp(np.log(printed).mean()) if cells["unit"].iloc[0] == "times" else printed.mean())
+    return float(np.exp(np.log(values).mean()) if cells["unit"].iloc[0] == "times" else values.mean())

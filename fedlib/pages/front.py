@@ -11,7 +11,7 @@ import pandas as pd
 from fedlib.analysis import effects
 from fedlib.analysis.paper import papers
 from fedlib.pages import forest, layout, tables
-from fedlib.pages.evidence import Evidence, printed_effect
+from fedlib.pages.evidence import Evidence, pooled
 
 SUMMARY = (
     "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
@@ -53,20 +53,23 @@ def readings_said(judged: pd.DataFrame) -> str:
     return effects.told({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
 
 
-def sentence(paper: str, data: str, rows: pd.DataFrame, printed: float) -> str:
+def sentence(paper: str, data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     """What a claim comes to on one data set, in words: effect, interval, seeds, the printed value, the outcome.
 
-    rows: one per reading. printed: the printed effect, pooled over the same cells; NaN if there is none.
+    rows: one per reading. cells: of `effects.table`, on this data set.
     """
     where = f"{paper} on {data}" if data else paper
     ran = rows[rows["outcome"] != "not run"]
     if ran.empty:
         return f"{where}: not run."
-    one = forest.standing(ran)
+    one, printed = forest.standing(ran), pooled(cells)
     n, unit = int(one["n"]), one["unit"]
     seeds = f"{n} seed{'s' * (n != 1)}"
     unit = " ×" if unit == "times" else f" {unit}"
     print_said = "" if math.isnan(printed) else f" Printed: {forest.number(printed)}{unit}."
+    if math.isnan(one["estimate"]):  # one seed has no pooled effect
+        alone = forest.number(pooled(cells[cells["reading"] == one["reading"]], "estimate"))
+        return f"{where}: {alone}{unit}, {one['outcome']}, which decides nothing.{print_said}"
     if len(ran) > forest.MANY:
         low, high = forest.number(ran["estimate"].min()), forest.number(ran["estimate"].max())
         over = f"{forest.effect(one)} in the median of {len(ran)} readings ({seeds}), from {low} to {high}"
@@ -119,7 +122,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         name = mine["claim"].iloc[0]
         cells = evidence.table[evidence.table["claim"] == name]
         sentences = [
-            sentence(paper.title, str(data), rows, printed_effect(cells[cells["data"] == data]))
+            sentence(paper.title, str(data), rows, cells[cells["data"] == data])
             for data, rows in mine.groupby("data", sort=False)
         ]
         found = {"sentences": sentences, "tally": evidence.tally(section)}

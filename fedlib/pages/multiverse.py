@@ -16,7 +16,7 @@ from fedlib.analysis import measure
 from fedlib.analysis.claim import Cell, claims_of
 from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import Reading, Where, readings
-from fedlib.pages.evidence import printed_effect
+from fedlib.pages.evidence import pooled
 
 POINTS = 40  # of a curve
 NUMBERS = ("estimate", "low", "high", "margin")
@@ -59,7 +59,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 "text": claim.text,
                 "unit": rows["unit"].iloc[0],
                 "null": plain(rows["null"].iloc[0]),
-                "printed": plain(printed_effect(cells)),
+                "printed": plain(pooled(cells)),
                 "choices": varied([row["choices"] for _, row in rows.iterrows()]),
                 "readings": [
                     {

@@ -14,7 +14,7 @@ import pytest
 from fedlib.analysis import effects
 from fedlib.analysis.readings import readings
 from fedlib.pages import forest, front, published
-from fedlib.pages.evidence import DEPENDS, Evidence, printed_effect
+from fedlib.pages.evidence import DEPENDS, Evidence, pooled
 from fedlib.settings.schema import ROOT
 
 # Effects of five seeds on the logarithmic scale, and what they come to for a claim of "more" with margin 1.
@@ -117,11 +117,11 @@ def test_a_sentence_says_effect_interval_seeds_print_and_outcome(evidence: Evide
     assert [one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed"] == [[]] * 3
 
 
-def test_the_printed_effect_is_pooled_as_ours_is():
+def test_the_pooled_is_pooled_as_ours_is():
     cells = pd.DataFrame({"cell": ["a", "b", "b"], "printed": [2.0, 8.0, 8.0], "unit": "times"})
-    assert printed_effect(cells) == pytest.approx(4)
-    assert printed_effect(cells.assign(unit="points")) == 5
-    assert math.isnan(printed_effect(cells.assign(printed=math.nan)))
+    assert pooled(cells) == pytest.approx(4)
+    assert pooled(cells.assign(unit="points")) == 5
+    assert math.isnan(pooled(cells.assign(printed=math.nan)))
 
 
 def test_many_readings_are_shown_by_the_median_of_those_that_can_answer():
