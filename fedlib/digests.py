@@ -56,7 +56,8 @@ def file_of(value: Any) -> Path | None:
     """The file of a module, or of the module that defines a class or function; None in a notebook or if built in."""
     module = value if isinstance(value, ModuleType) else sys.modules.get(value.__module__)
     file = getattr(module, "__file__", None)
-    return Path(file).resolve() if file else None
+    path = Path(file).resolve() if file else None
+    return path if path and path.is_file() else None  # a program from a pipe is called <stdin>
 
 
 def place_of(cls: type | FunctionType) -> str:

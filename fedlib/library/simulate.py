@@ -347,10 +347,6 @@ def train(
         end = kept(store.folder(a)) or {}
         weights = {"weights": end[f"weights_{keep}"]} if f"weights_{keep}" in end else {}
         ends[name] = {what: values for what, values in end.items() if "weights" not in what} | weights
-        if rows[name]["diverged"].iloc[-1]:
-            tell(
-                f"{label} (seed {run.seed}) diverged in round {rows[name]['round'].iloc[-1]}; lower lr, or clip."
-            )
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
     return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make)
 
