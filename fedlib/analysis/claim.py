@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -77,7 +77,7 @@ class Study:
     """A statistic of a study's rows by seed. An arm's method is the value of the column `by`.
 
     each: the column that numbers independent repetitions, if it is not the seed. of_column: the statistic also takes
-    the name in the arm's column, which a reading may change.
+    the name in the arm's column, which a reading may change. beside: a study whose rows it takes too.
     """
 
     by: str
@@ -86,6 +86,7 @@ class Study:
     log: bool = False
     each: str = "seed"
     of_column: bool = False
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,9 @@ class Claim:
     """One claim of a paper.
 
     artifact: its page ("hcsfed/table_1"). kind: core (abstract, introduction, conclusion, tables), supporting, or by
-    construction. margin: None, a claim of order; a factor or a difference that counts as none (`SAME`) or that the
-    claim promises at least; "printed": the printed effect, less what one printed run may owe to its seed.
+    construction. margin: None, a claim of order; a factor or a difference that counts as none (`SAME`), that the claim
+    promises at least, or, below no effect, by which a side is at most worse; "printed": the printed effect, less what
+    one printed run may owe to its seed.
     """
 
     id: str
@@ -255,6 +257,15 @@ class Arms:
             self._rows[key] = dict(list(table.groupby(["setting", by], sort=False))) if usable else {}
         return self._rows[key].get((where.setting, where.method))
 
+    def common(self, places: Iterable[Where]) -> float:
+        """The last round that all runs of some arms have, but for diverged ones: levels are compared up to it."""
+        ends = [math.inf]
+        for where in places:
+            rows = self.rows(where)
+            if rows is not None:
+                ends += list(rows[~rows["diverged"]].groupby("seed")["round"].max())
+        return min(ends)
+
     def measured(self, where: Where, by: Measure) -> Measured | None:
         """The measure of one arm by seed; None if it has not been run or its column has not been measured."""
         key = where, by
@@ -267,8 +278,10 @@ class Arms:
         if rows is None:
             return None
         if isinstance(by, Study):
-            named = (where.column,) if by.of_column else ()
-            return {int(str(k)): float(by.statistic(own, *named)) for k, own in rows.groupby(by.each)}
+            if by.beside and by.beside not in self.results:
+                return None
+            more = [where.column] * by.of_column + [self.results[by.beside] for _ in [0] if by.beside]
+            return {int(str(k)): float(by.statistic(own, *more)) for k, own in rows.groupby(by.each)}
         if where.column not in rows or rows[where.column].isna().all():
             return None
         if isinstance(by, Rounds):

@@ -41,6 +41,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals, followed
-from fedlib.analysis.claim import Arms, Cell, Claim, Own, Rounds, claims_of
+from fedlib.analysis.claim import Arms, Cell, Claim, Level, Own, Rounds, claims_of
 from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers
@@ -147,6 +148,8 @@ def _values(
     assert how is not None
     if isinstance(how, Own):
         return *_own(how, arms), 0, False, ""
+    if isinstance(how, Level):
+        how = replace(how, until=min(how.until, arms.common(found)))
     measured = [arms.measured(where, how) for where in found]
     if any(one is None for one in measured):
         return *NO_VALUES, 0, False, ""

@@ -29,8 +29,8 @@ class Effect:
 
     estimate: mean over seeds. low, high: 95 % t-interval; NaN with fewer than two seeds. spread: standard deviation
     over seeds. n: number of seeds. margin: the least effect that agrees with the claim ("more"), or the largest
-    deviation that counts as none ("same"); the value of no effect is 0. open: the larger side is censored, so the true
-    effect may be larger.
+    deviation that counts as none ("same"). The value of no effect is 0; a margin below it says by how much a side may
+    be worse. open: the larger side is censored, so the true effect may be larger.
     """
 
     estimate: float
@@ -67,23 +67,28 @@ class Effect:
         return float(special.stdtr(self.n - 1, -distance / error))
 
     @property
+    def null(self) -> float:
+        """What the effect must exceed: no effect, or the margin where the claim is to be no worse by more than that."""
+        return min(self.margin, 0.0)
+
+    @property
     def p_replicated(self) -> float:
         """Against no effect, two-sided ("more"); against a deviation of the margin, two one-sided tests ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(0.0, above=True))
+            return min(1.0, 2 * self.p(self.null, above=True))
         return max(self.p(-self.margin, above=True), self.p(self.margin, above=False))
 
     @property
     def p_refuted(self) -> float:
         """Against the margin (no effect, where `open`), two-sided ("more"); against a smaller deviation ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(0.0 if self.open else self.margin, above=False))
+            return min(1.0, 2 * self.p(self.null if self.open else self.margin, above=False))
         return min(1.0, 2 * min(self.p(self.margin, above=True), self.p(-self.margin, above=False)))
 
     @property
     def reversed(self) -> bool:
         """Whether the estimate lies on the side that the claim denies."""
-        return self.estimate < 0 if self.test == "more" else abs(self.estimate) > self.margin
+        return self.estimate < self.null if self.test == "more" else abs(self.estimate) > self.margin
 
     @property
     def needed(self) -> int:
@@ -91,7 +96,9 @@ class Effect:
         if self.n < 2 or not self.spread > 0:
             return 0
         if self.test == "more":
-            distance = max(self.estimate, (0.0 if self.open else self.margin) - self.estimate)
+            distance = max(
+                self.estimate - self.null, (self.null if self.open else self.margin) - self.estimate
+            )
         else:
             distance = abs(self.margin - abs(self.estimate))
         return seeds_for(distance / self.spread)

@@ -9,7 +9,7 @@ PAPER = Paper(
         "Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling: Low-Variance and Improved "
         "Representativity for Clients Selection in Federated Learning. ICML 2021."
     ),
-    headline="cs.F1.d",
+    headline="cs.M.a",
     url="https://hal.science/hal-03232421",
     code=("https://github.com/Accenture/Labs-Federated-Learning", "6707484"),
 )

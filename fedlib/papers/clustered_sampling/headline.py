@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedlib.analysis.headline import Effect, Headline, difference
 from fedlib.analysis.measure import area
 from fedlib.analysis.readings import Where
-from fedlib.papers.clustered_sampling.book import ALG1, ALG2, FIRST, LOSS, MD
+from fedlib.papers.clustered_sampling.names import ALG1, ALG2, FIRST, LOSS, MD
 
 HEADLINE = Headline(
     "Clustered Sampling, Figure 1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
-from fedlib.papers.clustered_sampling.book import ALG1, FIRST
+from fedlib.papers.clustered_sampling.names import ALG1, FIRST
 
 SORTED = "ids sorted by digit"
 _IDS = Swap(FIRST[0], settings={FIRST[1]: SORTED})
