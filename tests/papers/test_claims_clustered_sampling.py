@@ -1,0 +1,151 @@
+"""Clustered Sampling's claims on made-up tables whose outcomes follow by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from outcome import judge, none_run
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+def runs_of(
+    experiment: str, curves: dict[str, dict[str, Curve]], column: str, seeds: int = 3, T: int = 100
+) -> pd.DataFrame:
+    """A tidy table: setting -> method -> value by round, the same for every seed but for a little noise."""
+    t = np.arange(T + 1)
+    parts = []
+    for setting, methods in curves.items():
+        for method, f in methods.items():
+            for seed in range(seeds):
+                values = f(t) + 1e-6 * seed
+                part = pd.DataFrame({"round": t, column: values, "seed": seed, "method": method})
+                parts.append(part.assign(experiment=experiment, setting=setting, diverged=False))
+    return pd.concat(parts, ignore_index=True)
+
+
+def falling(rate: float, floor: float = 0.0) -> Curve:
+    return lambda t: floor + 2 * np.exp(-rate * t)
+
+
+def rising(rate: float, top: float = 0.9) -> Curve:
+    return lambda t: 0.1 + (top - 0.1) * (1 - np.exp(-rate * t))
+
+
+def test_nothing_is_judged_without_results():
+    none_run("clustered_sampling")
+
+
+def figure_1(**rates: float) -> dict[str, pd.DataFrame]:
+    names = {"md": "MD", "target": "Target", "alg1": "Algorithm 1", "alg2": "Algorithm 2"}
+    curves = {"random ids": {names[key]: falling(rate) for key, rate in rates.items()}}
+    table = runs_of("cs_mnist", curves, "train_loss", T=200)
+    return {
+        "cs_mnist": table.assign(
+            client_accuracy=1 - table["train_loss"] / 4, train_loss_std=table["train_loss"]
+        )
+    }
+
+
+def test_cs_figure_1_orderings():
+    results = figure_1(md=0.01, target=0.04, alg1=0.02, alg2=0.039)
+    for id in ("cs.F1.a", "cs.F1.b", "cs.F1.c", "cs.F1.d"):
+        assert judge(id, results).outcome == "replicated", id
+    results = figure_1(md=0.02, target=0.04, alg1=0.01, alg2=0.021)
+    assert judge("cs.F1.a", results).outcome == "refuted"
+    assert judge("cs.F1.d", results).outcome == "refuted"
+
+
+def drawn_table(
+    draw: dict[str, Callable[[np.random.Generator], np.ndarray]], T: int = 200
+) -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "experiment": "cs_mnist",
+            "setting": "random ids",
+            "method": m,
+            "seed": s,
+            "round": t,
+            "diverged": False,
+        }
+        | {"clients": f(rng) if t else np.array([], dtype=int)}
+        for m, f in draw.items()
+        for s in range(5)
+        for t in range(T + 1)
+    ]
+    counts = (np.arange(100)[:, None] // 10 == np.arange(10)).astype(int) * 500
+    clients = [
+        {
+            "data": "cs_mnist",
+            "setting": "random ids",
+            "seed": s,
+            "method": "",
+            "client": k,
+            "counts": counts[k],
+        }
+        for s in range(5)
+        for k in range(100)
+    ]
+    return {"cs_mnist": pd.DataFrame(rows), "cs_partitions": pd.DataFrame(clients)}
+
+
+def test_cs_figure_1_counts_classes_and_clients():
+    one_each = lambda rng: 10 * np.arange(10) + rng.integers(10, size=10)  # noqa: E731
+    strata = lambda rng: rng.permutation(100).reshape(10, 10)[:, 0]  # noqa: E731
+    results = drawn_table(
+        {
+            "MD": lambda rng: rng.integers(100, size=10),
+            "Target": one_each,
+            "Algorithm 1": strata,
+            "Algorithm 2": one_each,
+        }
+    )
+    for id in ("cs.F1.e", "cs.F1.f", "cs.F1.g", "cs.F1.h", "cs.M.c", "cs.M.d"):
+        assert judge(id, results).outcome == "replicated", id
+    assert judge("cs.F1.i", results).estimate == 0  # it never missed a class
+    same = drawn_table({"MD": strata, "Algorithm 1": strata, "Algorithm 2": strata, "Target": strata})
+    assert judge("cs.F1.g", same).outcome == "refuted"
+    assert judge("cs.F1.e", same).outcome == "refuted"
+
+
+def test_cs_gains_by_alpha():
+    gain = {"alpha = 10": 0.0, "alpha = 0.1": 0.02, "alpha = 0.01": 0.3, "alpha = 0.001": 0.4}
+
+    def table(gain: dict[str, float]) -> dict[str, pd.DataFrame]:
+        curves = {
+            a: {m: (lambda t, f=f: 0.5 * f + np.exp(-0.1 * t)) for m, f in
+                {"MD": 1.0, "Algorithm 1": 1 - g / 2, "Algorithm 2": 1 - g}.items()}
+            for a, g in gain.items()
+        }  # fmt: skip
+        return {"cs_cifar": runs_of("cs_cifar", curves, "train_loss")}
+
+    for id in ("cs.F2.a", "cs.F2.b", "cs.F2.c", "cs.F2.d", "cs.F2.e"):
+        assert judge(id, table(gain)).outcome == "replicated", id
+    reverse = dict(zip(gain, list(gain.values())[::-1], strict=True))
+    assert judge("cs.F2.a", table(reverse)).outcome == "refuted"
+    assert judge("cs.F2.b", table(reverse)).outcome == "refuted"
+    part = judge("cs.F2.d", table({a: g for a, g in gain.items() if a != "alpha = 0.001"}))
+    assert part.badge.startswith("2 of 4 cells")
+
+
+def test_cs_local_work_and_number_of_clients():
+    rates = {
+        "less work": 0.03,
+        "standard": 0.06,
+        "more work": 0.4,
+        "fewer clients": 0.02,
+        "more clients": 0.2,
+    }
+    lead = dict.fromkeys(rates, 0.1) | {"fewer clients": 0.12, "more clients": 0.08}
+    curves = {
+        s: {
+            m: falling(rate, 1 - lead[s] * (m == "Algorithm 2")) for m in ("MD", "Algorithm 1", "Algorithm 2")
+        }
+        for s, rate in rates.items()
+    }
+    results = {"cs_work": runs_of("cs_work", curves, "train_loss", T=200)}
+    for id in ("cs.F8.a", "cs.F8.b", "cs.F8.c", "cs.F8.d"):
+        assert judge(id, results).outcome == "replicated"
