@@ -65,7 +65,7 @@ def _middle(claim: Claim, cell: Cell, right: bool) -> float:
     if claim.test == "same":
         printed = claim.expected(cell) if claim.estimator == "equivalence" else 0.0
         return printed if right else claim.bound(cell)
-    return claim.expected(cell) if right else 0.0
+    return claim.expected(cell) if right else min(claim.bound(cell), 0.0)
 
 
 def _outcome(claim: Claim, values: Iterable[np.ndarray]) -> str:
