@@ -25,7 +25,7 @@ import pandas as pd
 from fedlib.analysis import measure
 from fedlib.analysis.arrivals import Arrivals
 from fedlib.analysis.paper import parts
-from fedlib.analysis.readings import Where
+from fedlib.analysis.readings import Reading, Where
 
 Kind = Literal["core", "supporting", "construction"]
 Estimator = Literal[
@@ -232,6 +232,18 @@ def versus(
     """A cell in which the paper claims more (rounds, accuracy, ...) of one side than of the other."""
     a, b = printed or (None, None)
     return Cell(name, (Arm(more, 1.0, a, spread), Arm(less, -1.0, b, spread)), shown=shown, **labels)
+
+
+def asks(claim: Claim, readings: Iterable[Reading]) -> set[str]:
+    """The experiments and studies that a claim asks for under some readings."""
+    wheres = [reading.find(arm.where) for reading in readings for cell in claim.cells for arm in cell.arms]
+    measures = [claim.measured_by(cell) for cell in claim.cells]
+    beside = {m.beside for m in measures if isinstance(m, Study) and m.beside}
+    return (
+        beside
+        | {where.experiment for where in wheres}
+        | {name for cell in claim.cells for name in cell.needs}
+    )
 
 
 def claims_of(paper: str) -> tuple[Claim, ...]:

@@ -1,4 +1,4 @@
-"""What FedCor's and HiCS-FL's claims share: statistics of an accuracy curve, and decision rules.
+"""What FedCor's and HiCS-FL's tables and figures share: panels, and statistics of an accuracy curve.
 
 fin: mean accuracy over the last 5 % of the rounds. auc: mean accuracy over all rounds. rough: standard deviation of the
 round-to-round change of accuracy after the first quarter of the run. Rbar: mean of the first round at a target; a run
@@ -7,25 +7,23 @@ that has not reached it by the cap counts as cap + 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
-from fedlib.analysis.claims import Missing, Runs, Verdict, combine, decide, number, span
+from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import (
+    Missing,
     Statistic,
     area,
     common_end,
     end_mean,
     followed,
-    interval,
     jitter,
-    paired,
     per_run,
-    sign_rule,
 )
 
 
@@ -130,33 +128,6 @@ class Panel:
 def means(values: pd.Series) -> pd.Series:
     """Mean over seeds of a statistic by (method, seed)."""
     return values.groupby("method", sort=False).mean()
-
-
-def by_sign(values: pd.Series, a: str, b: str, unit: str = "", cap: float = np.inf) -> Verdict:
-    """The sign rule on values[a] - values[b], claimed to be positive; values above `cap` count as cap + 1."""
-    differences = paired(values.clip(upper=cap + 1), a, b)
-    if len(differences) == 0:
-        raise Missing(f"no seed has both {a} and {b}")
-    outcome, wins = sign_rule(differences), int((differences > 0).sum())
-    mean = number(float(differences.mean()), unit)
-    detail = f"{outcome}, {wins} of {len(differences)} seeds positive"
-    return decide(outcome == "supported", mean, span(interval(differences, np.mean)), detail)
-
-
-def every(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """Held if all given verdicts held; value and interval are those of the weakest."""
-    for name, v in verdicts.items():
-        if v.status != "held":
-            return Verdict("not held", f"{v.value} against {name}", v.interval, v.detail)
-    name, v = min(verdicts.items(), key=lambda item: float(item[1].value.split()[0]))
-    return Verdict("held", f"{v.value} against {name}", v.interval, v.detail)
-
-
-def count(
-    parts: Mapping[str, Callable[[], Verdict]], need: int | None = None, partial: int | None = None
-) -> Verdict:
-    """Held if `need` parts (default: all) held, in part from `partial` parts on, otherwise not; None: no middle."""
-    return combine(parts, need, partial or need or len(parts))
 
 
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:

@@ -49,7 +49,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals, followed
-from fedlib.analysis.claim import Arms, Cell, Claim, Level, Own, Rounds, claims_of
+from fedlib.analysis.claim import Arms, Cell, Claim, Level, Own, Rounds, asks, claims_of
 from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers
@@ -239,16 +239,7 @@ def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
 
 def needed() -> set[str]:
     """The experiments and studies that the claims of all papers ask for, under any reading."""
-    asked = {
-        reading.find(arm.where).experiment
-        for paper in papers()
-        for claim in claims_of(paper)
-        for reading in readings(paper)
-        for cell in claim.cells
-        for arm in cell.arms
-    }
-    facts = (cell.needs for paper in papers() for claim in claims_of(paper) for cell in claim.cells)
-    return asked.union(*facts)
+    return set().union(*(asks(claim, readings(paper)) for paper in papers() for claim in claims_of(paper)))
 
 
 def _code() -> list[Path]:

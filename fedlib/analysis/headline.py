@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis import measure
-from fedlib.analysis.claims import Missing, Runs
+from fedlib.analysis.lookup import Runs
+from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
 

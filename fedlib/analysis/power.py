@@ -24,6 +24,7 @@ from fedlib.analysis import effects
 from fedlib.analysis.claim import Cell, Claim, claims_of
 from fedlib.analysis.estimators import POWER
 from fedlib.analysis.paper import papers
+from fedlib.errors import StoreError
 from fedlib.files import write_whole
 from fedlib.settings.schema import ROOT
 
@@ -99,6 +100,28 @@ def table(known: Mapping[tuple[str, str], tuple[float, float, float]] | None = N
         found = known[key] if key in known else rates(claim)
         lines.append((*key, claim.kind, SEEDS, *found, words(found[0])))
     return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def stored(path: Path = TABLE) -> pd.DataFrame:
+    """The table of all claims as it was written.
+
+    Raises:
+        StoreError: it is missing, lacks a column, or has a share that is none.
+    """
+    remedy = "`fedlib fairness` makes it again."
+    try:
+        kept = pd.read_csv(path, float_precision="round_trip")
+        shares = kept[COLUMNS][["power", "false passes", "refuted though right"]].astype(float)
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); {remedy}") from None
+    for name, column in shares.items():
+        known = kept["claim"][column.notna()] if name != "false passes" else kept["claim"]
+        for claim, share in zip(known, column[known.index], strict=True):
+            if not 0 <= share <= 1:
+                raise StoreError(
+                    f"{path}: {name} of {claim} is {share:g}, and must be between 0 and 1; {remedy}"
+                )
+    return kept
 
 
 def write(path: Path = TABLE) -> bool:

@@ -142,3 +142,13 @@ def cost_table(results: pd.DataFrame, target: float) -> pd.DataFrame:
         }
     )
     return runs.groupby("method", sort=False).median()
+
+
+def number(value: float, unit: str = "", digits: int = 3) -> str:
+    """A value as text: three significant digits; "-" for nan; "never" for infinitely many rounds."""
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "never" if unit == "rounds" else "infinite" if value > 0 else "-infinite"
+    text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return f"{text} {unit}".strip()

@@ -73,8 +73,8 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
         tell(f"Left out: {reason}")
     tell("judging what is not decided ...")
     parts: dict[str, tuple[bool, list[frozenset[planning.Arm]]]] = {}
-    for paper, experiments in asked.items():
-        parts |= needs.needed(paper, tables, {name: plans[name] for name in experiments})
+    for paper in asked:
+        parts |= needs.needed(paper, tables)
     lacks = {planning.Arm.of(work) for work in missing}
     some = {claim: (core, [arms for arms in of if arms & lacks]) for claim, (core, of) in parts.items()}
     spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)

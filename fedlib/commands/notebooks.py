@@ -27,7 +27,7 @@ EXAMPLES = SOURCES / "natural"  # of the library: no artifacts, run by hand
 NORMALISED = ROOT / "data" / "notebooks"
 RESULTS = ROOT / "data" / "results"
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
-BESIDE = {"scoreboard": ["data/fairness.csv"]}  # artifact -> files in git that it reads beside results
+BESIDE = {"scoreboard": ["data/error_rates.csv"]}  # artifact -> files in git that it reads beside results
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},

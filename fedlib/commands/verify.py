@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fedlib.analysis import fairness, reference
+from fedlib.analysis import power, reference
 from fedlib.commands.listing import table
 from fedlib.commands.pipeline import INPUTS
 from fedlib.pages import seals
@@ -27,7 +27,7 @@ def checked() -> tuple[Table, list[str]]:
     found += [
         verify.each("pages", pages, _page),
         verify.each("logs", sorted(RESULTS.glob("*/*.ipynb")), _page),
-        verify.each("fairness of rules", [fairness.TABLE], lambda path: fairness.stored(path).empty),
+        verify.each("error rates of claims", [power.TABLE], lambda path: power.stored(path).empty),
         verify.each(
             "reference curves", list(reference.programs()), lambda paper: reference.reference(paper).empty
         ),

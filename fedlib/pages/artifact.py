@@ -14,7 +14,6 @@ command to run. An artifact that can show a part loops over `artifact.available`
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,18 +23,13 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from fedlib.analysis import effects
-from fedlib.analysis.claim import Arms
-from fedlib.analysis.claim import claims_of as claims_of_paper
-from fedlib.analysis.claims import claims_of
-from fedlib.analysis.judging import verdicts
+from fedlib.analysis.claim import Arms, Claim, claims_of
 from fedlib.analysis.paper import papers
 from fedlib.analysis.plans import opened
-from fedlib.analysis.verdict import STATUSES
 from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.pages import forest, tables
-from fedlib.pages import verdicts as verdict_tables
 from fedlib.pages.evidence import OUTCOMES, Evidence
 from fedlib.pages.lookup import Results
 from fedlib.pages.origin import described
@@ -116,8 +110,10 @@ class Artifact:
         return {name: results[0] for name, results in made.items() if results}
 
     @cached_property
-    def claims(self) -> list:
-        return claims_of(self.place) if self.paper else []
+    def claims(self) -> list[Claim]:
+        return (
+            [claim for claim in claims_of(self.paper) if claim.artifact == self.place] if self.paper else []
+        )
 
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
         """Display a figure; save it as `<name>.svg`, with a thumbnail and its data as `<name>.csv`.
@@ -150,19 +146,14 @@ class Artifact:
 
     def judge(self) -> None:
         """Decide this artifact's claims, display and save the outcomes."""
-        mine = [claim for claim in claims_of_paper(self.paper) if claim.artifact == self.place]
-        if mine:
-            arms = Arms(self.available)
-            cells = [row for claim in mine for row in effects.rows(claim, arms)]
-            evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
-            rows = [evidence.row(claim.id) for claim in mine]
-            found = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in mine]
-            self._write_outcomes(found, OUTCOMES)
-            display(HTML(forest.table(rows)))
+        if not self.claims:
             return
-        decided = verdicts(self.claims, self.available)
-        self._write_outcomes(decided.to_dict("records"), STATUSES)
-        display(HTML(verdict_tables.table(decided)))
+        arms = Arms(self.available)
+        cells = [row for claim in self.claims for row in effects.rows(claim, arms)]
+        evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
+        found = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
+        self._write_outcomes(found)
+        display(HTML(forest.table([evidence.row(claim.id) for claim in self.claims])))
 
     def data(self, content: Any, name: str) -> None:
         """Save what a script of the site reads, as `<name>.json`."""
@@ -174,10 +165,10 @@ class Artifact:
         text = frame.to_csv(index=index, float_format="%.10g")
         write_whole(self.folder / f"{name}.csv", text.encode())
 
-    def _write_outcomes(self, decided: list[dict[str, Any]], names: Sequence[str]) -> None:
-        """Save the claims with their outcomes, and how many have each of some outcomes."""
+    def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
+        """Save the claims with their outcomes, and how many have each."""
         found = [row["verdict"] for row in decided]
-        summary = {name.replace(" ", "_"): found.count(name) for name in names}
+        summary = {name.replace(" ", "_"): found.count(name) for name in OUTCOMES}
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
-from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.headline import Effect, closest, headlines, specifications
+from fedlib.analysis.lookup import Runs
+from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, readings
 from fedlib.drawing import summary

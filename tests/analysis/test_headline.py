@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis import headline
-from fedlib.analysis.claims import Missing, Runs
 from fedlib.analysis.headline import Effect, Headline, Row, cell, closest, compare, distance, speed_up
+from fedlib.analysis.lookup import Runs
+from fedlib.analysis.measure import Missing
 from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
 
 METHODS = ("A", "B")

@@ -172,7 +172,7 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
 
 def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims(tmp_path: Path) -> None:
     cells = (
-        "from fedlib.analysis.claims import Missing\nfrom types import SimpleNamespace",
+        "from fedlib.analysis.measure import Missing\nfrom types import SimpleNamespace",
         "artifact = SimpleNamespace(judge=lambda: print('decided'))",
         "raise Missing('MD has not been run')",
         "print('after')",

@@ -15,8 +15,7 @@ import pytest
 from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib.analysis import claims, fairness
-from fedlib.analysis.paper import papers
+from fedlib.analysis import power
 from fedlib.commands import notebooks, pipeline, uses
 from fedlib.pages import seals
 from fedlib.runs import archive, coverage, results
@@ -49,14 +48,6 @@ def test_artifacts_name_experiments_that_exist() -> None:
     known = {*SETTINGS.names, *SETTINGS.studies}
     for name, entry in SETTINGS.artifacts.items():
         assert set(entry.get("experiments", [])) <= known, name
-
-
-def test_an_artifact_opens_what_its_claims_need() -> None:
-    for paper in papers():
-        for claim in claims.claims(paper):
-            name = claim.artifact.replace("/", "-")
-            assert name in SETTINGS.artifacts, claim.id
-            assert set(claim.needs) <= set(SETTINGS.artifacts[name]["experiments"]), claim.id
 
 
 def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
@@ -361,8 +352,8 @@ def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.M
     asked: list[Path] = []
     monkeypatch.setattr(pipeline.seals, "is_current", lambda page, sources: asked.extend(sources))
     pipeline._stale_pages({"scoreboard": []}, "demo")
-    assert fairness.TABLE in asked
-    assert f"- {fairness.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
+    assert power.TABLE in asked
+    assert f"- {power.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from outcome import judge, none_run
 
-from fedlib.analysis.claims import Runs
 from fedlib.analysis.curves import shown
+from fedlib.analysis.lookup import Runs
 from fedlib.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
 from fedlib.papers.hics_fl.printed import METHODS, OURS, TABLE
 from fedlib.papers.hics_fl.tables import (

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.analysis.claims import Missing
+from fedlib.analysis.measure import Missing
 from fedlib.papers.hics_fl.update_size import balanced_draws, by_size
 
 

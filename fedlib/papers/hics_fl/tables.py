@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from fedlib.analysis.claims import Missing, Runs, number
 from fedlib.analysis.curves import Panel, arrivals
+from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import (
     BYTES,
+    Missing,
     area,
     capped_mean,
     common_end,
@@ -19,7 +20,7 @@ from fedlib.analysis.measure import (
     per_run,
     rounds_to_target,
 )
-from fedlib.analysis.tables import short_cell
+from fedlib.analysis.tables import number, short_cell
 from fedlib.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
 
 

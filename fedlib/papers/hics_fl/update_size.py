@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claims import Missing
-from fedlib.analysis.measure import spearman
+from fedlib.analysis.measure import Missing, spearman
 from fedlib.papers.hics_fl.estimates import estimated
 
 ONE_LABEL = 0.01  # nats; clients with a lower entropy hold one label
