@@ -41,7 +41,7 @@ def claim(
     id: str, text: str, kind: Kind, measure: Measure | None, cells: list[Cell], estimator: Estimator = LEVEL,
     margin: float | None = None,
 ) -> Claim:  # fmt: skip
-    """A claim on the figure that its id names ("F2.d": Figure 2); the main claims are on Figure 10's page, with all runs."""
+    """A claim on the figure that its id names ("F2.d": Figure 2); the main claims are on Figure 10's page."""
     number = id.split(".")[0].removeprefix("F")
     page = f"clustered_sampling/figure_{number if number.isdigit() else 10}"
     return Claim(f"cs.{id}", page, text, kind, estimator, measure, tuple(cells), margin)
