@@ -73,7 +73,7 @@ class Artifact:
             if (made := opened(experiment, scale, settings, root)) and len(made[0]):
                 frames[experiment], info[experiment] = made
         artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
-        artifact._write_outcomes([], OUTCOMES)  # until judged
+        artifact._write_outcomes([])  # until judged
         if experiments:
             results = root / "data" / "results"
             display(Markdown(described(name, scale, info, artifact.missing, settings, results)))

@@ -97,7 +97,7 @@ def measured(name: str, settings: Experiments, place: Place, results, scale: str
 
 
 def test_a_study_uses_as_many_cores_as_it_may(settings, monkeypatch):
-    monkeypatch.setattr(executors, "make_executor", lambda model, tensors, device, threads: threads)
+    monkeypatch.setattr(executors, "make_executor", lambda model, tensors, device, threads, *_: threads)
     monkeypatch.setattr(supply, "cores", lambda: 3)
     (run, *_) = (one.run for one in settings.runs("e", "demo"))
     assert [supply.Prepared(Place(threads=threads)).executor(run) for threads in (0, 2)] == [3, 2]
