@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
+ALTERNATIVES = (
+    "constrained-",
+    "literal[",
+    "callable",
+)  # how pydantic names the kinds of a key that may be several
+
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Steps = Annotated[int, Field(ge=1, le=10**6)]  # more would take weeks a round
 Whole = Annotated[int, Field(ge=0, le=10**9)]
@@ -72,7 +78,8 @@ def parameters_of(cls: type[DataclassInstance]) -> type[BaseModel]:
 def first_error(error: ValidationError) -> tuple[str, str]:
     """The key and the message of the first error that pydantic reports, with the value where it says more."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    parts = [str(part) for part in first["loc"]]
+    key = ".".join(part for part in parts if not part.startswith(ALTERNATIVES))
     if first["type"] == "extra_forbidden":
         return key, "there is no such key; correct its spelling, or take it away"
     message = first["msg"].removeprefix("Value error, ")

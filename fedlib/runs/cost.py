@@ -86,7 +86,7 @@ def local_steps(run: Run) -> float:
         return steps
     sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
     if callable(steps):
-        return sum(clients * steps(n) for clients, n in sizes) / run.N
+        return sum(clients * steps(round(n)) for clients, n in sizes) / run.N
     batches = sum(
         clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)
         if run.holdout

@@ -139,8 +139,7 @@ class Local(Settings):
 
     def lr_at(self, t: int) -> float:
         """Learning rate in the 1-based round t."""
-        lr: float | Callable[[int], float] = self.lr
-        rate = float(lr(t)) if callable(lr) else lr
+        rate = self.lr if isinstance(self.lr, int | float) else float(self.lr(t))
         for start, factor in self.lr_decay.items():
             rate *= factor if t >= start else 1.0
         return rate
