@@ -315,6 +315,10 @@ class Sampler:
     asks: ClassVar[frozenset[type[Question]] | None] = None
     # the questions that it may yield, which the engine then checks; None: not stated, any
 
+    def needed(self, fed: Federation) -> int:
+        """Numbers of 8 bytes that a round needs at least: what exceeds the memory is refused before it starts."""
+        return 0
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         """Prepare the state. Called once before round 1; an override calls super first."""
         self.fed = fed

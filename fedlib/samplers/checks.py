@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, get_args
 
-from fedlib.samplers.base import Aggregation, Question, Sampler
+from fedlib.samplers.base import Aggregation, Federation, Question, Sampler
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "aggregation": get_args(Aggregation),
@@ -88,3 +89,18 @@ def names_in(code: CodeType) -> set[str]:
     """The names of globals and attributes that a function, or a function inside it, uses."""
     inner = [names_in(part) for part in code.co_consts if isinstance(part, CodeType)]
     return set(code.co_names).union(*inner)
+
+
+def check_memory(sampler: Sampler, fed: Federation, name: str) -> None:
+    """Check that the machine has the memory that a sampler needs at least.
+
+    Raises:
+        ValueError: it has not; the sentence says how much is needed and how much there is.
+    """
+    needed, there = 8 * sampler.needed(fed), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ValueError(
+            f"sampler {name!r} needs at least {needed / 2**30:,.0f} GiB for N = {fed.N:,} clients, but this machine "
+            f"has {there / 2**30:,.0f} GiB; take fewer clients, or a sampler whose cost grows with N alone "
+            "(docs/samplers.md)"
+        )

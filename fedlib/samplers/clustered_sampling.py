@@ -248,6 +248,9 @@ class ClusteredSimilarity(Sampler):
     order: Literal["random", "index"] = "random"
     warmup: Annotated[int, Field(ge=0)] = 0
 
+    def needed(self, fed: Federation) -> int:
+        return fed.N**2 + fed.N * fed.d // 2
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         self.places = rng.permutation(fed.N) if self.order == "random" else np.arange(fed.N)

@@ -35,6 +35,9 @@ class DivFL(Sampler):
     gradients: Literal["one_step", "previous"] = "one_step"
     greedy: Literal["lazy", "stochastic"] = "lazy"
 
+    def needed(self, fed: Federation) -> int:
+        return fed.N**2
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         known = {"gradients": ("one_step", "previous"), "greedy": ("lazy", "stochastic")}

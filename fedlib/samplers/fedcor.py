@@ -112,6 +112,9 @@ class FedCor(Sampler):
     probe: Literal["extra", "own"] = "extra"
     gpr_begin: Whole | None = None
 
+    def needed(self, fed: Federation) -> int:
+        return fed.N**2
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         known = {"schedule": SCHEDULES, "likelihood": ("mml", "loo_upstream"), "probe": ("extra", "own")}

@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from fedlib.samplers.base import Aggregation, Asking, Round, Sampler, Selection, Updates, register
+from fedlib.samplers.base import Aggregation, Asking, Federation, Round, Sampler, Selection, Updates, register
 from fedlib.samplers.importance import draw_by_norm, norms
 
 GC = Literal["A", "B"]
@@ -144,6 +144,9 @@ class HCSFed(Sampler):
     variant: Variant = "R"
     reallocation: bool = True
     importance: bool = True
+
+    def needed(self, fed: Federation) -> int:
+        return fed.N * fed.d // 2
 
     @property
     def aggregation(self) -> Aggregation:

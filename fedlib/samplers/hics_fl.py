@@ -85,6 +85,9 @@ class HiCSFL(Sampler):
 
     fewer = True  # in the last round of the warm-up, where m does not divide N
 
+    def needed(self, fed: Federation) -> int:
+        return fed.N**2
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         if self.variant not in ("P", "C0", "C"):

@@ -48,6 +48,9 @@ class Oracle(Sampler):
     gamma: NotNegative = 4.0
     horizon: Count | None = None
 
+    def needed(self, fed: Federation) -> int:
+        return fed.N**2
+
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, "weight").shape[1]))

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, Selection, find
-from fedlib.samplers.checks import check_attributes
+from fedlib.samplers.checks import check_attributes, check_memory
 from fedlib.settings.schema import Run
 from fedlib.simulation.guard import Guarded, Watch
 from fedlib.simulation.presence import Answer, Presence
@@ -73,6 +73,7 @@ class Live(Guarded):
         with self.trying("setup", Watch()):
             self.sampler = kind(**run.method.params)
             check_attributes(self.sampler, kind.__name__)
+            check_memory(self.sampler, self.fed, run.method.sampler)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
             check_state(self.sampler)
             self.rule = run.method.aggregation or self.sampler.aggregation

@@ -599,3 +599,12 @@ def test_a_second_draw_uploads_again(sampler, world):
     sampler(select=select, draws="repeated")
     (live,) = finish(world(build("bad", T=1)))
     assert live.rows[1]["parameters_up"] == (4 + 1) * live.executor.layout.d
+
+
+@pytest.mark.bad_input
+def test_what_needs_more_memory_than_there_is_is_refused_before_it_starts(sampler, world):
+    sampler(needed=lambda self, fed: 2**60)
+    with pytest.raises(
+        SamplerError, match=r"'bad' needs at least .* GiB for N = 10 clients, but this machine has"
+    ):
+        world(build("bad"))
