@@ -259,6 +259,7 @@ class Arms:
     results: Mapping[str, pd.DataFrame]
     _rows: dict[tuple[str, str], dict[Any, pd.DataFrame]] = field(default_factory=dict)
     _measured: dict[tuple[Where, Measure], Measured | None] = field(default_factory=dict)
+    _ends: dict[Where, float] = field(default_factory=dict)
 
     def rows(self, where: Where, by: str = "method") -> pd.DataFrame | None:
         """The rows of one arm; None if it has not been run."""
@@ -271,12 +272,14 @@ class Arms:
 
     def common(self, places: Iterable[Where]) -> float:
         """The last round that all runs of some arms have, but for diverged ones: levels are compared up to it."""
-        ends = [math.inf]
-        for where in places:
+        return min([self._end(where) for where in places] or [math.inf])
+
+    def _end(self, where: Where) -> float:
+        if where not in self._ends:
             rows = self.rows(where)
-            if rows is not None:
-                ends += list(rows[~rows["diverged"]].groupby("seed")["round"].max())
-        return min(ends)
+            ends = [] if rows is None else rows[~rows["diverged"]].groupby("seed")["round"].max()
+            self._ends[where] = min(ends, default=math.inf)
+        return self._ends[where]
 
     def measured(self, where: Where, by: Measure) -> Measured | None:
         """The measure of one arm by seed; None if it has not been run or its column has not been measured."""

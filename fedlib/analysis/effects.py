@@ -82,12 +82,13 @@ def table(
 def rows(claim: Claim, arms: Arms, every: bool = False) -> list[Row]:
     """The rows of one claim."""
     taken = readings(claim.paper) if claim.measure else readings(claim.paper)[:1]
-    found = [_under(claim, reading, arms) for reading in taken]
+    known: dict[tuple, Row] = {}  # many readings compare the same runs
+    found = [_under(claim, reading, arms, known) for reading in taken]
     ran = [cells for cells in found if any(row["outcome"] != "not run" for row in cells)]
     return [row for cells in (found if every else ran or found[:1]) for row in cells]
 
 
-def _under(claim: Claim, reading: Reading, arms: Arms) -> list[dict[str, Any]]:
+def _under(claim: Claim, reading: Reading, arms: Arms, known: dict[tuple, Row]) -> list[Row]:
     about = {
         "paper": claim.paper,
         "claim": claim.id,
@@ -100,10 +101,16 @@ def _under(claim: Claim, reading: Reading, arms: Arms) -> list[dict[str, Any]]:
         "null": claim.natural(0.0),
         "test": claim.test,
     }
-    return [about | _cell(claim, cell, reading, arms) for cell in claim.cells]
+    cells = []
+    for cell in claim.cells:
+        runs = tuple(reading.find(arm.where) for arm in cell.arms)
+        if (cell.name, runs) not in known:
+            known[cell.name, runs] = _cell(claim, cell, list(runs), arms)
+        cells.append(about | known[cell.name, runs])
+    return cells
 
 
-def _cell(claim: Claim, cell: Cell, reading: Reading, arms: Arms) -> dict[str, Any]:
+def _cell(claim: Claim, cell: Cell, found: list[Where], arms: Arms) -> Row:
     about = {
         "cell": cell.name,
         "data": cell.data,
@@ -113,7 +120,6 @@ def _cell(claim: Claim, cell: Cell, reading: Reading, arms: Arms) -> dict[str, A
     }
     if cell.fact is not None:
         return about | _fact(cell, arms)
-    found = [reading.find(arm.where) for arm in cell.arms]
     seeds, values, censored, open, words = _values(claim, cell, found, arms)
     effect = Effect.of(values, claim.bound(cell), claim.test, open)
     said = "infeasible" if words == OUT_OF_REACH else "undecided" if words == NOBODY else outcome(effect)
@@ -256,7 +262,14 @@ def claims(table: pd.DataFrame) -> pd.DataFrame:
     cells: dict[tuple, list[Row]] = {}
     for row in table.to_dict("records"):
         cells.setdefault((row["paper"], row["claim"], row["reading"]), []).append(row)
-    found = pd.DataFrame([judged(mine) for mine in cells.values()], columns=CLAIM_COLUMNS)
+    known: dict[tuple, Row] = {}  # a claim's outcome under other readings that compare the same runs
+    lines = []
+    for (_, claim, _), mine in cells.items():
+        key = claim, *(row["runs"] for row in mine)
+        if key not in known:
+            known[key] = judged(mine)
+        lines.append(known[key] | {"reading": mine[0]["reading"], "commit": mine[0]["commit"]})
+    found = pd.DataFrame(lines, columns=CLAIM_COLUMNS)
     core = found[(found["kind"] == "core") & (found["p"] < 1)]
     for _, family in core.groupby(["paper", "reading"], sort=False):
         adjusted = holm(family["p"])
