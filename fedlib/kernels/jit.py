@@ -2,7 +2,8 @@
 
 The machine code runs without the interpreter's lock (GIL). It is cached beside its source; if that folder cannot be
 written, in the user's cache; and otherwise in a folder for temporary files. Each cache file starts with its digest. A
-damaged or empty file is ignored, and its loop is compiled again.
+damaged or empty file is ignored, and its loop is compiled again. Numba has no public way to check its files; therefore
+`pyproject.toml` caps its version.
 """
 
 from __future__ import annotations

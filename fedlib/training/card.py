@@ -9,7 +9,6 @@ On a CPU the same steps run without graphs, which is how they are tested.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, batches_of, workers
+from fedlib.training.contract import Batches, Job, batches_of, length, workers
 from fedlib.training.maps import MapStep, kept_bits, logits_of
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import StackedExecutor
@@ -46,28 +45,12 @@ class CardExecutor(StackedExecutor):
         self._feed, self._draw = workers(1), self.pool.map
         self._steps_by_shape: dict[Hashable, StaticStep] = {}
 
-    def twin(self) -> CardExecutor:
-        """An executor with the same data and its own buffers, on a stream of its own.
-
-        Two groups of runs that train in turns keep the card busy: while one trains, samplers of the other select.
-        """
-        twin = copy.copy(self)
-        twin._steps_by_shape = {}
-        if self.device.type != "cpu":
-            stream = torch.cuda.Stream(self.device)
-            twin._feed = workers(1, lambda: torch.cuda.set_stream(stream))
-            twin.enter = lambda: torch.cuda.set_stream(stream)
-        return twin
-
-    def enter(self) -> None:
-        """To be called by a thread before it uses this executor."""
-
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
         """In chunks, longest jobs first. Jobs on the same batches stand side by side; these are drawn once a chunk."""
         first: dict[Hashable, int] = {}
         for j, job in enumerate(jobs):
             first.setdefault(key_of(job), j)
-        order = sorted(range(len(jobs)), key=lambda j: (-len(jobs[j].samples), first[key_of(jobs[j])]))
+        order = sorted(range(len(jobs)), key=lambda j: (-length(jobs[j], local), first[key_of(jobs[j])]))
 
         def draw_and_work(rows: list[int]) -> None:
             clients, place = distinct([jobs[j] for j in rows])
@@ -129,9 +112,7 @@ class CardExecutor(StackedExecutor):
             return kept_bits(job.rng, self.dropouts, batch, steps)
 
         clients, place = distinct(jobs)
-        drawn = self._sent(
-            np.stack(list(self._draw(draw, clients)), 1)
-        )  # by this thread: it has its own stream
+        drawn = self._sent(np.stack(list(self._draw(draw, clients)), 1))
         return drawn if len(clients) == len(jobs) else drawn[:, self._sent(place)]
 
     def _images(self, models: int) -> int:
@@ -160,9 +141,6 @@ class StaticStep(MapStep):
         if width not in self.runs:
             run: Callable[[], None] = partial(self.step, width)
             if self.compiled:
-                torch._dynamo.config.recompile_limit = (
-                    1024  # every width, and every kind of work, is compiled
-                )
                 run = self._fused(run)
             self.runs[width] = captured(run) if self.on_card else run
         return self.runs[width]
@@ -171,7 +149,8 @@ class StaticStep(MapStep):
         """The step through torch.compile; as it is where that does not work (no C compiler, for example)."""
         fused = torch.compile(run, fullgraph=True, dynamic=False)
         try:
-            fused()
+            with torch._dynamo.config.patch(recompile_limit=1024):  # for every width and every kind of work
+                fused()
         except Exception as error:
             warnings.warn(f"steps are not compiled: {first_line(error)}", stacklevel=2)
             self.compiled = False

@@ -20,7 +20,8 @@ from fedlib.training.layout import Layout
 from fedlib.training.randomness import drawn
 
 KINDS = {"F": nn.Flatten, "L": nn.Linear, "R": nn.ReLU, "D": nn.Dropout}
-Fill = Callable[[nn.Module, torch.Generator], None]
+Weighted = nn.Linear | nn.Conv2d
+Fill = Callable[[Weighted, torch.Generator], None]
 
 
 class Chain(nn.Sequential):
@@ -39,19 +40,19 @@ class Chain(nn.Sequential):
         self.dropouts: list[tuple[float, tuple[int, ...]]] = []
 
     def forward(
-        self, x: Tensor, masks: Sequence[Tensor] = (), keep: Tensor | None = None
+        self, input: Tensor, masks: Sequence[Tensor] = (), keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits (B, K) of x: (B, ...), and the features (B, L) that enter the output layer.
+        """Logits (B, K) of the input x: (B, ...), and the features (B, L) that enter the output layer.
 
         masks: one (B, ...) tensor of 0 and 1/(1-p) per dropout layer, or none.
         keep: (B,) 1 for samples and 0 for places that only fill up a stacked batch. Batch normalisation must not see
             the latter.
         """
         *hidden, output = self
-        given = iter(masks)
+        x, waiting = input, iter(masks)
         for layer in hidden:
             if isinstance(layer, nn.Dropout):
-                x = x * next(given) if masks else x
+                x = x * next(waiting) if masks else x
             elif isinstance(layer, nn.BatchNorm2d) and keep is not None:
                 x = masked_batch_norm(layer, x, keep)
             else:
@@ -72,6 +73,9 @@ class Chain(nn.Sequential):
 
 def masked_batch_norm(layer: nn.BatchNorm2d, x: Tensor, keep: Tensor) -> Tensor:
     """Batch normalisation in training mode over the kept samples only; x: (B, C, h, w), keep: (B,) 0 or 1."""
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    assert layer.momentum is not None
     n = keep.sum() * x[0, 0].numel()
     weight = keep[:, None, None, None] / n
     mean = (x * weight).sum((0, 2, 3))
@@ -93,6 +97,7 @@ def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
         if isinstance(layer, nn.BatchNorm2d | nn.PReLU):
             layer.reset_parameters()  # sets constants
         elif isinstance(layer, nn.Linear | nn.Conv2d):
+            assert net.fill is not None
             net.fill(layer, generator)
         elif any(True for _ in layer.parameters()):
             reset(layer, generator)
@@ -108,28 +113,33 @@ def reset(layer: nn.Module, generator: torch.Generator) -> None:
             getattr(module, "reset_parameters", lambda: None)()
 
 
-def torch_default(layer: nn.Module, generator: torch.Generator) -> None:
+def bias_of(layer: Weighted) -> Tensor:
+    assert layer.bias is not None
+    return layer.bias
+
+
+def torch_default(layer: Weighted, generator: torch.Generator) -> None:
     """Weights and biases uniform in +-1/sqrt(fan in), as in torch's own reset_parameters."""
     bound = 1 / math.sqrt(layer.weight[0].numel())
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    nn.init.uniform_(bias_of(layer), -bound, bound, generator=generator)
 
 
-def xavier(layer: nn.Module, generator: torch.Generator) -> None:
+def xavier(layer: Weighted, generator: torch.Generator) -> None:
     """As in HiCS-FL's code: Xavier-uniform weights with the gain for ReLU, torch's default for biases."""
     torch_default(layer, generator)
     nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator=generator)
 
 
-def zeros(layer: nn.Module, generator: torch.Generator) -> None:
+def zeros(layer: Weighted, generator: torch.Generator) -> None:
     nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
+    nn.init.zeros_(bias_of(layer))
 
 
-def small_normal(layer: nn.Module, generator: torch.Generator) -> None:
+def small_normal(layer: Weighted, generator: torch.Generator) -> None:
     """HiCS-FL's head on the frozen ResNet-18: weights N(0, 0.01), bias 0."""
     nn.init.normal_(layer.weight, 0, 0.01, generator=generator)
-    nn.init.zeros_(layer.bias)
+    nn.init.zeros_(bias_of(layer))
 
 
 def flat_size(layers: Sequence[nn.Module], shape: tuple[int, ...]) -> int:

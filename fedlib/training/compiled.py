@@ -90,6 +90,6 @@ class CompiledExecutor(StackedExecutor):
 
     def _masks(self, jobs: Sequence[Job], steps: int, batch: int) -> np.ndarray:
         """(J, S, n) random bits for the jobs' dropout masks."""
-        if not self.net.dropouts:
+        if not self.dropouts:
             return np.empty((0, 0, 0), np.int16)
-        return np.stack([dropout_bits(job.rng, self.net.dropouts, batch, steps) for job in jobs])
+        return np.stack([dropout_bits(job.rng, self.dropouts, batch, steps) for job in jobs])

@@ -51,7 +51,7 @@ class Job:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        return self.source() if callable(self.source) else self.source
+        return self.source if isinstance(self.source, np.random.Generator) else self.source()
 
 
 @dataclass
@@ -117,23 +117,15 @@ class Executor(Protocol):
         """
 
 
-def workers(threads: int, begin: Callable[[], None] | None = None) -> ThreadPoolExecutor:
+def workers(threads: int) -> ThreadPoolExecutor:
     """Threads that each let torch use one core. How the work is split does not depend on their number.
-
-    begin: what each thread does first.
 
     The products of numpy and scipy use one core as well. Those of the samplers are small, and BLAS threads that wait
     for more work keep cores busy (rounds of Algorithm 2 took twice as long).
     """
     _keep_freed_memory()
     threadpool_limits(1, user_api="blas")
-
-    def initialise() -> None:
-        torch.set_num_threads(1)
-        if begin is not None:
-            begin()
-
-    return ThreadPoolExecutor(threads, "fedlib", initializer=initialise)
+    return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
 
 
 def _keep_freed_memory() -> None:
@@ -174,18 +166,27 @@ class Batches:
         return float(np.multiply(loss[first:last], count, dtype=float).sum() / count.sum())
 
 
+def length(job: Job, local: Local) -> int:
+    """How much work a job is: its steps if these are a function of its samples, and otherwise its samples.
+
+    Raises:
+        ConfigError: the function does not return a whole number.
+    """
+    if not callable(local.steps):
+        return len(job.samples)
+    steps = local.steps(len(job.samples))
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise ConfigError(
+            f"local.steps returns {steps!r} for {len(job.samples)} samples; it must be a whole number."
+        )
+    return int(steps)
+
+
 def batches_of(jobs: Sequence[Job], local: Local) -> Batches:
     """Each job's mini-batches of a round of local training."""
     if not callable(local.steps):
         return draw_batches(jobs, local.batch, local.steps, local.epochs, local.drop_last)
-    each = []
-    for job in jobs:
-        steps = local.steps(len(job.samples))
-        if not isinstance(steps, int | np.integer) or steps < 1:
-            raise ConfigError(
-                f"local.steps returns {steps!r} for {len(job.samples)} samples; it must be a whole number."
-            )
-        each.append(draw_batches([job], local.batch, int(steps)))
+    each = [draw_batches([job], local.batch, length(job, local)) for job in jobs]
     longest = max(len(batches.count) for batches in each)
     index = np.stack([np.resize(batches.index[:, 0], (longest, local.batch)) for batches in each], 1)
     count = np.zeros((longest, len(jobs)), np.int64)
@@ -208,7 +209,7 @@ def draw_batches(
     """
     sizes = np.array([len(job.samples) for job in jobs])
     place, count = (
-        _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs, drop_last)
+        _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs or 1, drop_last)
     )
     place += (np.cumsum(sizes) - sizes)[:, None, None]
     index = np.concatenate([job.samples for job in jobs]).take(place.transpose(1, 0, 2))
@@ -331,7 +332,7 @@ class Optimizer:
     def move(self, w: Tensor, g: Tensor, lr: float) -> None:
         """Change w by the complete gradient g, which is overwritten."""
         active = len(w)
-        if self.square is not None:
+        if self.square is not None and self.momentum is not None:
             first, second = BETAS
             m = self.momentum[:active].lerp_(g, 1 - first)
             v = self.square[:active].mul_(second).addcmul_(g, g, value=1 - second)

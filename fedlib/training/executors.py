@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -65,18 +66,20 @@ def make_executor(
         shape, classes = tuple(data.x_train.shape[1:]), int(torch.cat([data.y_train, data.y_test]).max()) + 1
         net = build(model, shape, classes)
         if not isinstance(net, Chain):
-            model = Own(lambda: maker(model)(shape, classes))
+            model = Own(partial(maker(model), shape, classes))
     if isinstance(model, Own):
         net = None if by_torch else own_chain(model, data)
         if net is None:
             return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
         labels = torch.cat([data.y_train, data.y_test])
-        if net[-1].out_features <= int(labels.max()):
-            raise ConfigError(too_few(net[-1].out_features, labels))
+        output = net[-1]
+        if isinstance(output, nn.Linear) and output.out_features <= int(labels.max()):
+            raise ConfigError(too_few(output.out_features, labels))
     elif by_torch:
         raise ConfigError(
             f"local: a clipped gradient needs a program's own model, not {model!r}; leave clip out."
         )
+    assert isinstance(net, Chain)
     if device.type != "cpu":
         executor = CardExecutor if maps.takes(net) else StackedExecutor
     elif net.is_dense:

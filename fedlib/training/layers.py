@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from fedlib.kernels.jit import compiled
 from fedlib.training.chain import Chain
 from fedlib.training.contract import dropout_threshold
 
+L = TypeVar("L", bound=nn.Module)
 NO_BITS = np.empty(0, np.int16)
 NONE = np.uint8(4)  # beside the 2 x 2 cells 0 .. 3 of a square: none of them
 
@@ -33,8 +34,11 @@ class Stage(Protocol):
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
         """bits: random numbers for the mask of each following dropout layer; none where nothing is dropped."""
 
-    def backward(self, g: Tensor) -> Tensor | None:
-        """Gradient of the loss with respect to the input. The gradients of the parameters are overwritten."""
+    def backward(self, g: Tensor) -> Tensor:
+        """Gradient of the loss with respect to the input (of no use from the first stage).
+
+        The gradients of the parameters are overwritten.
+        """
 
 
 class Network:
@@ -67,8 +71,12 @@ def stages_of(net: Chain) -> list[Stage]:
     """The layers of a chain as stages; neighbours with a common pass become one stage."""
     layers, stages = deque(net), []
 
-    def take(kind: type[nn.Module]) -> nn.Module | None:
-        return layers.popleft() if layers and isinstance(layers[0], kind) else None
+    def take(kind: type[L]) -> L | None:
+        if layers and isinstance(layers[0], kind):
+            layer = layers.popleft()
+            assert isinstance(layer, kind)
+            return layer
+        return None
 
     while layers:
         if is_plain_pooling(layers[0]) or isinstance(layers[0], nn.ReLU | nn.Dropout):
@@ -108,7 +116,7 @@ class Convolution:
             conv2d(self.x, own.weight, own.bias, own.stride, own.padding, own.dilation, own.groups)
         )
 
-    def backward(self, g: Tensor) -> Tensor | None:
+    def backward(self, g: Tensor) -> Tensor:
         own = self.layer
         to_x, to_weight, to_bias = torch.ops.aten.convolution_backward(
             channels_first(g),
@@ -123,9 +131,9 @@ class Convolution:
             own.groups,
             [not self.first, True, True],
         )
-        own.weight.grad.copy_(to_weight)
-        own.bias.grad.copy_(to_bias)
-        return None if self.first else channels_last(to_x)
+        slope_of(own.weight).copy_(to_weight)
+        slope_of(own.bias).copy_(to_bias)
+        return g if self.first else channels_last(to_x)
 
 
 class Linear:
@@ -137,8 +145,8 @@ class Linear:
         return torch.addmm(self.layer.bias, x, self.layer.weight.T)
 
     def backward(self, g: Tensor) -> Tensor:
-        torch.mm(g.T, self.x, out=self.layer.weight.grad)
-        torch.sum(g, 0, out=self.layer.bias.grad)
+        torch.mm(g.T, self.x, out=slope_of(self.layer.weight))
+        torch.sum(g, 0, out=slope_of(self.layer.bias))
         return g @ self.layer.weight
 
 
@@ -162,7 +170,7 @@ class Activation:
         self.shape = x.shape
         n, h, w, C = self.shape if x.dim() == 4 else (len(x), 1, 1, x.shape[1])
         own = next(bits, NO_BITS) if self.dropout else NO_BITS
-        p = self.dropout.p if len(own) else 0.0
+        p = self.dropout.p if self.dropout and len(own) else 0.0
         self.scale = np.float32(1 / (1 - p))
         out = np.empty((n, h // self.pool, w // self.pool, C), np.float32)
         self.won = np.empty(out.shape, np.uint8)
@@ -200,6 +208,9 @@ class NormalisedPReLU:
 
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
         norm, (n, h, w, C) = self.norm, x.shape
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert norm.momentum is not None
         self.shape, self.size = x.shape, n * h * w
         self.z = x.numpy().reshape(n, h, w * C)
         self.slope = self.wide(self.prelu.weight.detach().expand(C).numpy())
@@ -219,22 +230,22 @@ class NormalisedPReLU:
         return torch.from_numpy(out)
 
     def backward(self, g: Tensor) -> Tensor:
-        g = g.numpy().reshape(self.z.shape)
-        sums = np.zeros((2, g.shape[2]))
-        gradient_sums(g, self.z, self.slope, *sums)
+        above = g.numpy().reshape(self.z.shape)
+        sums = np.zeros((2, above.shape[2]))
+        gradient_sums(above, self.z, self.slope, *sums)
         to_shift, to_scale = self.narrow(sums)
         to_scale = (to_scale - self.mean * to_shift) * self.inverse
-        self.norm.bias.grad.copy_(torch.from_numpy(to_shift))
-        self.norm.weight.grad.copy_(torch.from_numpy(to_scale))
+        slope_of(self.norm.bias).copy_(torch.from_numpy(to_shift))
+        slope_of(self.norm.weight).copy_(torch.from_numpy(to_scale))
         # below the normalisation the gradient is a g + b u + c, where u is the output of PReLU
         a = self.norm.weight.detach().numpy() * self.inverse
         b = -a * self.inverse * to_scale / self.size
         c = -a * to_shift / self.size - b * self.mean
-        lower, to_slope = np.empty(self.shape, np.float32), np.zeros(g.shape[2])
-        row = lower.reshape(g.shape)
-        unnormalise(g, self.z, self.slope, self.wide(a), self.wide(b), self.wide(c), row, to_slope)
+        lower, to_slope = np.empty(self.shape, np.float32), np.zeros(above.shape[2])
+        row = lower.reshape(above.shape)
+        unnormalise(above, self.z, self.slope, self.wide(a), self.wide(b), self.wide(c), row, to_slope)
         slope = torch.from_numpy(self.narrow(to_slope))
-        self.prelu.weight.grad.copy_(slope if self.prelu.num_parameters > 1 else slope.sum())
+        slope_of(self.prelu.weight).copy_(slope if self.prelu.num_parameters > 1 else slope.sum())
         return torch.from_numpy(lower)
 
     def moments(self, centre: np.ndarray) -> np.ndarray:
@@ -267,8 +278,15 @@ class ByAutograd:
         parameters = list(self.layer.parameters())
         lower, *own = torch.autograd.grad(self.out, [self.x, *parameters], channels_first(g))
         for parameter, gradient in zip(parameters, own, strict=True):
-            parameter.grad.copy_(gradient)
+            slope_of(parameter).copy_(gradient)
         return channels_last(lower)
+
+
+def slope_of(parameter: Tensor | None) -> Tensor:
+    """Where a parameter's gradient is written."""
+    assert parameter is not None
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 def channels_first(x: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Layout:
     def of(cls, net: nn.Module) -> Layout:
         """The layout of a module. Its attribute `output_layer`, if it has one, names its output layer."""
         parameters = dict(net.named_parameters())
-        tensors = {name: p for name, p in parameters.items() if p.requires_grad}
+        tensors: dict[str, Tensor] = {name: p for name, p in parameters.items() if p.requires_grad}
         n_trainable = sum(p.numel() for p in tensors.values())
         tensors |= parameters
         tensors |= {name: b for name, b in net.named_buffers() if b.is_floating_point()}

@@ -31,19 +31,20 @@ Stored = tuple[np.ndarray, np.ndarray, np.ndarray]  # pixels, scale and shift: s
 class ClientLoop(SerialExecutor):
     """Executor that trains chains by hand-written passes; implements `contract.Executor`."""
 
-    measures = "test_accuracy"
+    measures: str | None = "test_accuracy"
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         super().__init__(device, threads)
-        self.net, self.data, self.layout = net, data, Layout.of(net)
+        self.net = self.chain = net
+        self.data, self.layout = data, Layout.of(net)
         self.y = {"train": data.y_train, "test": data.y_test}
         self.stored = loops.samples(data, channels_last=True)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
-        return initialise(self.net, rng)
+        return initialise(self.chain, rng)
 
     def new_bench(self) -> Bench:
-        return ChainBench(self.net, self.layout, self.data, self.stored)
+        return ChainBench(self.chain, self.layout, self.data, self.stored)
 
 
 class ChainBench(Bench):
@@ -52,9 +53,10 @@ class ChainBench(Bench):
     def __init__(self, net: Chain, layout: Layout, data: Tensors, stored: Stored) -> None:
         places = layout.views(torch.arange(layout.d)).values()
         order = torch.cat([channels_last(view).flatten() for view in places])
-        super().__init__(copy.deepcopy(net), layout, torch.device("cpu"), order)
+        mine = copy.deepcopy(net)
+        super().__init__(mine, layout, torch.device("cpu"), order)
         self.data, self.stored, self.dropouts = data, stored, net.dropouts
-        self.passes = Network(self.net)
+        self.passes = Network(mine)
 
     @contextmanager
     def gradients(

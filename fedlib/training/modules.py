@@ -157,7 +157,9 @@ class ModuleExecutor(SerialExecutor):
         """The metric of all test samples at once, for each of them."""
         places = np.arange(len(self.y["test"]))[rows]
         parts = [torch.from_numpy(part) for part in np.split(places, range(BLOCK, len(places), BLOCK))]
-        outs = [self.bench.output(weights, "test", part) for part in parts]
+        bench = self.bench
+        assert isinstance(bench, ModuleBench)
+        outs = [bench.output(weights, "test", part) for part in parts]
         return self.objective.scores(joined(outs), self.y["test"][torch.cat(parts)]).cpu().numpy()
 
     def _tried(self, x: Tensor) -> Any:
@@ -177,12 +179,13 @@ class Handmade(Optimizer):
     def __init__(self, local: Local, lr: float, w: Tensor, linear: Tensor | None, net: nn.Module) -> None:
         super().__init__(local, lr, w, linear)
         trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
-        self.made = local.optimizer(trained, lr) if callable(local.optimizer) else None
-        if not isinstance(self.made, torch.optim.Optimizer):
+        made = local.optimizer(trained, lr) if callable(local.optimizer) else None
+        if not isinstance(made, torch.optim.Optimizer):
             raise ConfigError(
                 "local.optimizer must make a torch optimiser of (parameters, rate), but makes a "
-                f"{type(self.made).__name__}."
+                f"{type(made).__name__}."
             )
+        self.made = made
 
     def move(self, w: Tensor, g: Tensor, lr: float) -> None:
         self.made.step()

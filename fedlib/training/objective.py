@@ -58,7 +58,7 @@ class Objective:
         if loss is not None:
             self.kind = _kind("loss", loss, out, y)
         if self.kind == "together":
-            self.weights = _weights(loss, out, y)
+            self.weights = _weights(self.loss, out, y)
             if self.weights is None:
                 raise ConfigError(_undefined("loss", out, y))
             self.kind = "weighted"

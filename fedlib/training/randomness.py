@@ -52,7 +52,9 @@ def redirect_dropout(net: nn.Module, source: Source) -> None:
     """Let dropout layers at any depth draw from `source`. Other layers that draw are left (see `draws`)."""
     for module in list(net.modules()):
         for name, child in module.named_children():
-            if type(child) in (nn.Dropout, *FEATURES):
+            if isinstance(child, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d) and (
+                type(child) in (nn.Dropout, *FEATURES)
+            ):
                 setattr(module, name, Dropout(child.p, type(child) in FEATURES, source))
 
 
@@ -65,7 +67,9 @@ def draws(net: nn.Module, x: Tensor) -> bool:
         net.train()(x)
         net.eval()(x)
         after = torch.get_rng_state(), x.device.type == "cuda" and torch.cuda.get_rng_state(x.device)
-    return any(not torch.equal(a, b) for a, b in zip(before, after, strict=True) if a is not False)
+    return any(
+        not torch.equal(a, b) for a, b in zip(before, after, strict=True) if a is not False and b is not False
+    )
 
 
 def made(make: Callable[[], nn.Module], seed: int, device: torch.device | None = None) -> nn.Module:

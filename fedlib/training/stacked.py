@@ -22,7 +22,16 @@ from torch import Tensor, nn
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain, initialise
-from fedlib.training.contract import Batches, Job, Optimizer, Trained, batches_of, dropout_bits, workers
+from fedlib.training.contract import (
+    Batches,
+    Job,
+    Optimizer,
+    Trained,
+    batches_of,
+    dropout_bits,
+    length,
+    workers,
+)
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies
 from fedlib.training.stacks import DenseStack, Losses, ModuleStack, Stack
@@ -37,7 +46,7 @@ ROWS = 1000  # samples evaluated at a time
 class StackedExecutor:
     """Executor that trains jobs side by side; implements `contract.Executor`."""
 
-    measures = "test_accuracy"
+    measures: str | None = "test_accuracy"
 
     def __init__(
         self,
@@ -59,10 +68,11 @@ class StackedExecutor:
         self._lanes = threads if on_cpu else 1  # chunks at a time: one per core of a CPU, and one on a GPU
         self._feed = self.pool if on_cpu else workers(1)
         self._draw = map if on_cpu else self.pool.map  # a CPU's threads are all busy with chunks of their own
-        self._dense = isinstance(net, Chain) and net.is_dense
-        self._most = CHUNK if on_cpu else ON_A_GPU["dense" if self._dense else "maps"]
+        self._dense = net if isinstance(net, Chain) and net.is_dense else None
+        self._most = CHUNK if on_cpu else ON_A_GPU["maps" if self._dense is None else "dense"]
 
     def initial(self, rng: np.random.Generator) -> Tensor:
+        assert isinstance(self.net, Chain)  # other modules are drawn by who made them
         return initialise(self.net, rng).to(self.device)
 
     def train(
@@ -136,7 +146,7 @@ class StackedExecutor:
         return self._stack(weights).logits
 
     def _stack(self, w: Tensor) -> Stack:
-        return DenseStack(self.net, self.layout, w) if self._dense else self._modules(w)
+        return DenseStack(self._dense, self.layout, w) if self._dense is not None else self._modules(w)
 
     def _modules(self, w: Tensor, previous: Tensor | None = None, mu: float = 0.0) -> Stack:
         return ModuleStack(self.net, self.layout, w, self._shape, self.losses, previous, mu)
@@ -154,7 +164,7 @@ class StackedExecutor:
         waiting = []
         for M in sorted({len(same) for same in alike.values()}, reverse=True):
             groups = np.array([same for same in alike.values() if len(same) == M])
-            groups = groups[np.argsort([-len(jobs[j].samples) for j in groups[:, 0]], kind="stable")]
+            groups = groups[np.argsort([-length(jobs[j], local) for j in groups[:, 0]], kind="stable")]
             chunk = max(self._most // M, min(self._most, FEWEST))
             for first in range(0, len(groups), self._lanes * chunk):
                 block = groups[first : first + self._lanes * chunk]
@@ -176,12 +186,13 @@ class StackedExecutor:
         labels = self.y["train"][index].repeat_interleave(M, 1)
         filled = (torch.arange(B, device=self.device) < count[:, :, None]).float()
         weight = (filled * (B / count.clamp(min=1))[:, :, None]).unsqueeze(2).repeat_interleave(M, 1)
-        partial = ((batches.count < B) & (batches.count > 0)).any(1).tolist()
+        partial = [bool(row.any()) for row in (batches.count < B) & (batches.count > 0)]
         loss = torch.zeros(len(index), G, 1, B, device=self.device)
         targets = stack.targets(labels)
         values = max(1, G * B * sum(math.prod(shape) for _, shape in self.dropouts))
         bundle = max(1, BITS // values)
-        active, bits, x = 0, None, x_train
+        active, x = 0, x_train
+        bits: Tensor | None = None
         for s, now in enumerate((batches.count > 0).sum(1).tolist()):
             if now != active:
                 active = now

@@ -154,13 +154,14 @@ class ModuleStack:
         net: nn.Module,
         layout: Layout,
         w: Tensor,
-        shape: torch.Size,
+        shape: tuple[int, ...],
         losses: Losses,
         previous: Tensor | None = None,
         mu: float = 0.0,
     ) -> None:
         self.net, self.layout, self.shape, self.losses, self.mu = net, layout, shape, losses, mu
         self.layered = isinstance(net, Chain)  # takes masks, and returns features as well
+        self.dropouts = net.dropouts if isinstance(net, Chain) else []
         self.learning = copy.deepcopy(
             net
         ).train()  # functional_call swaps a module's tensors: one module per thread
@@ -203,7 +204,7 @@ class ModuleStack:
         x = x.view(G, B, *self.shape)
         weight = torch.ones(G, B, device=x.device) if weight is None else weight[:, 0]
         keep = (weight > 0).float() if self.normalised else None
-        masks = [] if bits is None else dropout_masks(bits, self.net.dropouts, B)
+        masks = [] if bits is None else dropout_masks(bits, self.dropouts, B)
         anchors = [vmap(self._evaluated)(self._state([t[:G] for t in fixed]), x)[1] for fixed in self.anchors]
         gradient = vmap(grad(self._loss, has_aux=True), (0, 0, 0, 0, 0, None if keep is None else 0, 0, 0))
         parameters, buffers = self._state(self.active)
@@ -219,7 +220,7 @@ class ModuleStack:
         else:
             out, z = functional_call(self.learning, state, (x,)), None
         losses = self.losses(out, y)
-        total = losses if not anchors else losses + self.mu * contrast(z, *anchors)
+        total = losses if z is None or not anchors else losses + self.mu * contrast(z, *anchors)
         return (total * weight).sum(), losses
 
     def _evaluated(

@@ -24,6 +24,7 @@ from fedlib.training.layout import Layout
 from fedlib.training.looped import ClientLoop
 from fedlib.training.maps import MapStep, Pooling, kept_bits, takes
 from fedlib.training.models import build
+from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error
 from tests.training.test_contract import (
     CPU,
@@ -117,6 +118,21 @@ def test_a_job_does_not_depend_on_its_company(model: str, monkeypatch):
         trained = other.train([jobs()[j] for j in subset], start, local, local.lr)
         assert torch.equal(trained.updates, together.updates[list(subset)])
         assert trained.losses.tolist() == together.losses[list(subset)].tolist()
+
+
+@pytest.mark.parametrize(("model", "kind"), [("mlp", StackedExecutor), ("cs_cnn", CardExecutor)])
+def test_a_client_with_more_samples_may_have_fewer_steps(model: str, kind: type[StackedExecutor]):
+    executor = kind(build(model, SHAPES[model], 10), dataset(SHAPES[model]), CPU, 1)
+    local, start = (
+        Local(lr=0.01, batch=4, steps=lambda n: max(1, 60 // n), optimizer="adam"),
+        start_of(executor),
+    )
+    together = executor.train(jobs_of((40, 7, 20)), start, local, 0.01)
+    assert together.steps.tolist() == [1, 8, 3]
+    for j in range(3):
+        alone = executor.train([jobs_of((40, 7, 20))[j]], start, local, 0.01)
+        assert torch.equal(alone.updates[0], together.updates[j])
+        assert alone.losses[0] == together.losses[j]
 
 
 def test_packed_bits_are_the_masks_of_the_contract():

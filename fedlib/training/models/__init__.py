@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from fedlib.errors import ConfigError, meant
 from fedlib.settings.schema import model_names
 from fedlib.training.chain import Chain
 
+M = TypeVar("M", bound=nn.Module)
 Maker = Callable[[tuple[int, ...], int], nn.Module]
 
 
@@ -59,7 +60,7 @@ def build(model: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 @torch.no_grad()
-def traced(net: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+def traced(net: M, shape: tuple[int, ...]) -> M:
     """The model; a `Chain` has now recorded the shapes that its dropout layers mask."""
     if isinstance(net, Chain):
         x = torch.zeros(2, *shape)
