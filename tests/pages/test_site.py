@@ -734,7 +734,9 @@ def row_of(page: Any, method: str) -> tuple[float, str]:
 
 
 @pytest.mark.browser
-@pytest.mark.skip(reason="Chromium does not finish loading the figure of ten checkpoints; that of forty loads")
+@pytest.mark.skip(
+    reason="Chromium does not finish loading the figure of ten checkpoints; that of forty loads"
+)
 def test_the_chooser_says_what_its_numbers_say(rendered: Path, browser: Browser) -> None:
     if os.environ.get("FEDLIB_SITE"):
         pytest.skip("looks at the small site")
