@@ -146,6 +146,8 @@ def test_speed_up_of_hcsfeds_table():
     assert measure.speed_up([96], [9], cap=200) == (pytest.approx(10.67, abs=0.01), False)
     assert measure.speed_up([math.inf], [81], cap=200) == (pytest.approx(2.47, abs=0.01), True)
     assert math.isnan(measure.speed_up([50], [math.inf], cap=200)[0])
+    assert measure.speed_up([200], [200], cap=200) == (1.0, False), "the last round is still in time"
+    assert math.isnan(measure.speed_up([50], [201], cap=200)[0])
 
 
 @pytest.mark.parametrize(
