@@ -165,8 +165,10 @@ def test_invariants(spec: schemes.Scheme, counts: list[int], seed: int, holdout:
     assert part.label_entropy == pytest.approx([entropy(row) for row in part.labels])
     assert part.used[part.place_in_used].tolist() == np.concatenate(part.train).tolist()
     if holdout:
-        floors = [int(np.floor((1 - holdout) * n)) for n in part.sizes]
-        assert [len(k) for k in part.train] == floors
+        distinct = [len(np.unique(k)) for k in owned]
+        floors = [int((1 - holdout) * n + 1e-9) for n in distinct]
+        assert [len(np.unique(k)) for k in part.train] == floors
+        assert not any(np.isin(a, b).any() for a, b in zip(part.train, part.holdout, strict=True))
         assert part.asked is part.holdout
     else:
         assert part.asked is part.train

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
+from fedlib.errors import ConfigError
 from fedlib.kernels.lloyd import lloyd_1d
 from fedlib.samplers import Sampler
 from fedlib.samplers.hcsfed import (
@@ -73,7 +73,7 @@ def test_what_a_client_uploads(options: dict, sent: int) -> None:
 
 @pytest.mark.parametrize("params", [{"R": 10}, {"R": 0}, {"H": 0}, {"gc": "C"}, {"variant": "Q"}])
 def test_impossible_settings_are_named(params: dict) -> None:
-    with pytest.raises(ValidationError, match=f"sampler 'hcsfed': {next(iter(params))}: Input should be"):
+    with pytest.raises(ConfigError, match=f"sampler 'hcsfed': {next(iter(params))}: Input should be"):
         Method(sampler="hcsfed", params=params)
 
 

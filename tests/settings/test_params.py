@@ -76,7 +76,7 @@ def test_every_experiment_and_study_is_opened_by_a_page():
 
 
 def test_sections_stand_in_the_order_of_the_papers():
-    order = [*papers(), "arena", "world"]
+    order = [*papers(), "world", "arena"]
     for section in ("experiments", "studies"):
         of = [order.index(entry["paper"]) for entry in SETTINGS.raw[section].values()]
         assert of == sorted(of), section

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from fedlib.data.schemes.equal import IID
 from fedlib.errors import DataError
-from fedlib.settings.schema import IID, Local, Method, Run
+from fedlib.settings.schema import Local, Method, Run
 from fedlib.settings.world import Deadline, First, Speeds, Trace
 from fedlib.settings.world import World as Settings
 from fedlib.streams import stream
