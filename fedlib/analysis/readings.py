@@ -142,6 +142,25 @@ def named(paper: str) -> list[Reading]:
     ]
 
 
+def left_open(paper: str) -> pd.DataFrame:
+    """What a paper leaves open, one row a thing: what its sources say, what is taken as written, what else was tried.
+
+    Its readings say it of what was varied, `LEFT_OPEN` of the rest.
+    """
+    there = readings(paper)
+    written = next((one for one in there if one.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none"))
+    rows = []
+    for what in dict.fromkeys(what for one in there for what in one.choices):
+        others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)
+        others.pop(written.choices.get(what), None)
+        sources = {f"{one.choices[what]}: {one.sources[what]}": None for one in there if what in one.sources}
+        rows.append((what, written.choices.get(what, "nothing"), " · ".join(others), " · ".join(sources)))
+    rows += [
+        (what, as_written, "", sources) for what, sources, as_written in part(paper, "readings").LEFT_OPEN
+    ]
+    return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
+
+
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:
     """Every combination of options, in order; options: what is left open -> (option -> its swaps)."""
     found = []

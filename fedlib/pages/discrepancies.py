@@ -10,8 +10,8 @@ from IPython.display import HTML, Markdown, display
 from fedlib.analysis.headline import Effect, closest, headlines, specifications
 from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import Missing
-from fedlib.analysis.paper import papers, part
-from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, Reading, readings
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, left_open, readings
 from fedlib.drawing import summary
 from fedlib.pages import tables
 from fedlib.pages.artifact import Artifact
@@ -68,25 +68,6 @@ def said(effect: Effect, rows: pd.DataFrame) -> str:
 def _value(row: pd.Series) -> str:
     interval = f" ({row['low']:.3g} to {row['high']:.3g})" if row["low"] < row["high"] else ""
     return f"{row['effect']:.3g}{interval}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
-
-
-def left_open(paper: str) -> pd.DataFrame:
-    """What a paper leaves open, one row a thing: what its sources say, what is taken as written, what else was tried.
-
-    Its readings say it of what was varied, `LEFT_OPEN` of the rest.
-    """
-    there = readings(paper)
-    written = next((one for one in there if one.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none"))
-    rows = []
-    for what in dict.fromkeys(what for one in there for what in one.choices):
-        others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)
-        others.pop(written.choices.get(what), None)
-        sources = {f"{one.choices[what]}: {one.sources[what]}": None for one in there if what in one.sources}
-        rows.append((what, written.choices.get(what, "nothing"), " · ".join(others), " · ".join(sources)))
-    rows += [
-        (what, as_written, "", sources) for what, sources, as_written in part(paper, "readings").LEFT_OPEN
-    ]
-    return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
 
 
 def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:

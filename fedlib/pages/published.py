@@ -82,7 +82,13 @@ def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
             crate.root_dataset.append_to(
                 "additionalProperty", crate.add(ContextEntity(crate, f"#{value}", properties=about))
             )
-    kinds = {".csv": "text/csv", ".svg": "image/svg+xml", ".html": "text/html", ".json": "application/json"}
+    kinds = {
+        ".csv": "text/csv",
+        ".svg": "image/svg+xml",
+        ".html": "text/html",
+        ".json": "application/json",
+        ".pdf": "application/pdf",
+    }
     for path in sorted(site.rglob("*")):
         if path.suffix in kinds and "_static" not in path.parts:
             name = path.relative_to(site).as_posix()

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from fedlib.analysis.paper import papers
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
-from fedlib.pages import forest, front, layout, published, seals, search, tables
+from fedlib.pages import article, forest, front, layout, published, seals, search, tables
 from fedlib.pages.evidence import OUTCOMES, Evidence
 from fedlib.runs.coverage import covered, present
 from fedlib.runs.results import record
@@ -170,8 +170,18 @@ class Site:
             pages = self.of(section)
             self._text(
                 f"{section}/index.md",
-                self._filled("section.md", title=title, by=by, pages=pages, about=papers().get(section)),
+                self._filled(
+                    "section.md",
+                    section=section,
+                    title=title,
+                    by=by,
+                    pages=pages,
+                    about=papers().get(section),
+                    article=section in self.articles,
+                ),
             )
+            if one := self.articles.get(section):
+                self._text(f"{section}/article.md", self._article(one))
         self._text(
             "logs/index.md", self._filled("logs.md", logs=[self._describe(name) for name in self.logs])
         )
@@ -294,16 +304,34 @@ class Site:
         """The title of the page at a place: "fedcor/table_1"."""
         return next((page.title for page in self.pages if page.place == place), place)
 
-    def story(self) -> list[dict[str, Any]]:
-        """What was found, paper by paper (`front.story`)."""
-        if self.evidence is None:
-            return []
+    @cached_property
+    def ran(self) -> dict[str, str]:
+        """Section -> how many of its runs there are, by data set."""
         ran = {}
         for section in self.sections:
             names = {name for page in self.of(section) for name in page.experiments} & set(self.runs)
             planned = {run: data for name in sorted(names) for run, data in self.runs[name][0].items()}
             ran[section] = front.runs_by_data(planned, set().union(*(self.runs[name][1] for name in names)))
-        return front.story(self.evidence, ran)
+        return ran
+
+    def story(self) -> list[dict[str, Any]]:
+        """What was found, paper by paper (`front.story`)."""
+        return front.story(self.evidence, self.ran) if self.evidence else []
+
+    @cached_property
+    def articles(self) -> dict[str, dict[str, Any]]:
+        """Paper -> its article (`article.content`), if claims are judged at this scale."""
+        if self.evidence is None:
+            return {}
+        mine = [section for section in self.sections if section in papers()]
+        made = {
+            paper: article.content(paper, self.evidence, self.ran[paper], replies(paper)) for paper in mine
+        }
+        return {paper: one for paper, one in made.items() if one}
+
+    def _article(self, one: dict[str, Any]) -> str:
+        judging = (self.root / "docs" / "judging.md").exists()
+        return self._filled("article.md", one=one, judging=judging, table=article.table, mark=layout.mark)
 
     def _index(self) -> str:
         preview = self.root / "docs" / "images" / "site.png"
@@ -481,6 +509,9 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
         ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv", "webpack-macros.html"),
     )
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
+    footer = {"footer": site.report()["footer"]}
+    for paper, one in site.articles.items():
+        published.report(new / paper / "article.pdf", root / "site" / "article.typ", one | footer)
     published.describe(new, meaning(scale), site.provenance(scale))
     replace_folder(reports, new)
     return reports / "index.html"
