@@ -78,7 +78,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
             *by_hand["Scope"],
             f"The paper makes {len(core)} core claims (abstract, introduction, conclusion, tables). All are listed "
             "below, also those that could not be run; "
-            f"{len(claims) - len(core)} others stand on the pages of their figures.",
+            f"others ({len(claims) - len(core)}) stand on the pages of their figures.",
         ],
         "methods": [METHODS, front.MEANINGS, _readings(paper), f"Runs: {ran}."],
         "open": left_open(paper).to_dict("records"),

@@ -303,6 +303,16 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
     assert len(list(rendered.rglob("figure.csv"))) == 1
 
 
+def test_a_paper_has_an_article_that_its_section_and_the_front_page_lead_to(rendered: Path) -> None:
+    page = rendered / "fedcor" / "article.html"
+    assert [text(page).count(f"fedcor.{k}.") for k in range(20)] == [1] * 20
+    assert "a <b>cell</b>" not in page.read_text()
+    assert (rendered / "fedcor" / "article.pdf").read_bytes().startswith(b"%PDF-")
+    for leads, link in (("index.html", "fedcor/article.html"), ("fedcor/index.html", "article.pdf")):
+        assert f'href="{link}"' in (rendered / leads).read_text()
+    assert not list(rendered.rglob("hcsfed/article.*")), "the site has no page of that paper"
+
+
 def test_one_that_was_not_says_how_to_make_it(rendered: Path) -> None:
     page = text(rendered / "fedcor" / "figure_1.html")
     assert "Not made at scale cpu" in page
@@ -407,6 +417,7 @@ def test_at_scale_demo_nothing_is_said_about_a_paper(tmp_path: Path) -> None:
         assert word not in front.lower(), word
     assert json.loads((reports / "verdicts.json").read_text())["claims"] == []
     assert not (reports / "chooser.html").exists()
+    assert not list(reports.rglob("article.*"))
 
 
 def test_a_page_says_what_its_scale_cuts() -> None:

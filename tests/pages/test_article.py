@@ -1,0 +1,143 @@
+"""The articles: their numbers are those of the effects table, every core claim stands there once, and a PDF is made."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_evidence import AGAINST, CLEAR, NOISE, ONE, TWO, cell
+
+from fedlib.analysis import effects
+from fedlib.analysis.paper import papers
+from fedlib.errors import ConfigError
+from fedlib.pages import article, forest, published
+from fedlib.pages.evidence import Evidence
+from fedlib.settings.schema import ROOT
+
+
+def made(first: list[float], outcome: str = "replicated") -> dict[str, Any]:
+    """HCSFed's article from a made-up table of four core claims and a supporting one."""
+    rows = [
+        cell("hcsfed.T1.a", ONE, first, outcome=outcome),
+        cell("hcsfed.T1.a", ONE, AGAINST, outcome="refuted", cell="MNIST, q = 50 %"),
+        cell("hcsfed.T1.b", ONE, CLEAR, outcome="replicated"),
+        cell("hcsfed.T1.b", TWO, NOISE),
+        cell("hcsfed.T1.c", ONE, [0.5], outcome="one seed"),
+        cell("hcsfed.T1.d", ONE, [], outcome="not run"),
+        cell("hcsfed.T1.f", ONE, CLEAR, outcome="replicated", kind="supporting"),
+    ]
+    evidence = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+    return article.content("hcsfed", evidence, "MNIST 5 of 5")
+
+
+def claim(said: dict[str, Any], name: str) -> dict[str, Any]:
+    (one,) = (one for one in said["claims"] if one["id"] == name)
+    return one
+
+
+def test_every_core_claim_stands_there_once_with_its_outcome():
+    said = made(CLEAR)
+    assert {one["id"]: one["outcome"] for one in said["claims"]} == {
+        "hcsfed.T1.a": "refuted",
+        "hcsfed.T1.b": "decided by the reading",
+        "hcsfed.T1.c": "one seed",
+        "hcsfed.T1.d": "not run",
+    }
+    assert len(said["claims"]) == 4
+    assert said["counted"] == "1 decided by the reading, 1 one seed, 1 refuted, 1 not run"
+    assert "4 core claims" in said["scope"][-1]
+    assert "others (1)" in said["scope"][-1]
+
+
+def test_effects_and_intervals_are_those_of_the_table_under_each_reading():
+    rows = claim(made(CLEAR), "hcsfed.T1.b")["rows"]
+    assert [(row["reading"], row["outcome"], row["seeds"]) for row in rows] == [
+        (ONE, "replicated", 5),
+        (TWO, "undecided", 5),
+    ]
+    assert rows[0]["effect [95 %]"].replace("\u00a0", " ").startswith("2 × [1.97, 2.03]")
+    alone = claim(made(CLEAR), "hcsfed.T1.c")["rows"][0]
+    assert (alone["effect [95 %]"].replace("\u00a0", " "), alone["seeds"]) == ("1.65 ×", 1)
+    assert claim(made(CLEAR), "hcsfed.T1.d")["rows"] == []
+
+
+def test_a_value_that_changes_in_the_table_changes_the_text():
+    before, after = made(CLEAR), made([value + 1 for value in CLEAR])
+    assert claim(before, "hcsfed.T1.a")["rows"] != claim(after, "hcsfed.T1.a")["rows"]
+    assert "to 2\u00a0× [1.82, 2.2]" in claim(before, "hcsfed.T1.a")["notes"]
+    assert "to 5.44\u00a0× [4.95, 5.99]" in claim(after, "hcsfed.T1.a")["notes"]
+    for name in ("hcsfed.T1.b", "hcsfed.T1.c", "hcsfed.T1.d"):
+        assert claim(before, name) == claim(after, name)
+    swapped = made(CLEAR, outcome="undecided")
+    assert "1 undecided" in claim(swapped, "hcsfed.T1.a")["notes"]
+
+
+def test_of_many_readings_the_ends_and_the_median_are_shown():
+    values = {"reading": list("abcdef"), "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0], "cells": 2}
+    counted = pd.DataFrame(values | {"outcome": ["undecided"] * 5 + ["infeasible"]})
+    shown = article.chosen(counted)
+    assert [label for label, _ in shown] == ["lowest: a", "median of 5: e", "highest: b"]
+    assert shown[1][1]["reading"] == forest.standing(counted)["reading"]
+    assert [label for label, _ in article.chosen(counted.iloc[3:])] == ["d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"reversed": 1}, "Cells on the other side"),
+        ({"p": 0.03}, "corrected together"),
+        ({"needed": 1001}, "Not even 1,000"),
+        ({"needed": 12}, "About 12 seeds"),
+        ({"needed": 4}, "More seeds"),
+    ],
+)
+def test_what_keeps_a_claim_undecided_is_said(changes: dict[str, Any], words: str):
+    one = {"reversed": 0, "test": "more", "p": 0.2, "needed": 4, "n": 5} | changes
+    assert words in article._undecided(one)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_what_is_written_by_hand_has_all_parts_and_no_result(paper: str):
+    said = article.written(paper)
+    assert said["title"][0] in papers()[paper].citation
+    assert all(len(said[part]) >= 2 for part in article.PARTS)
+    text = (files("fedlib") / "papers" / paper / "article.md").read_text()
+    assert not re.findall(r"\d\s*(?:×|%|times|nats|points)|\[\d|\d\.\d", text), "numbers come from the table"
+
+
+def test_a_part_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "papers" / "fedcor"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(article, "files", lambda _: tmp_path)
+    assert article.written("fedcor") == {}
+    (folder / "article.md").write_text(
+        "# FedCor\n\n## Scope\n\nSome.\n\n## What was easy\n\n- A\n  b.\n- C.\n"
+    )
+    with pytest.raises(ConfigError, match="fedcor/article.md: no text under 'What was hard'"):
+        article.written("fedcor")
+
+
+def test_the_pdf_names_no_place_on_this_machine_and_is_the_same_every_time(tmp_path: Path):
+    pdfs = [tmp_path / "a.pdf", tmp_path / "b.pdf"]
+    for pdf in pdfs:
+        published.report(pdf, ROOT / "site" / "article.typ", made(CLEAR) | {"footer": "Scale paper"})
+    content = pdfs[0].read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content == pdfs[1].read_bytes()
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, flags=re.S)
+    assert streams
+    whole = content + b"".join(unpacked(stream) for stream in streams)
+    for place in (str(tmp_path), str(ROOT), "/tmp/", "report.json"):
+        assert place.encode() not in whole
+
+
+def unpacked(stream: bytes) -> bytes:
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return stream
