@@ -29,10 +29,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, frozen=True):
     """Text is neither a number nor a flag, and a flag is not a number. A whole number may be written 10 or 10.0."""
 
-    model_config = ConfigDict(**STRICT, frozen=True, validate_default=True)
+    model_config = ConfigDict(**STRICT, validate_default=True)
 
     def __init__(self, /, **values: Any) -> None:
         """Raises ConfigError, one sentence, where a program writes settings that are invalid."""

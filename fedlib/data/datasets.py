@@ -117,7 +117,7 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
             found, source = sources.find(name, mirror, Path(scratch))
         _check(name, kind, found.arrays)
         with _whole(path) as handle:
-            np.savez(handle, **found.arrays)
+            np.savez(handle, **found.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
         record = {
             "name": name,
             "provenance": found.provenance,
@@ -150,7 +150,11 @@ def load(name: str, root: Path = DATASETS) -> Dataset:
     arrays = _read(name, root)
     _check(name, _kind(name), arrays)
     return Dataset(
-        name, **arrays, **{k: record[k] for k in ("provenance", "digest")}, classes=tuple(record["classes"])
+        name,
+        **arrays,
+        provenance=record["provenance"],
+        digest=record["digest"],
+        classes=tuple(record["classes"]),
     )
 
 

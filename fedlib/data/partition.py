@@ -30,7 +30,7 @@ class Partition:
     train: Parts
     holdout: Parts | None
     test: Parts | None
-    labels: np.ndarray = None  # type: ignore[assignment]  # made in __post_init__
+    labels: np.ndarray = None  # ty: ignore[invalid-assignment]  # made in __post_init__
     group: np.ndarray | None = None
 
     def __post_init__(self) -> None:

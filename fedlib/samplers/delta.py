@@ -17,7 +17,7 @@ practical form that learns from the selected clients alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -41,7 +41,7 @@ class Delta(Sampler):
     floor: Annotated[float, Field(gt=0, le=1)] = 0.01
 
     @property
-    def draws(self) -> str:  # type: ignore[override]
+    def draws(self) -> Literal["distinct", "repeated"]:  # ty: ignore[incompatible-property-override]  # by option
         return "repeated" if self.replacement else "distinct"
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:

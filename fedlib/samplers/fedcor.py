@@ -37,7 +37,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -226,7 +226,7 @@ def choose(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray, m: int) -> np.nd
     left = np.ones(len(p), dtype=bool)
     chosen = np.zeros(m, dtype=int)
     for i in range(m):
-        chosen[i] = k = np.where(left, scores(Sigma, p, alpha), -np.inf).argmax()
+        chosen[i] = k = int(np.where(left, scores(Sigma, p, alpha), -np.inf).argmax())
         left[k] = False
         Sigma = condition(Sigma, k)
     return chosen
@@ -331,7 +331,13 @@ def train(
     embedding = torch.tensor(X, dtype=torch.float64, requires_grad=likelihood != "mml")
     values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
     moments, squares, step = torch.zeros_like(embedding), torch.zeros_like(embedding), torch.zeros(())
-    settings = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False}
+    settings: dict[str, Any] = {
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "eps": 1e-8,
+        "weight_decay": 0.0,
+        "amsgrad": False,
+    }
     objective = torch.tensor(torch.nan)
     with one_thread(), lazily_evaluate_kernels(False):  # each kernel matrix is needed in full
         for _ in range(iterations):

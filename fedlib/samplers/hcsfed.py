@@ -149,11 +149,11 @@ class HCSFed(Sampler):
         return fed.N * fed.d // 2
 
     @property
-    def aggregation(self) -> Aggregation:
+    def aggregation(self) -> Aggregation:  # ty: ignore[incompatible-property-override]  # by variant
         return "ipw" if self.variant == "U" else "mean"
 
     @property
-    def draws(self) -> str:
+    def draws(self) -> Literal["distinct", "repeated"]:  # ty: ignore[incompatible-property-override]  # by variant
         return "repeated" if self.variant == "U" else "distinct"
 
     def select(self, round: Round) -> Asking:
@@ -167,7 +167,7 @@ class HCSFed(Sampler):
         if not len(A):
             return Selection(A)
         N, m = len(A), min(round.m, len(A))
-        finite = np.isfinite(X).all(axis=1)
+        finite = np.all(np.isfinite(X), axis=1)
         broken = np.flatnonzero(~finite)
         if len(broken):
             X = np.where(finite[:, None], X, 0)

@@ -106,7 +106,7 @@ class HiCSFL(Sampler):
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
 
     @property
-    def draws(self) -> Literal["distinct", "repeated"]:
+    def draws(self) -> Literal["distinct", "repeated"]:  # ty: ignore[incompatible-property-override]  # by variant
         return "distinct" if self.paper else "repeated"  # Clustered Sampling draws independently
 
     @property

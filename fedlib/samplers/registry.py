@@ -33,7 +33,7 @@ def register(name: str, revision: int | None = None) -> Callable[[S], S]:
     """
 
     def add(cls: S) -> S:
-        cls.name = name
+        cls.name = name  # ty: ignore[missing-attribute]  # every sampler has one
         return REGISTRY.register(name, revision)(cls)
 
     return add

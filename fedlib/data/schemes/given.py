@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedlib.data.schemes.base import Labelled, Scheme, Split, register
+from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split, register
 from fedlib.digests import address_of
 from fedlib.errors import ConfigError
 from fedlib.files import ROOT, write_whole
@@ -34,7 +34,8 @@ class Given(Scheme):
     digest: str
 
     def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
-        return Split(**load(self, N, len(data.y_train), len(data.y_test)))
+        parts = load(self, N, len(data.y_train), len(data.y_test))
+        return Split(parts["train"], parts.get("test"), parts.get("holdout"))
 
 
 def keep(
@@ -56,10 +57,8 @@ def keep(
     return spec
 
 
-def load(
-    spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None
-) -> dict[str, list[np.ndarray] | None]:
-    """`train`, `test` and `holdout` of a partition: one int64 array of indices per client, or None where it has none.
+def load(spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None) -> dict[str, Parts]:
+    """`train` of a partition, and `test` and `holdout` where it has them: one int64 array of indices per client.
 
     Raises:
         ConfigError: the file is missing or damaged, or it does not describe N clients of this dataset.
@@ -75,17 +74,19 @@ def load(
         raise ConfigError(f"{where} is not JSON ({error}); make it again (`given.keep`).") from None
     if address_of(content) != spec.digest:
         raise ConfigError(f"{where} does not match the digest in its name; make it again (`given.keep`).")
-    if "train" not in content or set(content) - set(PARTS):
+    if content.get("train") is None or set(content) - set(PARTS):
         raise ConfigError(
             f"{where} must hold train, and may hold holdout and test; it has {', '.join(content)}."
         )
     sizes = {"train": n_train, "holdout": n_train, "test": n_test}
-    return {name: _checked(content.get(name), f"{where}: {name}", N, sizes[name]) for name in PARTS}
+    return {
+        name: _checked(parts, f"{where}: {name}", N, sizes[name])
+        for name, parts in content.items()
+        if parts is not None
+    }
 
 
-def _checked(parts: list[list[int]] | None, where: str, N: int, n: int) -> list[np.ndarray] | None:
-    if parts is None:
-        return None
+def _checked(parts: list[list[int]], where: str, N: int, n: int) -> Parts:
     if len(parts) != N:
         raise ConfigError(f"{where} has {len(parts)} clients, but N is {N}; set N: {len(parts)}.")
     arrays = [np.array(part, dtype=np.int64) for part in parts]

@@ -82,7 +82,8 @@ def register(name: str, kind: Kind) -> Callable[[Reader], Reader]:
     """
 
     def add(read: Reader) -> Reader:
-        REGISTRY.register(name, revision=0)(read)  # its data is identified by a digest, not its reader
+        # Its data is identified by a digest, not its reader.
+        REGISTRY.register(name, revision=0)(read)  # ty: ignore[invalid-argument-type]  # a reader is a function
         KINDS[name] = kind
         return read
 

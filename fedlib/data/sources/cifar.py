@@ -89,6 +89,7 @@ def read_cifar(name: str, kind: Kind, folder: Path) -> Found:
 def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
     """`train|test/<class>/<number>.jpg` in a tar.gz, in the order of (class, number)."""
     where = f"{name}/{path.name}"
+    assert isinstance(kind.classes, tuple)  # their names, which the folders have
     images: dict[str, dict[tuple[int, int], np.ndarray]] = {"train": {}, "test": {}}
     for member, content in members_of(where, path, kind.files[path.name]):
         named = re.fullmatch(r"(train|test)/([^/]+)/(\d+)\.jpg", str(member))

@@ -82,6 +82,7 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
             raise DataError(f"{where} is not an IDX file of {ndim}-dimensional bytes; fetch it again.")
         return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
+    assert isinstance(kind.classes, tuple)  # the files hold no names
     arrays = {}
     for part, prefix, n in (("train", "train", kind.n_train), ("test", "t10k", kind.n_test)):
         arrays[f"x_{part}"] = content(f"{prefix}-images-idx3-ubyte", n, *kind.shape[1:])[:, None]

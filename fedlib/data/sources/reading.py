@@ -83,8 +83,8 @@ def members_of(where: str, path: Path, expected: str) -> Iterator[tuple[PurePosi
                         raise DataError(
                             f"{where}: member {member.name!r} points outside the archive; do not use it."
                         )
-                    if member.isfile():
-                        yield inside, archive.extractfile(member).read()
+                    if content := archive.extractfile(member):  # of a file
+                        yield inside, content.read()
     except FileNotFoundError:
         raise DataError(
             f"{where} is missing; add it to the mirror, or remove the folder to download."
