@@ -235,7 +235,7 @@ def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draw
     cells = ~np.isnan(matrix if written is None else matrix[[written]]).all(axis=0)
     if not cells.any():
         raise Missing(f"nothing of {headline.title} has been run")
-    whole = ~np.isnan(matrix[:, cells]).any(axis=1)
+    whole = ~np.any(np.isnan(matrix[:, cells]), axis=1)
     errors = np.abs(np.log2(matrix[whole][:, cells]) - np.log2(in_print(headline)[cells]))
     means = errors.mean(axis=1)
     rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ A diverged run counts as the worst possible: infinite loss and zero accuracy fro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ def curve(run: pd.DataFrame, column: str, last: int = 0) -> pd.Series:
 def curves(results: pd.DataFrame, column: str, last: Mapping[str, int]) -> dict[tuple, pd.Series]:
     """(setting, method, seed) -> `curve`, in order of appearance; last: by setting."""
     columns = _columns(results, column)
-    runs = results.groupby(RUN, sort=False).indices
+    runs: dict[Any, np.ndarray] = results.groupby(RUN, sort=False).indices
     return {
         key: _curve(*(values[rows] for values in columns), column, last[key[0]])
         for key, rows in sorted(runs.items(), key=lambda run: run[1][0])
@@ -222,7 +222,7 @@ def _picks(n: int, seed: int) -> np.ndarray:
     return picks
 
 
-def speed_up(base: Sequence[float], other: Sequence[float], cap: int) -> tuple[float, bool]:
+def speed_up(base: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, cap: int) -> tuple[float, bool]:
     """Median rounds of `base` divided by median rounds of `other`, and whether that is a lower bound (HCSFed).
 
     If the base does not arrive within `cap` rounds, it counts as cap and the ratio is a strict lower bound. If the
@@ -319,7 +319,8 @@ def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series
     """Running total `cost` (of `cumulative_cost`) at the first round at `target`, by run; inf if never reached."""
     arrived = per_run(results, "test_accuracy", rounds_to_target, target=target)
     spent = results.set_index([*RUN, "round"])[cost]
-    return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in arrived.items()])
+    runs: Iterable[tuple[Any, float]] = arrived.items()
+    return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in runs])
 
 
 def advantage(results: pd.DataFrame, base: str, cost: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ known. One number per run (its mean over the rounds that all have) has an exact 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -62,7 +62,8 @@ def curves_of(
     Curves that one side has not run or not measured are left out, and so is round 0.
     """
     out = {}
-    for key, theirs in authors.groupby(GROUP, sort=False):
+    groups: Iterable[tuple[Any, pd.DataFrame]] = authors.groupby(GROUP, sort=False)
+    for key, theirs in groups:
         experiment, setting, method = key
         table = results.get(experiment, pd.DataFrame(columns=["setting", "method"]))
         ours = table[(table["setting"] == setting) & (table["method"] == method)]

@@ -70,8 +70,13 @@ def collect(
     from fedlib.runs.simulate import simulate
 
     settings = settings or params.load(root / params.PARAMS.name)
-    folders = {"results": root / "data" / "results", "archive": root / "data" / "archive"}
-    return simulate(plan(name, scale, settings), tell=tell, only_finished=True, **folders)
+    return simulate(
+        plan(name, scale, settings),
+        results=root / "data" / "results",
+        archive=root / "data" / "archive",
+        tell=tell,
+        only_finished=True,
+    )
 
 
 def opened(

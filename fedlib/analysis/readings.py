@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -101,7 +101,7 @@ class Reading:
         read = dict(results)
         for experiment in dict.fromkeys(swap.experiment for swap in self.swaps):
             mine = [swap for swap in self.swaps if swap.experiment == experiment]
-            pools = {
+            pools: dict[str, dict[Any, pd.DataFrame]] = {
                 name: dict(list(results[name].groupby(["setting", "method"], sort=False)))
                 for name in {experiment, *(swap.source for swap in mine)}
                 if name in results

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
@@ -34,7 +36,7 @@ def panels(figure: Figure) -> dict[str, Any] | None:
 
 
 def is_curves(ax: Axes) -> bool:
-    curves = any(len(line.get_xdata()) >= LEAST for line in ax.lines)
+    curves = any(len(np.asarray(line.get_xdata())) >= LEAST for line in ax.lines)
     bands = all(isinstance(one, PolyCollection) for one in ax.collections)
     return curves and bands and not ax.patches and not ax.images
 
@@ -45,7 +47,7 @@ def panel(ax: Axes) -> dict[str, Any]:
     for band in ax.collections:
         colour = to_hex(band.get_facecolor()[0])
         for path in band.get_paths():
-            x, y = path.vertices.T
+            x, y = np.asarray(path.vertices).T
             bands.append({"name": colours.get(colour, ""), "color": colour, "x": short(x), "y": short(y)})
     return {
         "title": ax.get_title(),

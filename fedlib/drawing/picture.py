@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.display import display
@@ -47,5 +49,5 @@ def lines(figure: Figure) -> pd.DataFrame:
         for line in axes.get_lines():
             label = str(line.get_label())
             name = "" if label.startswith("_child") else label.removeprefix("_")
-            rows += [(panel, name, x, y) for x, y in zip(*line.get_data(), strict=True)]
+            rows += [(panel, name, x, y) for x, y in zip(*map(np.asarray, line.get_data()), strict=True)]
     return pd.DataFrame(rows, columns=["panel", "line", "x", "y"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -83,7 +84,7 @@ def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]
     fig, axes = grid(len(panels), 2, width=4.8, height=3.3)
     for ax, (title, table) in zip(axes, panels.items(), strict=True):
         methods = looks(list(dict.fromkeys(table["method"])))
-        runs = list(table.groupby(["setting", "method"], sort=False))
+        runs: list[tuple[Any, pd.DataFrame]] = list(table.groupby(["setting", "method"], sort=False))
         palette = sns.color_palette("colorblind", len(runs))
         for (name, run), colour in zip(runs, palette, strict=True):
             mean = run.groupby("round")[["cosine", "cosine_centred"]].mean().dropna()

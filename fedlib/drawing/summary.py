@@ -99,7 +99,9 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
     bar = {"label": words, "ticks": [-2, -1, 0, 1, 2]}
     sns.heatmap(colours, ax=ax, annot=texts, fmt="", cmap="vlag_r", center=0, vmin=-2, vmax=2, cbar_kws=bar,
                 linewidths=0.5, annot_kws={"size": 9})  # fmt: skip
-    ax.collections[0].colorbar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
+    colorbar = ax.collections[0].colorbar
+    assert colorbar  # of the map
+    colorbar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
     ax.set(xlabel="setting", ylabel="")
     ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
     ax.grid(visible=False)

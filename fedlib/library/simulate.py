@@ -6,7 +6,7 @@ import dis
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -234,7 +234,7 @@ def simulate(
 
 
 @contextmanager
-def plain_torch() -> Iterator[None]:
+def plain_torch() -> Generator[None]:
     """In this context, torch computes as usual, whatever the program set."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)

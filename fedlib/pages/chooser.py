@@ -55,7 +55,8 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         spent = cumulative_cost(comparable(table))
         spent = spent.assign(megabytes=spent["megabytes"], client_steps=spent["work"])
         spent["server_seconds"] = spent.groupby(RUN, sort=False)["server_seconds"].cumsum()
-        for (setting, method, seed), run in spent.groupby(RUN, sort=False):
+        runs: Iterable[tuple[Any, pd.DataFrame]] = spent.groupby(RUN, sort=False)
+        for (setting, method, seed), run in runs:
             last = int(run["round"].max())
             ends = np.unique(np.ceil(np.arange(1, POINTS + 1) * last / POINTS).astype(int))
             run = run[run["round"] > 0]
@@ -69,7 +70,7 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(parts)[columns].reset_index(drop=True) if parts else pd.DataFrame(columns=columns)
 
 
-def asked(sampler: type) -> int:
+def asked(sampler: type[Sampler]) -> int:
     """What a sampler asks beside training (an index into `LEVELS`)."""
     return 3 if "labels" in sampler.needs else LEVELS[asks(sampler)]
 

@@ -14,7 +14,7 @@ UNIFORM = "Random"
 
 def counted(tallies: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
     """The outcomes of core claims as a table: one row per paper, one column per outcome."""
-    table = pd.DataFrame.from_dict(tallies, orient="index").reindex(columns=list(OUTCOMES))
+    table = pd.DataFrame.from_dict(dict(tallies), orient="index").reindex(columns=list(OUTCOMES))
     return table.fillna(0).astype(int).rename_axis("paper").reset_index()
 
 

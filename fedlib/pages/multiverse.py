@@ -47,7 +47,10 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     every = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
     out = []
-    for (paper, name), rows in every.groupby(["paper", "claim"], sort=False) if len(every) else ():
+    groups: Iterable[tuple[Any, pd.DataFrame]] = (
+        every.groupby(["paper", "claim"], sort=False) if len(every) else ()
+    )
+    for (paper, name), rows in groups:
         if len(rows) < 2 or name not in texts:
             continue
         claim, cells = texts[name], table[table["claim"] == name]
@@ -112,7 +115,7 @@ class Curves:
     def __init__(self, results: Mapping[str, pd.DataFrame]) -> None:
         self.results = results
         self.known: dict[str, dict[str, Any]] = {}
-        self.groups: dict[str, dict[tuple[str, str], pd.DataFrame]] = {}
+        self.groups: dict[str, dict[Any, pd.DataFrame]] = {}
 
     def key(self, where: Where) -> str:
         """The name of a method's curve; "" if it has not been run."""

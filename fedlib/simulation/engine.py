@@ -106,7 +106,9 @@ class Lockstep:
                 Counter(),
                 {},
             )  # the global model is new: clients that are asked about it need it first
-        learn = [(live, (report,)) for live, _, report in drawn if live.learns and not live.deserted]
+        learn: list[tuple[Live, tuple[Report, ...]]] = [
+            (live, (report,)) for live, _, report in drawn if live.learns and not live.deserted
+        ]
         if learn:
             self.converse("observe", learn)
         self.record([(live, row) for live, row in rows if not live.failed])
@@ -178,8 +180,8 @@ class Lockstep:
                     step(i, talks[i].send, read_only(answer))
         return results
 
-    def answer(self, kind: type[Question], asked: list[tuple[Live, Any]]) -> list[np.ndarray | None]:
-        """Answer questions of one kind. In a world, absent clients do not answer, and answering takes time."""
+    def answer(self, kind: type[Question], asked: list[tuple[Live, Any]]) -> list[Any]:
+        """Answer questions of one kind; the entry of a failed run means nothing. In a world, absent clients do not answer, and answering takes time."""
         reached = [(live, live.presence.reached(q) if live.presence else q) for live, q in asked]
         some = [(live, question) for live, question in reached if question is not None]
         for live, question in some:
@@ -192,7 +194,7 @@ class Lockstep:
             for (live, question), answer in zip(asked, answers, strict=True)
         ]
 
-    def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray]:
+    def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray | None]:
         """Answer `Updates`: train the clients that have not trained, and return their encoded updates."""
         self.train_once(
             {(id(live), int(k)): (live, int(k)) for live, question in asked for k in question.clients}
@@ -305,7 +307,9 @@ class Lockstep:
     def train_once(self, wanted: dict[Any, tuple[Live, int]]) -> None:
         """Train each (run, client) that has not trained in this round yet, and remember its results."""
         missing = [(live, k, 0) for live, k in wanted.values() if k not in live.asked]
-        trained = self.train(missing) if missing else None
+        if not missing:
+            return
+        trained = self.train(missing)
         for i, (live, k, _) in enumerate(missing):
             live.asked[k] = Answer(trained.updates[i], float(trained.losses[i]), int(trained.steps[i]))
             live.costs.client_steps += int(trained.steps[i])
@@ -356,7 +360,10 @@ class Lockstep:
         squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
         if len(clients) == 0:
             report = Report(
-                *map(read_only, (clients, np.zeros((0, d), np.float32), np.zeros(0))), squared=squared
+                read_only(clients),
+                read_only(np.zeros((0, d), np.float32)),
+                read_only(np.zeros(0)),
+                squared=squared,
             )
             return live.presence.report(report) if live.presence else report
         order = np.argsort(clients, kind="stable")
@@ -376,8 +383,12 @@ class Lockstep:
         live.diverged = not bool((finite if live.constant is None else finite | live.constant).all())
         back = np.argsort(order)
         losses = np.array([answer.loss for answer in answers])
-        arrays = map(read_only, (clients, updates[:, :d].cpu().numpy()[back], losses))
-        report = Report(*arrays, squared=squared)
+        report = Report(
+            read_only(clients),
+            read_only(updates[:, :d].cpu().numpy()[back]),
+            read_only(losses),
+            squared=squared,
+        )
         return live.presence.report(report) if live.presence else report
 
     def squared(self, live: Live, clients: np.ndarray) -> np.ndarray:
@@ -506,5 +517,5 @@ def gather(
     parts = [(vectors(live, ks), places) for live, ks, places in clients.values()]
     if parts[0][0] is None:
         return None
-    stacked = torch.cat([part for part, _ in parts])
+    stacked = torch.cat([part for part, _ in parts])  # ty: ignore[invalid-argument-type]  # all runs have one algorithm
     return stacked[torch.as_tensor(np.argsort(np.concatenate([places for _, places in parts])))]

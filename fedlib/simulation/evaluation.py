@@ -25,11 +25,11 @@ def segment_means(values: np.ndarray, sizes: Sequence[int], weights: np.ndarray 
         return np.divide(
             segment_means(values * weights, sizes), total, where=total > 0, out=np.full(len(total), np.nan)
         )
-    sizes = np.asarray(sizes)
-    out = np.full(len(sizes), np.nan)
-    some = np.flatnonzero(sizes)
-    starts = (np.cumsum(sizes) - sizes)[some]
-    out[some] = np.add.reduceat(values, starts, dtype=float) / sizes[some]
+    counts = np.asarray(sizes)
+    out = np.full(len(counts), np.nan)
+    some = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[some]
+    out[some] = np.add.reduceat(values, starts, dtype=float) / counts[some]
     return out
 
 

@@ -50,7 +50,7 @@ def states() -> dict[str, Any]:
 
     NumPy's state of 2,500 bytes is read in place, at the address that numpy publishes: `state` copies it into a dict.
     """
-    bits = np.random.get_bit_generator()
+    bits = np.random.get_bit_generator()  # ty: ignore[missing-attribute]  # numpy's stubs lack it
     usual = type(bits) is np.random.MT19937
     found = {
         "numpy.random": ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state),

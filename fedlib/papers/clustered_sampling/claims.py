@@ -57,7 +57,7 @@ TITLES = {"cs_mnist": "MNIST", "cs_cifar": "CIFAR-10", "cs_similarity": "CIFAR-1
           "cs_work": "CIFAR-10", "cs_fedprox": "CIFAR-10, FedProx"}  # fmt: skip
 
 
-def labels(place: tuple[str, str]) -> dict[str, str]:
+def labels(place: tuple[str, str]) -> Labels:
     data = "MNIST" if place == FIRST else "CIFAR-10"
     partition = "one digit" if place == FIRST else place[1] if place[0] == "cs_cifar" else "alpha = 0.01"
     clients = {"fewer clients": "q = 5 %", "more clients": "q = 20 %"}.get(place[1], "q = 10 %")

@@ -25,7 +25,7 @@ class Scheme(NamedTuple):
 
 def random_scheme(rng: np.random.Generator) -> Scheme:
     """2 to 5 clients of random sizes, 2 to 4 draws; r satisfies Proposition 1, as a mixture of schemes that do."""
-    n, m = rng.integers(2, 6), rng.integers(2, 5)
+    n, m = int(rng.integers(2, 6)), int(rng.integers(2, 5))
     sizes = rng.integers(1, 30, n)
     parts = [size_distributions(sizes, m, rng.permutation(n)) for _ in range(3)]
     r = np.tensordot(rng.dirichlet([0.3] * 3), parts, axes=1)

@@ -44,7 +44,7 @@ AUC = Level(area, "points", 100)
 ROUGH = Level(jitter, "points", 100)
 
 
-def labels(panel: str) -> dict[str, str]:
+def labels(panel: str) -> Labels:
     """What a panel's name says: "FMNIST 2SPC"."""
     data, partition = panel.split()
     share = "q = 10 %" if partition == "1SPC" else "q = 5 %"

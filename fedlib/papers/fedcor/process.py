@@ -22,7 +22,8 @@ def embeddings(
     results: FedCor's runs of 1SPC; owners: the study of partitions.
     """
     out = {}
-    for seed, run in results.groupby("seed"):
+    runs: Iterable[tuple[Any, pd.DataFrame]] = results.groupby("seed")
+    for seed, run in runs:
         owned = owners[(owners["data"] == data) & (owners["setting"] == "1SPC") & (owners["seed"] == seed)]
         noted = [json.loads(note) for note in run["notes"].dropna()]
         noted = [np.array(note["embedding"]) for note in noted if "embedding" in note]
@@ -114,7 +115,8 @@ def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
     Columns: the share of near-Gaussian rounds (each part of `gaussianity` small), and the medians of the parts' sizes.
     """
     rows = []
-    for labels, probes in changes.groupby(["data", "setting", "method"], sort=False):
+    groups: Iterable[tuple[Any, pd.DataFrame]] = changes.groupby(["data", "setting", "method"], sort=False)
+    for labels, probes in groups:
         sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
         near = 100 * (sizes < (0.5, 1, 0.05)).all(axis=1).mean()
         rows.append((*labels, len(probes), near, *np.median(sizes, axis=0)))

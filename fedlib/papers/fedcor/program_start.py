@@ -85,8 +85,8 @@ class Started(FedCor):
 
     told: list[np.ndarray] = field(default_factory=list)
 
-    def at_random(self, rng: np.random.Generator) -> np.ndarray:
-        return self.told.pop(0) if self.told else super().at_random(rng)
+    def at_random(self, round: Round) -> np.ndarray:
+        return self.told.pop(0) if self.told else super().at_random(round)
 
 
 def follow(run: Run, data: Dataset, seed: int, rounds: int = WARM_UP) -> Lockstep:

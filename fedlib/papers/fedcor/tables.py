@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,7 +58,7 @@ def annealing(
         data: results[e][results[e]["setting"] == setting] for data, e in ANNEALING.items() if e in names
     }
     tables = {f"{data} {setting}": table for data, table in tables.items() if len(table)}
-    counts: dict[str, dict[str, np.ndarray]] = {}
+    counts: dict[str, dict[Any, np.ndarray]] = {}
     for data, table in tables.items():
         runs = table[table["method"] != "Random"].groupby(["method", "seed"], sort=False)
         ordered = pd.Series({key: np.sort(counts_of(run))[::-1] for key, run in runs})

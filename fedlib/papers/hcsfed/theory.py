@@ -210,6 +210,7 @@ def relative_error(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Gener
     for _ in range(times):
         chosen = ask(sampler, G.astype(np.float32), m, rng)
         if sampler.aggregation == "ipw":
+            assert chosen.expected is not None
             estimate = (1 / (len(G) * chosen.expected)) @ G[chosen.clients]
         else:
             estimate = G[chosen.clients].mean(axis=0)

@@ -51,7 +51,7 @@ def where(panel: str, method: str, column: str = "test_accuracy") -> Where:
     return Where(PANELS[panel].experiment, PANELS[panel].setting, method, column)
 
 
-def labels(panel: str) -> dict[str, str]:
+def labels(panel: str) -> Labels:
     """What a panel's name says: "Fashion-MNIST (2)"."""
     data, setting = panel.split()
     return {

@@ -47,8 +47,9 @@ def fitted_envelopes(
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, dict[str, Curve]], pd.DataFrame]:
     """Figure 6's points and fitted curves by dataset, and their parameters next to the printed ones."""
     points, curves, rows = {}, {}, []
-    for data, found in table.groupby("data", sort=False):
-        mean = found.groupby(["seed", "client"])[["entropy", "difference"]].mean()
+    groups: Iterable[tuple[Any, pd.DataFrame]] = table.groupby("data", sort=False)
+    for data, rows_of in groups:
+        mean = rows_of.groupby(["seed", "client"])[["entropy", "difference"]].mean()
         H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
         points[data], curves[data] = (H, y), {}
         for side, quantile in {"upper": 0.975, "lower": 0.025}.items():
@@ -162,7 +163,8 @@ def owned(owners: pd.DataFrame, data: str) -> dict[str, np.ndarray]:
 def groups(owners: pd.DataFrame, data: str | None = None) -> pd.DataFrame:
     """Mean label entropy (nats) of each group of clients, and H_S at beta = 1, by setting, over all seeds."""
     rows = []
-    for (name, setting), table in owners.groupby(["data", "setting"], sort=False):
+    partitions: Iterable[tuple[Any, pd.DataFrame]] = owners.groupby(["data", "setting"], sort=False)
+    for (name, setting), table in partitions:
         if data in (None, name):
             entropy = table.groupby("group")["entropy"].mean().round(2)
             means = {f"group {g + 1}": value for g, value in entropy.items()}

@@ -112,7 +112,7 @@ def error_of_equation_6(data: Digits, model: nn.Sequential) -> tuple[float, floa
         s = torch.softmax(model(data.x).double(), dim=1).numpy()
     pairs = [expected_update(s[part], data.y.numpy()[part]) for part in data.parts]
     errors = [np.linalg.norm(exact - printed) / np.linalg.norm(exact) for exact, printed in pairs]
-    return np.median(errors), max(errors), min(np.corrcoef(*pair)[0, 1] for pair in pairs)
+    return float(np.median(errors)), max(errors), min(np.corrcoef(*pair)[0, 1] for pair in pairs)
 
 
 def expected_update(s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
