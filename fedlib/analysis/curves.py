@@ -120,7 +120,7 @@ class Panel:
             ("rbar", self.experiment, self.setting, self.target, tuple(methods)),
         )
         if key not in runs.kept:
-            capped: pd.Series = np.minimum(rounds, self.cap(runs) + 1)  # faster than clip
+            capped = pd.Series(np.minimum(rounds, self.cap(runs) + 1))  # faster than clip
             runs.kept[key] = capped.groupby("method").mean().reindex(methods)
         return runs.kept[key]
 

@@ -222,7 +222,9 @@ def _picks(n: int, seed: int) -> np.ndarray:
     return picks
 
 
-def speed_up(base: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, cap: int) -> tuple[float, bool]:
+def speed_up(
+    base: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, cap: int
+) -> tuple[float, bool]:
     """Median rounds of `base` divided by median rounds of `other`, and whether that is a lower bound (HCSFed).
 
     If the base does not arrive within `cap` rounds, it counts as cap and the ratio is a strict lower bound. If the

@@ -7,7 +7,7 @@ known. One number per run (its mean over the rounds that all have) has an exact 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -62,7 +62,7 @@ def curves_of(
     Curves that one side has not run or not measured are left out, and so is round 0.
     """
     out = {}
-    groups: Iterable[tuple[Any, pd.DataFrame]] = authors.groupby(GROUP, sort=False)
+    groups: list[tuple[Any, pd.DataFrame]] = list(authors.groupby(GROUP, sort=False))
     for key, theirs in groups:
         experiment, setting, method = key
         table = results.get(experiment, pd.DataFrame(columns=["setting", "method"]))

@@ -58,6 +58,7 @@ def replay(
 def _train(net: nn.Module, run: Run, job: Job, x: torch.Tensor, y: torch.Tensor, lr: float) -> None:
     local = run.local
     optimiser = torch.optim.SGD(net.parameters(), lr, local.momentum, weight_decay=local.weight_decay)
+    assert not callable(local.steps)
     drawn = draw_batches([job], local.batch, local.steps, local.epochs)
     for index, count in zip(drawn.index[:, 0], drawn.count[:, 0], strict=True):
         rows = torch.as_tensor(index[:count])

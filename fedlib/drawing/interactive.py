@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
@@ -45,7 +44,7 @@ def panel(ax: Axes) -> dict[str, Any]:
     colours = {to_hex(line.get_color()): name_of(line) for line in reversed(ax.lines)}
     bands = []
     for band in ax.collections:
-        colour = to_hex(band.get_facecolor()[0])
+        colour = to_hex(np.asarray(band.get_facecolor())[0])
         for path in band.get_paths():
             x, y = np.asarray(path.vertices).T
             bands.append({"name": colours.get(colour, ""), "color": colour, "x": short(x), "y": short(y)})
@@ -65,6 +64,7 @@ def name_of(line: Line2D) -> str:
 
 def line_of(line: Line2D) -> dict[str, Any]:
     x, y = line.get_data()
+    assert line.axes is not None
     listed = not str(line.get_label()).startswith("_")
     return {
         "name": name_of(line),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import numpy as np
-
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure

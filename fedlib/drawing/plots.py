@@ -63,11 +63,12 @@ def draw_curves(
             table = pd.concat({seed: smooth(table[seed].dropna()) for seed in table}, axis=1)
         table = table.dropna(subset=[seed for seed in table if not diverged[seed]])
         mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
-        rows = healthy[healthy["method"] == method] if x != "round" or diverged.any() else None
+        rows = healthy[healthy["method"] == method] if x != "round" or diverged.any() else healthy
         at = mean.index if x == "round" else rows.groupby("round")[x].mean().reindex(mean.index) * across
         look = {k: v for k, v in styles[method].items() if k != "marker"}
         (line,) = ax.plot(at, mean, label=method, lw=1.6, **look)
-        line.seeds = [table[seed] * unit for seed in table] if table.shape[1] > 1 else []  # `interactive.py`
+        seeds = [table[seed] * unit for seed in table] if table.shape[1] > 1 else []
+        line.seeds = seeds  # ty: ignore[missing-attribute]  # for `interactive.py`
         if band and table.shape[1] > 1:
             ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
         for run in diverged.index[diverged]:

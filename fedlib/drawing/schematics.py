@@ -44,8 +44,8 @@ def sampling_cells(ax: Axes, r: np.ndarray, colours: list[Any], order: np.ndarra
         for i, bottom, height in zip(inside, bottoms, heights, strict=True):
             if height > 0.045:
                 dark = rgb_to_hsv(to_rgb(colours[i]))[2] < 0.8
-                place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "color": "white" if dark else "black"}
-                ax.text(k + 1, bottom + height / 2, str(i), **place)
+                color = "white" if dark else "black"
+                ax.text(k + 1, bottom + height / 2, str(i), ha="center", va="center", fontsize=9, color=color)
     ax.set(xlabel="distribution Wₖ", ylabel="probability of a client in it", ylim=(0, 1), title=title)
     ax.set_xticks(range(1, len(r) + 1))
     ax.grid(visible=False)
@@ -55,7 +55,7 @@ def cut_dendrogram(
     ax: Axes, tree: np.ndarray, groups: list[np.ndarray], colours: list[Any], title: str
 ) -> None:
     """A Ward tree with the branches of each of its groups of clients in the group's colour."""
-    home: dict[int, int | None] = {int(i): g for g, members in enumerate(groups) for i in members}
+    home: dict[int, Any] = {int(i): g for g, members in enumerate(groups) for i in members}
     N = len(tree) + 1
     for node, (a, b) in enumerate(tree[:, :2].astype(int), start=N):
         inside = home.get(a), home.get(b)

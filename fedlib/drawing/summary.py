@@ -103,7 +103,8 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
     assert colorbar  # of the map
     colorbar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
     ax.set(xlabel="setting", ylabel="")
-    ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
+    texts_at = [text.get_text() for text in ax.get_xticklabels()]
+    ax.set_xticks(ax.get_xticks(), texts_at, rotation=40, ha="right", rotation_mode="anchor")
     ax.grid(visible=False)
     return fig
 

@@ -14,6 +14,7 @@ import torch
 
 from fedlib.data import partition
 from fedlib.data.datasets import Tensors
+from fedlib.data.partition import Partition
 from fedlib.data.schemes import Scheme
 from fedlib.data.schemes.given import Given
 from fedlib.digests import address_of
@@ -251,7 +252,7 @@ class Clients:
         self.spec = Given(scheme="given", digest=address_of(content))
         self.fixed = parts
 
-    def partition(self, seed: int) -> partition.Partition:
+    def partition(self, seed: int) -> Partition:
         """The partition of the run with this seed."""
         if self.fixed is None:
             return partition.make(self.spec, self.data, self.N, seed, self.holdout)
@@ -264,7 +265,7 @@ class Clients:
         """How messages call a client."""
         return f"client {client if self.names is None else self.names[client]!r}"
 
-    def _by_column(self, owner: Column | None) -> partition.Partition:
+    def _by_column(self, owner: Column | None) -> Partition:
         if owner is None:
             raise ConfigError("clients is missing: say who owns each sample, or how to split them.")
         self.names, y = owner.names, self.data.y_train

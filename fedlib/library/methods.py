@@ -42,7 +42,7 @@ def method_of(label: str, method: Any) -> Method | dict[str, Any]:
 def registered(cls: type[Sampler]) -> str:
     """The name of a sampler's class, which is registered if it was not."""
     own = vars(cls).get("name")
-    if own in SAMPLERS and SAMPLERS[own] is cls:
+    if own and SAMPLERS.get(own) is cls:
         return own
     name = own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
     try:

@@ -279,7 +279,9 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None) -> None:
 
 def takes_one(supply: Handed) -> bool:
     """Whether the model can be trained on a batch of one sample. Batch normalisation cannot."""
-    net, x = made(supply.model.use.make, 0).train(), supply.data.tensors().x_train[:2]
+    use = supply.model.use
+    assert not isinstance(use, str)
+    net, x = made(use.make, 0).train(), supply.data.tensors().x_train[:2]
     with seeded(0), torch.no_grad():
         try:
             net(x)

@@ -55,7 +55,7 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         spent = cumulative_cost(comparable(table))
         spent = spent.assign(megabytes=spent["megabytes"], client_steps=spent["work"])
         spent["server_seconds"] = spent.groupby(RUN, sort=False)["server_seconds"].cumsum()
-        runs: Iterable[tuple[Any, pd.DataFrame]] = spent.groupby(RUN, sort=False)
+        runs: list[tuple[Any, pd.DataFrame]] = list(spent.groupby(RUN, sort=False))
         for (setting, method, seed), run in runs:
             last = int(run["round"].max())
             ends = np.unique(np.ceil(np.arange(1, POINTS + 1) * last / POINTS).astype(int))
@@ -83,7 +83,7 @@ def data(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> dict[st
     runs = runs.assign(method=runs["method"].replace(NAMES))
     there = runs[["experiment", "setting"]].drop_duplicates().itertuples(index=False, name=None)
     plan: dict[tuple[str, str], Any] = {}
-    samplers: dict[str, type] = {}
+    samplers: dict[str, type[Sampler]] = {}
     for experiment, labelled in planned:
         plan.setdefault((experiment, labelled.setting), labelled.run)
         samplers[NAMES.get(labelled.method, labelled.method)] = SAMPLERS[labelled.run.method.sampler]

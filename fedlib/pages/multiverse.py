@@ -47,8 +47,8 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     every = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
     out = []
-    groups: Iterable[tuple[Any, pd.DataFrame]] = (
-        every.groupby(["paper", "claim"], sort=False) if len(every) else ()
+    groups: list[tuple[Any, pd.DataFrame]] = (
+        list(every.groupby(["paper", "claim"], sort=False)) if len(every) else []
     )
     for (paper, name), rows in groups:
         if len(rows) < 2 or name not in texts:

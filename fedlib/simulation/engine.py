@@ -181,7 +181,10 @@ class Lockstep:
         return results
 
     def answer(self, kind: type[Question], asked: list[tuple[Live, Any]]) -> list[Any]:
-        """Answer questions of one kind; the entry of a failed run means nothing. In a world, absent clients do not answer, and answering takes time."""
+        """Answer questions of one kind; a failed run's entry means nothing.
+
+        In a world, absent clients do not answer, and answering takes time.
+        """
         reached = [(live, live.presence.reached(q) if live.presence else q) for live, q in asked]
         some = [(live, question) for live, question in reached if question is not None]
         for live, question in some:

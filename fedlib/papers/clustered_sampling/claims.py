@@ -13,7 +13,19 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claim import Arm, Cell, Claim, Estimator, Kind, Level, Measure, Own, Study, versus
+from fedlib.analysis.claim import (
+    Arm,
+    Cell,
+    Claim,
+    Estimator,
+    Kind,
+    Labels,
+    Level,
+    Measure,
+    Own,
+    Study,
+    versus,
+)
 from fedlib.analysis.measure import area, end_mean, rolling, roughness, rounds_below
 from fedlib.analysis.readings import Where
 from fedlib.papers.clustered_sampling.names import (
@@ -298,8 +310,8 @@ MEASURES = (ALG2, "Algorithm 2 (L1)", "Algorithm 2 (squared L2)")
 
 
 def alike(a: str, b: str) -> Cell:
-    arms = (Where(*SIMILARITY, m, LOSS) for m in (a, b))
-    return versus(f"{a} - {b}", *arms, **labels(SIMILARITY))
+    more, less = (Where(*SIMILARITY, m, LOSS) for m in (a, b))
+    return versus(f"{a} - {b}", more, less, **labels(SIMILARITY))
 
 
 def sooner(more: str, less: str) -> Own:
@@ -331,8 +343,8 @@ FEW, STANDARD, MANY = (("cs_work", setting) for setting in ("fewer clients", "st
 
 
 def faster_with(more: tuple[str, str], less: tuple[str, str], method: str) -> Cell:
-    arms = (Where(*place, method, LOSS) for place in (less, more))
-    return versus(f"{more[1]} over {less[1]}, {method}", *arms, **labels(more))
+    arms = [Where(*place, method, LOSS) for place in (less, more)]
+    return versus(f"{more[1]} over {less[1]}, {method}", arms[0], arms[1], **labels(more))
 
 
 IN_FIGURES_6_TO_10 = [

@@ -13,7 +13,7 @@ from math import inf, nan
 
 import pandas as pd
 
-from fedlib.analysis.claim import SPREAD, Arm, Cell, Claim, Level, Own, Rounds, Study, versus
+from fedlib.analysis.claim import SPREAD, Arm, Cell, Claim, Labels, Level, Own, Rounds, Study, versus
 from fedlib.analysis.estimators import trend
 from fedlib.analysis.measure import area, best, end_mean, jitter
 from fedlib.analysis.readings import Where

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ def embeddings(
     results: FedCor's runs of 1SPC; owners: the study of partitions.
     """
     out = {}
-    runs: Iterable[tuple[Any, pd.DataFrame]] = results.groupby("seed")
+    runs: list[tuple[Any, pd.DataFrame]] = list(results.groupby("seed"))
     for seed, run in runs:
         owned = owners[(owners["data"] == data) & (owners["setting"] == "1SPC") & (owners["seed"] == seed)]
         noted = [json.loads(note) for note in run["notes"].dropna()]
@@ -115,7 +116,7 @@ def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
     Columns: the share of near-Gaussian rounds (each part of `gaussianity` small), and the medians of the parts' sizes.
     """
     rows = []
-    groups: Iterable[tuple[Any, pd.DataFrame]] = changes.groupby(["data", "setting", "method"], sort=False)
+    groups: list[tuple[Any, pd.DataFrame]] = list(changes.groupby(["data", "setting", "method"], sort=False))
     for labels, probes in groups:
         sizes = np.abs([gaussianity(np.asarray(x, dtype=float)) for x in probes["component_1"]])
         near = 100 * (sizes < (0.5, 1, 0.05)).all(axis=1).mean()

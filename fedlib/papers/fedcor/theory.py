@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedlib.samplers.fedcor import covariance, train
+from fedlib.samplers.fedcor import Likelihood, covariance, train
 
 
 class Problem(NamedTuple):
@@ -87,7 +87,9 @@ def recovery(X: np.ndarray, group: np.ndarray) -> tuple[float, float]:
     return float(cosine[same].mean()), float((group[cosine.argmax(axis=1)] == group).mean())
 
 
-def recovered(seed: int, likelihood: Likelihood, N: int = 40, groups: int = 8, S: int = 16) -> tuple[float, float]:
+def recovered(
+    seed: int, likelihood: Likelihood, N: int = 40, groups: int = 8, S: int = 16
+) -> tuple[float, float]:
     """`recovery` of embeddings trained for 300 iterations on S grouped samples with a likelihood of the sampler."""
     rng = np.random.default_rng(seed)
     changes, group = grouped_changes(rng, N, groups, S)

@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claim import Arm, Cell, Claim, Kind, Level, Measure, Own, Rounds, Study, versus
+from fedlib.analysis.claim import Arm, Cell, Claim, Kind, Labels, Level, Measure, Own, Rounds, Study, versus
 from fedlib.analysis.curves import Panel
 from fedlib.analysis.measure import area, end_mean, jitter, spearman
 from fedlib.analysis.readings import Where
@@ -341,8 +341,8 @@ def heterogeneity(rows: pd.DataFrame) -> float:
 
 
 def more_even(data: str, setting: str, other: str) -> Cell:
-    arms = (in_study("hics_partitions", data, s) for s in (setting, other))
-    return versus(f"{data}, {setting} - {other}", *arms, data=NAMES.get(data, data))
+    more, less = (in_study("hics_partitions", data, s) for s in (setting, other))
+    return versus(f"{data}, {setting} - {other}", more, less, data=NAMES.get(data, data))
 
 
 OF_GRADIENTS = [
@@ -405,8 +405,10 @@ def case(name: str) -> Cell:
 
 
 def with_sgd(setting: str) -> Cell:
-    arms = (in_study("hics_entropy", f"CIFAR-10 {setting}, {o}", setting, "bias") for o in ("SGD", "Adam"))
-    return versus(f"CIFAR-10 {setting}", *arms, data="CIFAR-10", partition=setting)
+    sgd, adam = (
+        in_study("hics_entropy", f"CIFAR-10 {setting}, {o}", setting, "bias") for o in ("SGD", "Adam")
+    )
+    return versus(f"CIFAR-10 {setting}", sgd, adam, data="CIFAR-10", partition=setting)
 
 
 def of_estimates(number: int, names: tuple[str, ...], what: str, kind: Kind) -> list[Claim]:

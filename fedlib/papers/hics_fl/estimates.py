@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,7 @@ def fitted_envelopes(
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, dict[str, Curve]], pd.DataFrame]:
     """Figure 6's points and fitted curves by dataset, and their parameters next to the printed ones."""
     points, curves, rows = {}, {}, []
-    groups: Iterable[tuple[Any, pd.DataFrame]] = table.groupby("data", sort=False)
+    groups: list[tuple[Any, pd.DataFrame]] = list(table.groupby("data", sort=False))
     for data, rows_of in groups:
         mean = rows_of.groupby(["seed", "client"])[["entropy", "difference"]].mean()
         H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
@@ -163,7 +164,7 @@ def owned(owners: pd.DataFrame, data: str) -> dict[str, np.ndarray]:
 def groups(owners: pd.DataFrame, data: str | None = None) -> pd.DataFrame:
     """Mean label entropy (nats) of each group of clients, and H_S at beta = 1, by setting, over all seeds."""
     rows = []
-    partitions: Iterable[tuple[Any, pd.DataFrame]] = owners.groupby(["data", "setting"], sort=False)
+    partitions: list[tuple[Any, pd.DataFrame]] = list(owners.groupby(["data", "setting"], sort=False))
     for (name, setting), table in partitions:
         if data in (None, name):
             entropy = table.groupby("group")["entropy"].mean().round(2)

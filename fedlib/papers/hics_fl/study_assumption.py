@@ -32,7 +32,6 @@ from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 from fedlib.settings.sections import Study
 from fedlib.streams import stream
-from fedlib.training.chain import Chain
 from fedlib.training.contract import Job
 from fedlib.training.layout import Layout
 
@@ -63,7 +62,8 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     """One row per (round, client): round, client, alpha, entropy (nats), difference."""
     run = Run(**unit["run"])
-    supply = Prepared(place)
+    lr, supply = run.local.lr, Prepared(place)
+    assert not callable(lr)  # a study has a constant
     dataset, work = supply.dataset(run), supply.executor(run)
     tensors = datasets.tensors(dataset, run.scaling)
     alphas = np.geomspace(*unit["alphas"], unit["clients"])
@@ -73,7 +73,7 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
     for t in range(so_far["t"] + 1, unit["rounds"] + 1):
         halfway.reached(t - 1, unit["rounds"], {"t": t - 1, "model": model.cpu(), "rows": rows})
         if (t - 1) % unit["every"] == 0:
-            difference = run.local.lr**2 * distances(work.net, tensors, parts, model)
+            difference = lr**2 * distances(work.net, tensors, parts, model)
             rows.append({"round": t, "client": np.arange(len(alphas)), "difference": difference})
         jobs = [Job(0, part, stream(run.seed, "local", t, k, 0)) for k, part in enumerate(parts.train)]
         model = model + work.train(jobs, model, run.local, run.local.lr_at(t)).updates.mean(0, keepdim=True)
@@ -91,7 +91,9 @@ def split(y: np.ndarray, alphas: np.ndarray, n: int, rng: np.random.Generator) -
     return Partition(collect(pools, counts), None, None, counts)
 
 
-def distances(net: Chain, samples: datasets.Tensors, parts: Partition, model: torch.Tensor) -> np.ndarray:
+def distances(
+    net: torch.nn.Module, samples: datasets.Tensors, parts: Partition, model: torch.Tensor
+) -> np.ndarray:
     """(N,) squared distance of each client's full gradient at the model (1, d) from the data-weighted mean of all."""
     net, layout, device = copy.deepcopy(net).to(model.device).eval(), Layout.of(net), model.device
     tensors = layout.views(model[0])

@@ -31,6 +31,7 @@ def bias_gradients(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     q = torch.tensor(logits, dtype=torch.float64)
     bias = torch.zeros_like(q, requires_grad=True)
     F.cross_entropy(q + bias, torch.tensor(y), reduction="sum").backward()
+    assert bias.grad is not None
     return bias.grad.numpy(), softmax(logits, axis=1) - np.eye(logits.shape[1])[y]
 
 
@@ -54,6 +55,7 @@ def digits(alphas: list[float], per_group: int, seed: int = 0) -> Digits:
     x, y = load_digits(return_X_y=True)
     spec = DirichletClasses(scheme="dirichlet_classes", alphas=alphas)
     split = make(spec, SimpleNamespace(y_train=y, y_test=y), per_group * len(alphas), seed)
+    assert split.group is not None
     pixels = torch.tensor(x / 16, dtype=torch.float32)
     return Digits(pixels, torch.tensor(y), split.train, label_entropy(split.labels), split.group)
 
@@ -66,8 +68,8 @@ def network(seed: int, scale: float = 1.0) -> nn.Sequential:
         torch_default(layer, generator)
     model = nn.Sequential(hidden, nn.ReLU(), output)
     with torch.no_grad():
-        model[-1].weight *= scale
-        model[-1].bias.zero_()
+        output.weight *= scale
+        output.bias.zero_()
     return model
 
 
@@ -91,7 +93,9 @@ def trained(
 ) -> tuple[nn.Sequential, LastLayer]:
     """A copy of the model after local training by mini-batch SGD or Adam, and its output layer's update."""
     model = copy.deepcopy(model)
-    last, start = model[-1], copy.deepcopy(model[-1])
+    last = model[-1]
+    assert isinstance(last, nn.Linear)
+    start = copy.deepcopy(last)
     optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(model.parameters(), lr=lr)
     gradients, rng = torch.zeros_like(last.bias), np.random.default_rng(0)
     with one_thread():
@@ -99,6 +103,7 @@ def trained(
             for part in np.array_split(rng.permutation(len(y)), -(-len(y) // batch)):
                 optimizer.zero_grad()
                 F.cross_entropy(model(x[part]), y[part]).backward()
+                assert last.bias.grad is not None
                 gradients += last.bias.grad
                 optimizer.step()
     with torch.no_grad():
@@ -112,7 +117,7 @@ def error_of_equation_6(data: Digits, model: nn.Sequential) -> tuple[float, floa
         s = torch.softmax(model(data.x).double(), dim=1).numpy()
     pairs = [expected_update(s[part], data.y.numpy()[part]) for part in data.parts]
     errors = [np.linalg.norm(exact - printed) / np.linalg.norm(exact) for exact, printed in pairs]
-    return float(np.median(errors)), max(errors), min(np.corrcoef(*pair)[0, 1] for pair in pairs)
+    return float(np.median(errors)), float(max(errors)), min(np.corrcoef(*pair)[0, 1] for pair in pairs)
 
 
 def expected_update(s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
