@@ -97,9 +97,15 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_data(table: pd.DataFrame, claims: Iterable[str]) -> pd.DataFrame:
-    """What some claims come to on each data set: `effects.claims` of that data set's cells, with a column "data"."""
+    """What some claims come to on each data set, under the readings that count there, with a column "data".
+
+    That is `effects.claims` and `effects.counted` of that data set's cells.
+    """
     mine = table[table["claim"].isin(list(claims))]
-    parts = [effects.claims(cells).assign(data=data) for data, cells in mine.groupby("data", sort=False)]
+    parts = [
+        effects.counted(effects.claims(cells)).assign(data=data)
+        for data, cells in mine.groupby("data", sort=False)
+    ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

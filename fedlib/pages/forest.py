@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedlib.analysis import effects
 from fedlib.analysis.paper import papers
 from fedlib.pages import layout, tables
 
@@ -100,17 +101,18 @@ MANY = 4  # readings: of more, the median effect stands for all
 
 
 def standing(judged: pd.DataFrame) -> dict[str, Any]:
-    """The row that stands for a claim's readings: the first of a few, the median effect of many.
+    """The row that stands for a claim's readings, and as "which" the words for it.
 
-    Readings under which the target is out of reach, or with fewer cells than others, stand back.
+    It is the first of a few readings, the median effect of many. Only readings that count (`effects.counted`) and have
+    an interval can stand for others; where some of many have one seed, there is no median either.
     """
-    feasible = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
-    whole = feasible[feasible["cells"] == feasible["cells"].max()]
-    some = whole if len(whole) else judged
-    if len(some) <= MANY or some["estimate"].isna().all():
-        return some.iloc[0].to_dict()
-    ordered = some[some["estimate"].notna()].sort_values("estimate", kind="stable")
-    return ordered.iloc[(len(ordered) - 1) // 2].to_dict()
+    several = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
+    some = effects.counted(several if len(several) else judged)
+    if len(some) <= MANY or some["estimate"].isna().all() or (judged["outcome"] == "one seed").any():
+        first = some.iloc[0].to_dict()
+        return first | {"which": first["reading"]}
+    ordered = some.dropna(subset="estimate").sort_values("estimate", kind="stable")
+    return ordered.iloc[(len(ordered) - 1) // 2].to_dict() | {"which": f"the median of {len(some)} readings"}
 
 
 def row(cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, said: str, text: str, link: str = "") -> str:
@@ -130,9 +132,8 @@ def row(cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, said: str, text
         more += f"<br><small>about {seeds} seeds would decide</small>"
     mine = cells[cells["reading"] == one["reading"]]
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
-    several = judged["reading"].nunique()
-    which = f"the median of {several} readings, {one['reading']}" if several > MANY else str(one["reading"])
-    where = f"{effect(one)}; {html.escape(which)}, {one['n']} seeds{badge}"
+    which = ", ".join(dict.fromkeys([one["which"], one["reading"]]))
+    where = f"{effect(one)}; {html.escape(which)}, {one['n']} seed{'s' * (one['n'] != 1)}{badge}"
     shown = {
         "claim": f"{html.escape(text)}<br><small>{name} {one['kind']}</small>{fold}",
         "effect": f"{plot(mine.to_dict('records'))}<small>{where}</small>",

@@ -53,31 +53,24 @@ def readings_said(judged: pd.DataFrame) -> str:
     return effects.told({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
 
 
-def sentence(paper: str, data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """What a claim comes to on one data set, in words: effect, interval, seeds, the printed value, the outcome.
+def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
+    """What a claim comes to on one data set, in words: effect, interval, seeds, printed value, outcome over readings.
 
-    rows: one per reading. cells: of `effects.table`, on this data set.
+    rows: of `evidence.by_data`. cells: of `effects.table`, on this data set.
     """
-    where = f"{paper} on {data}" if data else paper
-    ran = rows[rows["outcome"] != "not run"]
-    if ran.empty:
-        return f"{where}: not run."
-    one, printed = forest.standing(ran), pooled(cells)
-    n, unit = int(one["n"]), one["unit"]
-    seeds = f"{n} seed{'s' * (n != 1)}"
-    unit = " ×" if unit == "times" else f" {unit}"
-    print_said = "" if math.isnan(printed) else f" Printed: {forest.number(printed)}{unit}."
-    if math.isnan(one["estimate"]):  # one seed has no pooled effect
-        alone = forest.number(pooled(cells[cells["reading"] == one["reading"]], "estimate"))
-        return f"{where}: {alone}{unit}, {one['outcome']}, which decides nothing.{print_said}"
-    if len(ran) > forest.MANY:
-        low, high = forest.number(ran["estimate"].min()), forest.number(ran["estimate"].max())
-        over = f"{forest.effect(one)} in the median of {len(ran)} readings ({seeds}), from {low} to {high}"
-        return f"{where}: {over}; {readings_said(ran)}.{print_said}"
-    said = "; ".join(
-        f"{row['reading']} {forest.effect(row)}, {row['outcome']}" for row in ran.to_dict("records")
-    )
-    return f"{where}: {said} ({seeds}).{print_said}"
+    where, said = f"{data}: " if data else "", readings_said(rows)
+    one, printed = forest.standing(rows), pooled(cells)
+    if one["n"] == 0:
+        return f"{where}{said}"
+    if math.isfinite(one["estimate"]):
+        which = f" ({one['which']})" if len(rows) > 1 else ""
+        shown, seeds = f"{forest.effect(one)}{which}", f"{one['n']} seeds"
+    else:  # one seed has no interval
+        alone = pooled(cells[cells["reading"] == one["reading"]], "estimate")
+        shown, seeds = forest.effect({"estimate": alone, "low": math.nan, "unit": one["unit"]}), "one seed"
+    about = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
+    outcome = "" if said == seeds else f"; {said}"
+    return f"{where}{shown}, {seeds}{about}{outcome}"
 
 
 def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -90,9 +83,8 @@ def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
         title = papers()[str(paper)].title
         for data, readings in judged.groupby("data", sort=False):
             if len(readings) > forest.MANY:
-                one, name = forest.standing(readings), f"{len(readings)} readings, the median"
-                counted = tables.Markup(readings_said(readings))
-                rows.append((title, data, name, forest.effect(one), one["n"], counted))
+                one, counted = forest.standing(readings), tables.Markup(readings_said(readings))
+                rows.append((title, data, one["which"], forest.effect(one), one["n"], counted))
                 continue
             for row in readings.to_dict("records"):
                 mark = tables.Markup(layout.mark(row["outcome"]))
@@ -122,7 +114,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         name = mine["claim"].iloc[0]
         cells = evidence.table[evidence.table["claim"] == name]
         sentences = [
-            sentence(paper.title, str(data), rows, cells[cells["data"] == data])
+            sentence(str(data), rows, cells[cells["data"] == data])
             for data, rows in mine.groupby("data", sort=False)
         ]
         found = {"sentences": sentences, "tally": evidence.tally(section)}

@@ -79,17 +79,14 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
 
 
 def findings(table: pd.DataFrame) -> list[str]:
-    """One paragraph a paper: its main claim, what it comes to on each data set, and how its core claims end.
+    """Two sentences a paper: its main claim, and what it comes to on each data set.
 
     table: `effects.table`.
     """
-    lines = []
-    for paper in front.story(Evidence.of(table), {}):
-        counted = ", ".join(f"{n} {name}" for name, n in paper["tally"].items())
-        said = " ".join(paper["sentences"]) or "Its claims are decided by rules; see its pages."
-        core = f" Core claims: {counted}." if counted else ""
-        lines.append(f"**{paper['title']}** {paper['claim']} {said}{core}".replace("  ", " "))
-    return lines
+    return [
+        f"**{paper['title']}** {paper['claim']} {' · '.join(paper['sentences'])}.".replace("  ", " ")
+        for paper in front.story(Evidence.of(table), {})
+    ]
 
 
 def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:

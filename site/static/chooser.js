@@ -173,8 +173,8 @@
       const drawn = () => {
         const s = Number(pick.value), there = new Set(data.runs.filter((run) => run.s === s).map((run) => run.m));
         const some = [...ranked, ...controls].filter((one) => there.has(one.m));
-        const chosen = [data.methods[data.random] && { m: data.random, name: "Random", control: true },
-          ...(all ? some : some.slice(0, MOST - 1))].filter(Boolean);
+        const random = there.has(data.random) ? [{ m: data.random, name: "Random", control: true }] : [];
+        const chosen = [...random, ...(all ? some : some.slice(0, MOST - 1))];
         more.hidden = some.length < MOST;
         more.textContent = all ? `Show ${MOST} lines` : `Show all ${some.length + 1}`;
         const limit = state.cost === "server_seconds" ? Number(state.amount) : null;

@@ -63,7 +63,7 @@
   // The names of a panel's lines where they end, moved apart; few enough lines only.
   function labels(panel, k, box, state) {
     const lines = panel.lines.filter((line) => line.listed && line.x.length > 1 && !state.hidden.has(line.name));
-    if (!box.direct || state.log || panel.y.type === "log" || lines.length > 8 || lines.some((line) => line.x.length < 20)) return [];
+    if (!box.direct || state.log || panel.y.type === "log" || lines.length > 8) return [];
     const [low, high] = panel.y.range;
     const ends = lines.map((line) => {
       let at = line.y.length - 1;
