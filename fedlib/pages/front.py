@@ -60,7 +60,7 @@ def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     """
     where, said = f"{data}: " if data else "", readings_said(rows)
     one, printed = forest.standing(rows), pooled(cells)
-    if one["n"] == 0:
+    if one["outcome"] in ("not run", "infeasible"):
         return f"{where}{said}"
     if math.isfinite(one["estimate"]):
         which = f" ({one['which']})" if len(rows) > 1 else ""

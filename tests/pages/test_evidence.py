@@ -115,6 +115,12 @@ def test_a_sentence_says_effect_interval_seeds_print_and_outcome(evidence: Evide
     assert [one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed"] == [[]] * 3
 
 
+def test_an_effect_of_one_seed_is_said_without_an_interval():
+    rows = [cell("hcsfed.T1.a", ONE, [math.log(2)], outcome="one seed", low=math.nan, high=math.nan)]
+    story = front.story(Evidence.of(pd.DataFrame(rows)[effects.COLUMNS]), {})
+    assert ["MNIST: 2\u00a0×, one seed, printed 4"] in [paper["sentences"] for paper in story]
+
+
 def test_the_pooled_is_pooled_as_ours_is():
     cells = pd.DataFrame({"cell": ["a", "b", "b"], "printed": [2.0, 8.0, 8.0], "unit": "times"})
     assert pooled(cells) == pytest.approx(4)
