@@ -23,7 +23,6 @@ from fedlib.commands.turns import in_turn
 from fedlib.errors import ConfigError, DataError
 from fedlib.files import alone, say, sealed, unsealed, write_whole
 from fedlib.pages import seals
-from fedlib.runs.place import cores
 from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
@@ -265,6 +264,8 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
 
 def _run(made: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
     """Run `fedlib` commands, one a core; returns those that failed, of which the last lines are shown."""
+    from fedlib.runs.place import cores
+
     words = [f"fedlib {' '.join(command)} --scale {scale}" for command in made]
     running: set[Command] = set()
 
