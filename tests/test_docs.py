@@ -173,7 +173,7 @@ assert SECTIONS["forgotten"] == ("Forgotten Clients", "Nobody: MD Sampling Forge
 
 def the_algorithm_trained(copy: Copy) -> None:
     results = copy.results("with_momentum").set_index("method")["test_loss"]
-    plain, none, some = (results[name].to_numpy() for name in ("FedAvg", "No momentum", "FedAvgM"))
+    plain, none, some = (results[name].to_numpy() for name in ("FedAvg", "No momentum", "With momentum"))
     np.testing.assert_allclose(none, plain, rtol=1e-5)
     np.testing.assert_allclose(some[:2], plain[:2], rtol=1e-5)
     assert (some[2:] != plain[2:]).all(), "from the second round on, the last step counts"
