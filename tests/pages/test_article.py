@@ -78,7 +78,13 @@ def test_a_value_that_changes_in_the_table_changes_the_text():
 
 
 def test_of_many_readings_the_ends_and_the_median_are_shown():
-    values = {"reading": list("abcdef"), "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0], "cells": 2}
+    values = {
+        "claim": "x",
+        "runs": list("uvwxyz"),
+        "reading": list("abcdef"),
+        "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0],
+        "cells": 2,
+    }
     counted = pd.DataFrame(values | {"outcome": ["undecided"] * 5 + ["infeasible"]})
     shown = article.chosen(counted)
     assert [label for label, _ in shown] == ["lowest: a", "median of 5: e", "highest: b"]
