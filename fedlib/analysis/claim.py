@@ -179,8 +179,10 @@ class Claim:
         return cell.measure or self.measure
 
     def scaled(self, value: float) -> float:
-        """A value on the additive scale of the effect."""
-        return math.log(value) if self.log else value
+        """A value on the additive scale of the effect; the logarithm of 0 is -inf."""
+        if not self.log:
+            return value
+        return math.log(value) if value > 0 else -math.inf
 
     def natural(self, value: float) -> float:
         """A value of the additive scale as a ratio or a difference."""
@@ -277,7 +279,8 @@ class Arms:
     def _end(self, where: Where) -> float:
         if where not in self._ends:
             rows = self.rows(where)
-            ends = [] if rows is None else rows[~rows["diverged"]].groupby("seed")["round"].max()
+            runs = None if rows is None else rows.groupby("seed")
+            ends = [] if runs is None else runs["round"].max()[~runs["diverged"].any()]
             self._ends[where] = min(ends, default=math.inf)
         return self._ends[where]
 

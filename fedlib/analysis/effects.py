@@ -122,7 +122,9 @@ def _cell(claim: Claim, cell: Cell, found: list[Where], arms: Arms) -> Row:
         return about | _fact(cell, arms)
     seeds, values, censored, open, words = _values(claim, cell, found, arms)
     effect = Effect.of(values, claim.bound(cell), claim.test, open)
-    said = "infeasible" if words == OUT_OF_REACH else "undecided" if words == NOBODY else outcome(effect)
+    said = "infeasible" if words == OUT_OF_REACH else outcome(effect)
+    if effect.n and (words == NOBODY or words.startswith(DIVERGED)):
+        said = "undecided"
     told = ";".join("/".join(where) for where in found) or cell.name
     return about | {
         "estimate": claim.natural(effect.estimate),
@@ -144,6 +146,7 @@ def _cell(claim: Claim, cell: Cell, found: list[Where], arms: Arms) -> Row:
 
 OUT_OF_REACH = "full participation does not reach the target"
 NOBODY = "no side reaches the target"
+DIVERGED = "no finite value in seeds "
 
 
 def _values(
@@ -173,11 +176,16 @@ def _values(
             words = NOBODY
         measured = [side.until(tau) for side in sides]
     by_seed = [one for one in measured if isinstance(one, dict)]
-    seeds = [seed for seed in sorted(set.intersection(*map(set, by_seed))) if _finite(by_seed, seed)]
-    scaled = [[arm.weight * claim.scaled(one[seed]) for arm, one in zip(cell.arms, by_seed, strict=True)]
-              for seed in seeds]  # fmt: skip
+    scaled = {
+        seed: [claim.scaled(side[seed]) for side in by_seed]
+        for seed in sorted(set.intersection(*map(set, by_seed)))
+    }
+    seeds = [seed for seed, values in scaled.items() if all(map(math.isfinite, values))]
+    if lost := [str(seed) for seed, values in scaled.items() if any(map(math.isinf, values))]:
+        words = DIVERGED + ", ".join(lost)
     away = claim.expected(cell) if claim.estimator == "agreement with print" else 0.0
-    return seeds, [sum(terms) - away for terms in scaled], censored, open, words
+    weights = [arm.weight for arm in cell.arms]
+    return seeds, [float(np.dot(weights, scaled[seed])) - away for seed in seeds], censored, open, words
 
 
 def _own(how: Own, arms: Arms) -> tuple[list[int], list[float]]:
@@ -188,10 +196,6 @@ def _own(how: Own, arms: Arms) -> tuple[list[int], list[float]]:
         return NO_VALUES
     seeds = sorted(seed for seed, value in effects.items() if math.isfinite(value))
     return seeds, [effects[seed] for seed in seeds]
-
-
-def _finite(by_seed: list[dict[int, float]], seed: int) -> bool:
-    return all(math.isfinite(one[seed]) for one in by_seed)
 
 
 def _fact(cell: Cell, arms: Arms) -> dict[str, Any]:
@@ -283,6 +287,7 @@ def judged(cells: list[Row]) -> Row:
     """The row of one claim under one reading, from those of its cells."""
     first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
     ran = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
+    ran = [row for row in ran if row["words"] != NOBODY]  # where nobody arrives nothing is compared
     effects = [_effect(row) for row in ran if row["n"]]
     pooled = _pooled(ran, effects) if effects else Effect.of([])
     p, said = _decided(cells, ran, effects, pooled)
@@ -301,7 +306,7 @@ def judged(cells: list[Row]) -> Row:
         "p": p,
         "adjusted": p,
         "outcome": said,
-        "needed": pooled.needed if said == "undecided" else 0,
+        "needed": pooled.needed if said == "undecided" and _lacks_seeds(effects, pooled) else 0,
         "runs": hashlib.sha256(";".join(row["runs"] for row in cells).encode()).hexdigest()[:12],
         "badge": _badge(cells, ran),
     }
@@ -329,7 +334,8 @@ def _decided(
     if any(row["outcome"] == "infeasible" for row in cells):
         return 1.0, "infeasible"
     if not judged:
-        return 1.0, "one seed" if any(row["n"] == 1 for row in cells) else "not run"
+        alone, several = (any(row["n"] in n for row in cells) for n in ((1,), range(2, 10_000)))
+        return 1.0, "undecided" if several else "one seed" if alone else "not run"
     if not effects:  # exact facts
         return 0.0, "replicated" if all(row["outcome"] == "replicated" for row in judged) else "refuted"
     tested = [effect.p_refuted for effect in effects]
@@ -338,9 +344,19 @@ def _decided(
         stands = 1.0 if any(effect.reversed for effect in effects) else pooled.p_replicated
     else:
         stands = max(effect.p_replicated for effect in effects)
+    if any(
+        row["words"].startswith(DIVERGED) for row in judged
+    ):  # the seeds that are left are a choice of seeds
+        return 1.0, "undecided"
     if (against := float(holm(tested).min())) < ALPHA:
         return against, "refuted"
     return stands, "replicated" if stands < ALPHA else "undecided"
+
+
+def _lacks_seeds(effects: list[Effect], pooled: Effect) -> bool:
+    """Whether more seeds would decide; not where a cell on the other side keeps a claim undecided."""
+    aside = pooled.test == "more" and any(effect.reversed for effect in effects)
+    return not aside and pooled.needed > pooled.n
 
 
 def _badge(cells: list[Row], judged: list[Row]) -> str:

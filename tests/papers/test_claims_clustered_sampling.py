@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 from outcome import judge, none_run
 
+from fedlib.analysis import effects
+from fedlib.analysis.claim import Arms, claims_of
+
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -149,3 +152,17 @@ def test_cs_local_work_and_number_of_clients():
     results = {"cs_work": runs_of("cs_work", curves, "train_loss", T=200)}
     for id in ("cs.F8.a", "cs.F8.b", "cs.F8.c", "cs.F8.d"):
         assert judge(id, results).outcome == "replicated"
+
+
+def test_a_seed_that_diverged_leaves_a_claim_undecided_and_is_named():
+    """Else the seeds that are left, all in the paper's favour, would decide."""
+    curves = {m: falling(0.1, floor=1.0 - 0.5 * (m != "MD")) for m in ("MD", "Algorithm 1", "Algorithm 2")}
+    table = runs_of("cs_similarity", {"": curves}, "train_loss", seeds=5)
+    assert judge("cs.F6.b", {"cs_similarity": table}).outcome == "replicated"
+    gone = (table["method"] == "Algorithm 1") & (table["seed"] == 2) & (table["round"] >= 90)
+    table["diverged"] = gone
+    claim = judge("cs.F6.b", {"cs_similarity": table})
+    assert claim.outcome == "undecided"
+    assert claim.n == 4
+    only = next(claim for claim in claims_of("clustered_sampling") if claim.id == "cs.F6.b")
+    assert effects.rows(only, Arms({"cs_similarity": table}))[0]["words"] == "no finite value in seeds 2"

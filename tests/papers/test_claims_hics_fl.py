@@ -136,6 +136,18 @@ def test_runs_too_short_for_the_table_decide_nothing():
         assert judge(f"hics.T1.{part}", results).outcome == "undecided"
 
 
+def test_a_cell_in_which_nobody_arrives_is_no_equal_rounds():
+    fast = {m: (lambda t, a=0.03 if m == OURS else 0.02: a * t) for m in [*METHODS, "FedCor"]}
+    slow = {m: (lambda t: t / 1000) for m in [*METHODS, "FedCor"]}
+    fmnist = table("hics_fmnist", {"(2)": fast}, T=60)
+    alone = judge("hics.T1.b", {"hics_fmnist": fmnist})
+    both = judge(
+        "hics.T1.b", {"hics_fmnist": fmnist, "hics_cifar10": table("hics_cifar10", {"(2)": slow}, T=60)}
+    )
+    assert both.estimate == alone.estimate > 1
+    assert both.badge == "1 of 4 cells: Fashion-MNIST, Random over HiCS-FL"
+
+
 def test_rounds_beyond_the_figures_count_for_the_table_alone():
     short = table("hics_fmnist", fastest({"(1)": 0.2, "(3)": 0.2}))
     long = table("hics_fmnist", {"(2)": {m: (lambda t: t / 300) for m in [*METHODS, "FedCor"]}}, T=300)
