@@ -172,8 +172,10 @@ def _values(
         references = (arms.measured(w._replace(method=how.reference), how) for w in found)
         if any(isinstance(one, Arrivals) and not one.reached for one in references):
             words = OUT_OF_REACH
-        elif all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
+        elif len(sides) > 1 and all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
             words = NOBODY
+        if len(sides) == 1 and cell.arms[0].printed == math.inf and tau >= how.T:
+            open = False  # "not reached in T rounds" is what is printed
         measured = [side.until(tau) for side in sides]
     by_seed = [one for one in measured if isinstance(one, dict)]
     scaled = {

@@ -76,6 +76,8 @@ class Effect:
         """Against no effect, two-sided ("more"); against a deviation of the margin, two one-sided tests ("same")."""
         if self.test == "more":
             return min(1.0, 2 * self.p(self.null, above=True))
+        if self.open:  # how far beyond the estimate the truth lies is not known
+            return 1.0
         return max(self.p(-self.margin, above=True), self.p(self.margin, above=False))
 
     @property
@@ -83,7 +85,8 @@ class Effect:
         """Against the margin (no effect, where `open`), two-sided ("more"); against a smaller deviation ("same")."""
         if self.test == "more":
             return min(1.0, 2 * self.p(self.null if self.open else self.margin, above=False))
-        return min(1.0, 2 * min(self.p(self.margin, above=True), self.p(-self.margin, above=False)))
+        beyond = [self.p(self.margin, above=True)] + [self.p(-self.margin, above=False)] * (not self.open)
+        return min(1.0, 2 * min(beyond))
 
     @property
     def reversed(self) -> bool:

@@ -110,3 +110,14 @@ def test_holm_does_not_depend_on_order(p):
 def test_trend_weighs_as_least_squares_do():
     x, y = np.array([5.0, 6, 8, 10]), np.array([1.0, 4, 2, 7])
     assert trend(x) @ y == pytest.approx(np.polyfit(x, y, 1)[0])
+
+
+def test_of_an_open_effect_sameness_is_not_shown_and_only_the_far_side_refutes():
+    near, below, above = ([c - 0.01, c, c + 0.01] for c in (0.0, -2.0, 2.0))
+    assert [outcome(Effect.of(y, 0.4, "same")) for y in (near, below, above)] == [
+        "replicated",
+        "refuted",
+        "refuted",
+    ]
+    opened = [outcome(Effect.of(y, 0.4, "same", open=True)) for y in (near, below, above)]
+    assert opened == ["undecided", "undecided", "refuted"]
