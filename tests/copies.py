@@ -23,7 +23,7 @@ def copy_project(root: Path) -> dict[str, str]:
     """
     for name in ("fedlib", "notebooks", "site"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
-    (root / "data").mkdir()
+    shutil.copytree(ROOT / "data" / "reference", root / "data" / "reference")
     for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv"):
         shutil.copy(ROOT / name, root / name)
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}

@@ -26,7 +26,7 @@
 | words | what else there is to say, such as "the target is out of reach" |
 
 `claims` has paper, claim, artifact, kind, estimator, reading, commit, unit, null, margin, test, open, estimate, low,
-high, n (the effect pooled over cells, seed by seed), cells (number judged), of (number of all), replicated, refuted,
+high, n (the effect pooled over cells, seed by seed), cells (number with runs), of (number of all), replicated, refuted,
 undecided, reversed (numbers of cells), p, adjusted (Holm, over the core claims of a paper under a reading), outcome,
 needed, runs, badge (which cells were judged, in words).
 
@@ -289,7 +289,7 @@ def judged(cells: list[Row]) -> Row:
     """The row of one claim under one reading, from those of its cells."""
     first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
     ran = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
-    ran = [row for row in ran if row["words"] != NOBODY]  # where nobody arrives nothing is compared
+    n_cells, ran = len(ran), [row for row in ran if row["words"] != NOBODY]  # the others compare nothing
     effects = [_effect(row) for row in ran if row["n"]]
     pooled = _pooled(ran, effects) if effects else Effect.of([])
     p, said = _decided(cells, ran, effects, pooled)
@@ -301,7 +301,7 @@ def judged(cells: list[Row]) -> Row:
         "high": natural(pooled.high),
         "margin": natural(pooled.margin),
         "n": pooled.n,
-        "cells": len(ran),
+        "cells": n_cells,
         "of": len(cells),
         **{name: outcomes.count(name) for name in ("replicated", "refuted", "undecided")},
         "reversed": sum(effect.reversed for effect in effects),

@@ -473,11 +473,16 @@ class Browser:
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("requestfailed", lambda request: self.problems.append(f"{name}: failed {request.url}"))
+        page.on("requestfailed", lambda request: self.failed(name, request))
         page.on("pageerror", lambda error: self.problems.append(f"{name}: {error}"))
         page.on("console", lambda m: m.type == "error" and self.problems.append(f"{name}: {m.text}"))
         page.goto(f"{self.root.as_uri()}/{name}", wait_until="load")
         return page
+
+    def failed(self, name: str, request: Any) -> None:
+        """Note a request that failed; a download aborts its own, as the page stays."""
+        if request.failure != "net::ERR_ABORTED":
+            self.problems.append(f"{name}: {request.failure} {request.url}")
 
     def each(
         self, names: Iterable[str], width: int = 1280, scheme: str = "light"
