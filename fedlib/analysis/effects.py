@@ -28,7 +28,8 @@
 `claims` has paper, claim, artifact, kind, estimator, reading, commit, unit, null, margin, test, open, estimate, low,
 high, n (the effect pooled over cells, seed by seed), cells (number with runs), of (number of all), replicated, refuted,
 undecided, reversed (numbers of cells), p, adjusted (Holm, over the core claims of a paper under a reading), outcome,
-needed, runs, badge (which cells were judged, in words).
+needed, runs, badge (which cells were judged, in words). A reading that judges nothing that another one does not judge
+too has no row: what it takes does not matter to the claim.
 
 `summary` has paper, claim, artifact, kind, text, and over the readings with different runs: how many are replicated,
 refuted, undecided, one seed, infeasible; readings (their number without the infeasible ones); outcome, in words.
@@ -39,22 +40,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.arrivals import Arrivals, followed
-from fedlib.analysis.claim import Arms, Cell, Claim, Level, Own, Rounds, asks, claims_of
-from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm, outcome
-from fedlib.analysis.measure import Missing
+from fedlib.analysis.cells import DIVERGED, NOBODY, Row, rows
+from fedlib.analysis.claim import Arms, asks, claims_of
+from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm
 from fedlib.analysis.paper import papers
 from fedlib.analysis.plans import opened
-from fedlib.analysis.readings import Reading, Where, readings
+from fedlib.analysis.readings import AS_WRITTEN, readings
 from fedlib.errors import StoreError
 from fedlib.files import write_whole
 from fedlib.runs.sealed import from_kept, to_kept
@@ -62,169 +60,25 @@ from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 
 ALPHA = 1 - LEVEL
-Row = dict[str, Any]
-NO_VALUES: tuple[list[int], list[float]] = ([], [])
-
-
-def table(
-    results: Mapping[str, pd.DataFrame], of: Iterable[str] | None = None, every: bool = False
-) -> pd.DataFrame:
-    """The effects table of some papers (None: all), from tidy tables by experiment.
-
-    A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
-    cell, *not run*, under the first reading. every: with rows for all readings.
-    """
-    every_claim = (claim for paper in (papers() if of is None else of) for claim in claims_of(paper))
-    arms = Arms(results)
-    return pd.DataFrame([row for claim in every_claim for row in rows(claim, arms, every)], columns=COLUMNS)
-
-
-def rows(claim: Claim, arms: Arms, every: bool = False) -> list[Row]:
-    """The rows of one claim."""
-    taken = readings(claim.paper) if claim.measure else readings(claim.paper)[:1]
-    known: dict[tuple, Row] = {}  # many readings compare the same runs
-    found = [_under(claim, reading, arms, known) for reading in taken]
-    ran = [cells for cells in found if any(row["outcome"] != "not run" for row in cells)]
-    return [row for cells in (found if every else ran or found[:1]) for row in cells]
-
-
-def _under(claim: Claim, reading: Reading, arms: Arms, known: dict[tuple, Row]) -> list[Row]:
-    about = {
-        "paper": claim.paper,
-        "claim": claim.id,
-        "artifact": claim.artifact,
-        "kind": claim.kind,
-        "estimator": claim.estimator,
-        "reading": reading.name,
-        "commit": reading.commit,
-        "unit": claim.measure.unit if claim.measure else "",
-        "null": claim.natural(0.0),
-        "test": claim.test,
-    }
-    cells = []
-    for cell in claim.cells:
-        runs = tuple(reading.find(arm.where) for arm in cell.arms)
-        if (cell.name, runs) not in known:
-            known[cell.name, runs] = _cell(claim, cell, list(runs), arms)
-        cells.append(about | known[cell.name, runs])
-    return cells
-
-
-def _cell(claim: Claim, cell: Cell, found: list[Where], arms: Arms) -> Row:
-    about = {
-        "cell": cell.name,
-        "data": cell.data,
-        "partition": cell.partition,
-        "participation": cell.participation,
-        "shown": cell.shown,
-    }
-    if cell.fact is not None:
-        return about | _fact(cell, arms)
-    seeds, values, censored, open, words = _values(claim, cell, found, arms)
-    effect = Effect.of(values, claim.bound(cell), claim.test, open)
-    said = "infeasible" if words == OUT_OF_REACH else outcome(effect)
-    if effect.n and (words == NOBODY or words.startswith(DIVERGED)):
-        said = "undecided"
-    told = ";".join("/".join(where) for where in found) or cell.name
-    return about | {
-        "estimate": claim.natural(effect.estimate),
-        "low": claim.natural(effect.low),
-        "high": claim.natural(effect.high),
-        "margin": claim.natural(effect.margin),
-        "n": effect.n,
-        "seeds": seeds,
-        "values": values,
-        "printed": claim.natural(claim.expected(cell)),
-        "censored": censored,
-        "open": open,
-        "outcome": said,
-        "needed": effect.needed if said == "undecided" else 0,
-        "runs": hashlib.sha256(told.encode()).hexdigest()[:12],
-        "words": words,
-    }
-
-
-OUT_OF_REACH = "full participation does not reach the target"
-NOBODY = "no side reaches the target"
-DIVERGED = "no finite value in seeds "
-
-
-def _values(
-    claim: Claim, cell: Cell, found: list[Where], arms: Arms
-) -> tuple[list[int], list[float], int, bool, str]:
-    """Seeds, effect of each on the additive scale, number of censored seeds, whether it is open, and words."""
-    how = claim.measured_by(cell)
-    assert how is not None
-    if isinstance(how, Own):
-        return *_own(how, arms), 0, False, ""
-    if isinstance(how, Level):
-        how = replace(how, until=min(how.until, arms.common(found)))
-    measured = [arms.measured(where, how) for where in found]
-    if any(one is None for one in measured):
-        return *NO_VALUES, 0, False, ""
-    censored, open, words = 0, False, ""
-    if isinstance(how, Rounds):
-        sides = [one for one in measured if isinstance(one, Arrivals)]
-        tau = followed(sides, how.T)
-        late = [side.censored(tau) for side in sides]
-        censored = sum(late)
-        open = any(n and arm.weight > 0 for n, arm in zip(late, cell.arms, strict=True))
-        references = (arms.measured(w._replace(method=how.reference), how) for w in found)
-        if any(isinstance(one, Arrivals) and not one.reached for one in references):
-            words = OUT_OF_REACH
-        elif len(sides) > 1 and all(n == len(side.rounds) for n, side in zip(late, sides, strict=True)):
-            words = NOBODY
-        if len(sides) == 1 and cell.arms[0].printed == math.inf and tau >= how.T:
-            open = False  # "not reached in T rounds" is what is printed
-        measured = [side.until(tau) for side in sides]
-    by_seed = [one for one in measured if isinstance(one, dict)]
-    scaled = {
-        seed: [claim.scaled(side[seed]) for side in by_seed]
-        for seed in sorted(set.intersection(*map(set, by_seed)))
-    }
-    seeds = [seed for seed, values in scaled.items() if all(map(math.isfinite, values))]
-    if lost := [str(seed) for seed, values in scaled.items() if any(map(math.isinf, values))]:
-        words = DIVERGED + ", ".join(lost)
-    away = claim.expected(cell) if claim.estimator == "agreement with print" else 0.0
-    weights = [arm.weight for arm in cell.arms]
-    return seeds, [float(np.dot(weights, scaled[seed])) - away for seed in seeds], censored, open, words
-
-
-def _own(how: Own, arms: Arms) -> tuple[list[int], list[float]]:
-    """Seeds and effects of a claim that computes them by itself; none if it lacks runs."""
-    try:
-        effects = how.effect(arms.results)
-    except (KeyError, Missing):
-        return NO_VALUES
-    seeds = sorted(seed for seed, value in effects.items() if math.isfinite(value))
-    return seeds, [effects[seed] for seed in seeds]
-
-
-def _fact(cell: Cell, arms: Arms) -> dict[str, Any]:
-    assert cell.fact is not None
-    ran = all(name in arms.results for name in cell.needs)
-    true = ran and cell.fact(arms.results)
-    return {
-        **dict.fromkeys(("low", "high", "margin", "printed"), math.nan),
-        "estimate": float(true) if ran else math.nan,
-        "n": 0,
-        "seeds": [],
-        "values": [],
-        "censored": 0,
-        "open": False,
-        "outcome": ("replicated" if true else "refuted") if ran else "not run",
-        "needed": 0,
-        "runs": cell.name if ran else "",
-        "words": "",
-    }
-
-
 COLUMNS = [
     *("paper", "claim", "artifact", "kind", "estimator", "reading", "commit"),
     *("cell", "data", "partition", "participation"),
     *("estimate", "low", "high", "unit", "null", "margin", "test", "n", "seeds", "values"),
     *("printed", "shown", "censored", "open", "outcome", "needed", "runs", "words"),
 ]
+
+
+def table(
+    results: Mapping[str, pd.DataFrame], names: Iterable[str] | None = None, all_readings: bool = False
+) -> pd.DataFrame:
+    """The effects table of some papers (None: all), from tidy tables by experiment.
+
+    A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
+    cell, *not run*, under the first reading. all_readings: with rows for all readings.
+    """
+    arms = Arms(results)
+    claims = (claim for paper in (papers() if names is None else names) for claim in claims_of(paper))
+    return pd.DataFrame([row for claim in claims for row in rows(claim, arms, all_readings)], columns=COLUMNS)
 
 
 def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
@@ -237,16 +91,16 @@ def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
     """
     settings = params.load(root / params.PARAMS.name)
     names = [name for name in sorted(needed()) if name in {*settings.names, *settings.studies}]
-    found = {name: one for name in names if (one := opened(name, scale, settings, root))}
-    runs = {name: [run["address"] for run in info["runs"]] for name, (_, info) in found.items()}
-    told = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
-    address = hashlib.sha256(told.encode()).hexdigest()
+    tables = {name: pair for name in names if (pair := opened(name, scale, settings, root))}
+    runs = {name: [run["address"] for run in info["runs"]] for name, (_, info) in tables.items()}
+    ingredients = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
+    address = hashlib.sha256(ingredients.encode()).hexdigest()
     path = root / "data" / "effects" / f"{scale}.parquet"
     with suppress(FileNotFoundError, StoreError):
         return from_kept(path, address, "it is made anew")
-    made = table({name: rows for name, (rows, _) in found.items()})
-    write_whole(path, to_kept(made, address))
-    return made
+    effects = table({name: rows for name, (rows, _) in tables.items()})
+    write_whole(path, to_kept(effects, address))
+    return effects
 
 
 def needed() -> set[str]:
@@ -256,8 +110,8 @@ def needed() -> set[str]:
 
 def _code() -> list[Path]:
     """The files that decide what the table says."""
-    here = Path(__file__).parent
-    return sorted([*here.glob("*.py"), *(here.parent / "papers").rglob("*.py")])
+    analysis = Path(__file__).parent
+    return sorted([*analysis.glob("*.py"), *(analysis.parent / "papers").rglob("*.py")])
 
 
 # -- claims: all cells of a claim together, under one reading
@@ -265,35 +119,83 @@ def _code() -> list[Path]:
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
     """One row per (claim, reading): the effect pooled over cells, and the outcome that follows from the cells."""
-    cells: dict[tuple, list[Row]] = {}
+    return distinct(corrected(under_readings(table)))
+
+
+def by_data(table: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    """What some claims come to on each data set, under the readings that count there, with a column "data".
+
+    Each is corrected together with its paper's other core claims, as in `claims`.
+    """
+    chosen = table[table["claim"].isin(names)]
+    others = table[
+        table["paper"].isin(chosen["paper"]) & ~table["claim"].isin(names) & (table["kind"] == "core")
+    ]
+    family = under_readings(others)
+    parts = []
+    for data, cells in chosen.groupby("data", sort=False):
+        whole = corrected(pd.concat([under_readings(cells), family], ignore_index=True))
+        parts.append(counted(distinct(whole[whole["claim"].isin(names)])).assign(data=data))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def under_readings(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `claims` under every reading of the table, before any correction."""
+    groups: dict[tuple, list[Row]] = {}
     for row in table.to_dict("records"):
-        cells.setdefault((row["paper"], row["claim"], row["reading"]), []).append(row)
-    known: dict[tuple, Row] = {}  # a claim's outcome under other readings that compare the same runs
+        groups.setdefault((row["paper"], row["claim"], row["reading"]), []).append(row)
+    cache: dict[tuple, Row] = {}  # many readings compare the same runs
     lines = []
-    for (_, claim, _), mine in cells.items():
-        key = claim, *(row["runs"] for row in mine)
-        if key not in known:
-            known[key] = judged(mine)
-        lines.append(known[key] | {"reading": mine[0]["reading"], "commit": mine[0]["commit"]})
-    found = pd.DataFrame(lines, columns=CLAIM_COLUMNS)
-    core = found[(found["kind"] == "core") & (found["p"] < 1)]
-    for _, family in core.groupby(["paper", "reading"], sort=False):
+    for (_, claim, _), cells in groups.items():
+        key = claim, *(row["runs"] for row in cells)
+        if key not in cache:
+            cache[key] = judged(cells)
+        lines.append(cache[key] | {"reading": cells[0]["reading"], "commit": cells[0]["commit"]})
+    return pd.DataFrame(lines, columns=[*CLAIM_COLUMNS, EVIDENCE])
+
+
+def corrected(claims: pd.DataFrame) -> pd.DataFrame:
+    """Core claims, those of a paper under a reading together, corrected by Holm's method: some become undecided.
+
+    All that were tested count, also those that cannot be replicated because a cell is reversed (p = 1).
+    """
+    claims = claims.copy()
+    tested = (
+        (claims["kind"] == "core") & claims["outcome"].isin(TESTED) & (claims["estimator"] != "exact fact")
+    )
+    for _, family in claims[tested].groupby(["paper", "reading"], sort=False):
         adjusted = holm(family["p"])
-        found.loc[family.index, "adjusted"] = adjusted
-        lost = family.index[(adjusted >= ALPHA) & family["outcome"].isin(["replicated", "refuted"])]
-        found.loc[lost, "outcome"] = "undecided"
-    return found
+        claims.loc[family.index, "adjusted"] = adjusted
+        lost = family.index[(adjusted >= ALPHA) & (family["outcome"] != "undecided")]
+        claims.loc[lost, "outcome"] = "undecided"
+    return claims
+
+
+def distinct(claims: pd.DataFrame) -> pd.DataFrame:
+    """Without the readings that judge nothing which another one, or an earlier one of the same, does not judge too."""
+    echoes = []
+    for _, family in claims.groupby("claim", sort=False):
+        evidence = list(family[EVIDENCE])
+        for place, (index, judged) in enumerate(zip(family.index, evidence, strict=True)):
+            if judged in evidence[:place] or any(judged < other for other in evidence):
+                echoes.append(index)
+    return claims.drop(index=echoes, columns=EVIDENCE).reset_index(drop=True)
+
+
+EVIDENCE = "evidence"  # the cells that decide, each with its runs
+TESTED = ("replicated", "refuted", "undecided")
 
 
 def judged(cells: list[Row]) -> Row:
     """The row of one claim under one reading, from those of its cells."""
     first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
-    ran = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
-    n_cells, ran = len(ran), [row for row in ran if row["words"] != NOBODY]  # the others compare nothing
+    several = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
+    ran = [row for row in several if row["words"] != NOBODY]  # the others compare nothing
     effects = [_effect(row) for row in ran if row["n"]]
     pooled = _pooled(ran, effects) if effects else Effect.of([])
-    p, said = _decided(cells, ran, effects, pooled)
+    p, decision = _decided(cells, ran, effects, pooled)
     outcomes = [row["outcome"] for row in ran]
+    evidence = frozenset((row["cell"], row["runs"]) for row in ran or cells if ran or row["n"])
     return {key: first[key] for key in CLAIM_COLUMNS[:11]} | {
         "open": pooled.open,
         "estimate": natural(pooled.estimate),
@@ -301,16 +203,17 @@ def judged(cells: list[Row]) -> Row:
         "high": natural(pooled.high),
         "margin": natural(pooled.margin),
         "n": pooled.n,
-        "cells": n_cells,
+        "cells": len(several),
         "of": len(cells),
-        **{name: outcomes.count(name) for name in ("replicated", "refuted", "undecided")},
+        **{name: outcomes.count(name) for name in TESTED},
         "reversed": sum(effect.reversed for effect in effects),
         "p": p,
         "adjusted": p,
-        "outcome": said,
-        "needed": pooled.needed if said == "undecided" and _lacks_seeds(effects, pooled) else 0,
-        "runs": hashlib.sha256(";".join(row["runs"] for row in cells).encode()).hexdigest()[:12],
+        "outcome": decision,
+        "needed": pooled.needed if decision == "undecided" and _lacks_seeds(effects, pooled) else 0,
+        "runs": hashlib.sha256(json.dumps(sorted(evidence)).encode()).hexdigest()[:12],
         "badge": _badge(cells, ran),
+        EVIDENCE: evidence,
     }
 
 
@@ -325,7 +228,7 @@ def _pooled(judged: list[Row], effects: list[Effect]) -> Effect:
     by_seed = [dict(zip(row["seeds"], row["values"], strict=True)) for row in judged]
     shared = sorted(set.intersection(*map(set, by_seed)))
     margin = float(np.mean([effect.margin for effect in effects]))
-    means = [float(np.mean([one[seed] for one in by_seed])) for seed in shared]
+    means = [float(np.mean([values[seed] for values in by_seed])) for seed in shared]
     return Effect.of(means, margin, effects[0].test, any(effect.open for effect in effects))
 
 
@@ -346,9 +249,7 @@ def _decided(
         stands = 1.0 if any(effect.reversed for effect in effects) else pooled.p_replicated
     else:
         stands = max(effect.p_replicated for effect in effects)
-    if any(
-        row["words"].startswith(DIVERGED) for row in judged
-    ):  # the seeds that are left are a choice of seeds
+    if any(row["words"].startswith(DIVERGED) for row in judged):  # the seeds that are left would be a choice
         return 1.0, "undecided"
     if (against := float(holm(tested).min())) < ALPHA:
         return against, "refuted"
@@ -401,66 +302,92 @@ CLAIM_COLUMNS = [
 ]
 
 
-def summary(found: pd.DataFrame) -> pd.DataFrame:
+def summary(claims: pd.DataFrame) -> pd.DataFrame:
     """One row per claim, over its readings (rows of `claims`): how many give which outcome, and the outcome in words.
 
-    Readings that compare the same runs count once. An infeasible reading cannot be the paper's, and one with runs for
-    fewer cells than others cannot answer the whole claim: neither counts.
+    An infeasible reading cannot be the paper's, and one with runs for fewer cells than others cannot answer the whole
+    claim: neither counts.
     """
     texts = {claim.id: claim.text for paper in papers() for claim in claims_of(paper)}
-    deciding = sensitivity(found)
+    deciding = sensitivity(claims)
+    deciding = deciding[deciding["share"] >= DECIDES]
     lines = []
-    for id, mine in counted(found).groupby("claim", sort=False):
-        counts = {name: int((mine["outcome"] == name).sum()) for name in OUTCOMES}
-        about = {key: mine.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
-        choices = deciding[(deciding["claim"] == id) & (deciding["share"] >= DECIDES)]["choice"]
-        words = told(counts, list(choices[:3]) if len(mine) >= SEPARATED else [])
-        ran = sum(counts[name] for name in OUTCOMES[:4])
-        lines.append(about | {"text": texts.get(str(id), "")} | counts | {"readings": ran, "outcome": words})
+    for id, family in counted(claims).groupby("claim", sort=False):
+        counts = {name: int((family["outcome"] == name).sum()) for name in OUTCOMES}
+        labels = {key: family.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
+        choices = (
+            list(deciding.loc[deciding["claim"] == id, "choice"])[:3] if len(family) >= SEPARATED else []
+        )
+        several = sum(counts[name] for name in OUTCOMES[:4])
+        words = in_words(counts, choices)
+        lines.append(
+            labels | {"text": texts.get(str(id), "")} | counts | {"readings": several, "outcome": words}
+        )
     return pd.DataFrame(
         lines, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "readings", "outcome"]
     )
 
 
-def counted(found: pd.DataFrame) -> pd.DataFrame:
+def counted(claims: pd.DataFrame) -> pd.DataFrame:
     """The readings that count for each claim (`summary`), the infeasible ones among them."""
-    whole = found[found["cells"] == found.groupby("claim")["cells"].transform("max")]
-    return whole.drop_duplicates(["claim", "runs"])
+    return claims[claims["cells"] == claims.groupby("claim")["cells"].transform("max")]
 
 
 DECIDES = 0.1  # the share of the variance with which a choice is said to decide
 SEPARATED = 8  # readings; fewer differ in several choices at once, which cannot be told apart
 
 
-def sensitivity(found: pd.DataFrame) -> pd.DataFrame:
+def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
     """How much of the variance of a claim's effect over its feasible readings each choice explains, largest first.
 
-    found: rows of `claims`. -> claim, choice, options (number), share: the variance of the options' mean effects (on
-    the additive scale, weighted by their number of readings) over the variance of all. Shares need not sum to 1:
-    choices interact, and not every combination has been run.
+    claims: rows of `claims`. -> claim, readings (number), choice, options (number), share: the variance of the options'
+    mean effects (on the additive scale, weighted by their number of readings) over the variance of all. A reading takes
+    as written what it says nothing of. Choices that always change together are one, joined by " + ". Shares need not
+    sum to 1: choices interact, and not every combination has been run.
     """
-    choices = {(paper, one.name): one.choices for paper in papers() for one in readings(paper)}
-    there = counted(found)
-    there = there[(there["outcome"] != "infeasible") & there["estimate"].notna() & (there["n"] >= 2)]
+    whole = counted(claims)
+    whole = whole[(whole["outcome"] != "infeasible") & whole["estimate"].notna() & (whole["n"] >= 2)]
     lines = []
-    for id, mine in there.groupby("claim", sort=False):
-        y = pd.Series(
-            [math.log(e) if null == 1 else e for e, null in zip(mine["estimate"], mine["null"], strict=True)]
+    for id, family in whole.groupby("claim", sort=False):
+        y = np.array(
+            [
+                math.log(e) if null == 1 else e
+                for e, null in zip(family["estimate"], family["null"], strict=True)
+            ]
         )
-        taken = pd.DataFrame([dict(choices[key]) for key in zip(mine["paper"], mine["reading"], strict=True)])
-        for choice in taken if y.var(ddof=0) > 0 else ():
-            means = y.groupby(taken[choice]).transform("mean")
-            share = float(means.var(ddof=0) / y.var(ddof=0))
-            if taken[choice].nunique() > 1:
-                lines.append((id, choice, taken[choice].nunique(), share))
-    shares = pd.DataFrame(lines, columns=["claim", "choice", "options", "share"])
+        if len(y) < 2 or not y.var() > 0:
+            continue
+        groups: dict[tuple[int, ...], list[str]] = {}  # the option of each reading, by number -> the choices
+        for choice, options in _options(str(family["paper"].iloc[0]), family["reading"]).items():
+            groups.setdefault(tuple(pd.factorize(np.array(options))[0]), []).append(choice)
+        for codes, choices in groups.items():
+            means = pd.Series(y).groupby(np.array(codes)).transform("mean")
+            if max(codes) > 0:
+                lines.append(
+                    (
+                        id,
+                        len(y),
+                        " + ".join(choices),
+                        1 + max(codes),
+                        min(1.0, float(means.var(ddof=0) / y.var())),
+                    )
+                )
+    shares = pd.DataFrame(lines, columns=["claim", "readings", "choice", "options", "share"])
     order = {id: k for k, id in enumerate(dict.fromkeys(shares["claim"]))}
     return shares.sort_values(
         ["claim", "share"], key=lambda c: c.map(order) if c.name == "claim" else -c, ignore_index=True
     )
 
 
-def told(counts: Mapping[Outcome, int], deciding: Sequence[str] = ()) -> str:
+def _options(paper: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Choice -> the option that each of some readings takes."""
+    by_name = {reading.name: reading.choices for reading in readings(paper)}
+    complete = [{**by_name.get(AS_WRITTEN, {}), **by_name[name]} for name in names]
+    choices = dict.fromkeys(choice for options in complete for choice in options)
+    return {choice: [options.get(choice, "") for options in complete] for choice in choices}
+
+
+def in_words(counts: Mapping[Outcome, int], deciding: Sequence[str] = ()) -> str:
     """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 11 readings; decided by R"."""
     ran = {name: counts[name] for name in OUTCOMES[:4] if counts[name]}
     n = sum(ran.values())
@@ -469,5 +396,5 @@ def told(counts: Mapping[Outcome, int], deciding: Sequence[str] = ()) -> str:
     if len(ran) == 1:
         name = next(iter(ran))
         return name if n == 1 else f"{name} under all {n} readings"
-    by = f"; decided by {' and '.join(deciding)}" if deciding else ""
-    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings{by}"
+    reason = f"; decided by {' and '.join(deciding)}" if deciding else ""
+    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings{reason}"

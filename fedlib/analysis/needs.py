@@ -30,7 +30,7 @@ def needed(paper: str, results: Tables) -> dict[str, tuple[bool, list[frozenset[
     for claim in data.claims_of(paper):
         of = {reading.name: reading for reading in readings(paper)}
         cells = {cell.name: cell for cell in claim.cells}
-        open_rows = [row for row in effects.rows(claim, arms, every=True) if row["outcome"] in OPEN]
+        open_rows = [row for row in effects.rows(claim, arms, all_readings=True) if row["outcome"] in OPEN]
         parts = [
             frozenset(_arm(of[row["reading"]].find(arm.where)) for arm in cells[row["cell"]].arms)
             for row in open_rows

@@ -49,6 +49,32 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     return fig
 
 
+def choice_shares(shares: pd.DataFrame) -> Figure:
+    """The share of the variance of a claim's effect over its readings that each choice explains.
+
+    shares: rows of `effects.sensitivity` of one claim. Narrow enough for a phone: the choices stand above their bars.
+    """
+    labels = ["\n".join(wrap(choice, 56)) for choice in shares["choice"]]
+    heights = [0.35 + 0.17 * (1 + label.count("\n")) for label in labels]
+    fig, ax = plt.subplots(figsize=(4.6, sum(heights) + 0.7))
+    top = 0.0
+    for label, height, share in zip(labels, heights, shares["share"], strict=True):
+        y = top + height - 0.18
+        ax.barh(y, 100 * share, 0.2, color="#0072B2")
+        ax.text(0.6, y - 0.13, label, va="bottom", fontsize="small")
+        ax.text(100 * share + 1, y, f"{100 * share:.0f} %", va="center", fontsize="small")
+        top += height
+    ax.set(
+        xlabel=f"variance explained (%), over {shares['readings'].iloc[0]} readings",
+        yticks=[],
+        xlim=(0, 112),
+        ylim=(top + 0.05, 0),
+    )
+    ax.set_xticks(range(0, 101, 25))
+    ax.grid(visible=False, axis="y")
+    return fig
+
+
 def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
     """Mean ranks of the methods (columns) over the cases (rows) of `scores`, best on the left (Demsar 2006).
 

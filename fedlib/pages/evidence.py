@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from fedlib.pages import forest
 class Evidence:
     """What the claims come to.
 
-    table, claims, summary: of `effects`. outcomes: `by_data` of the papers' main claims.
+    table, claims, summary: of `effects`. outcomes: `effects.by_data` of the papers' main claims.
     """
 
     table: pd.DataFrame
@@ -33,7 +32,7 @@ class Evidence:
     def of(cls, table: pd.DataFrame) -> Evidence:
         main = [main_claim(papers()[str(name)], cells) for name, cells in table.groupby("paper", sort=False)]
         judged = effects.claims(table)
-        return cls(table, judged, effects.summary(judged), by_data(table, main))
+        return cls(table, judged, effects.summary(judged), effects.by_data(table, main))
 
     @classmethod
     def read(cls, folder: Path) -> Evidence | None:
@@ -94,19 +93,6 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
     numbers = {"estimate", "low", "high", "null", "margin", "printed", "p", "adjusted"}
     texts = [name for name in table if name not in numbers and table[name].isna().any()]
     return table.assign(**{name: table[name].astype(object).fillna("") for name in texts})
-
-
-def by_data(table: pd.DataFrame, claims: Iterable[str]) -> pd.DataFrame:
-    """What some claims come to on each data set, under the readings that count there, with a column "data".
-
-    That is `effects.claims` and `effects.counted` of that data set's cells.
-    """
-    mine = table[table["claim"].isin(list(claims))]
-    parts = [
-        effects.counted(effects.claims(cells)).assign(data=data)
-        for data, cells in mine.groupby("data", sort=False)
-    ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def main_claim(paper: Paper, judged: pd.DataFrame) -> str:

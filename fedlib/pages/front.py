@@ -48,15 +48,15 @@ def runs_by_data(planned: Mapping[str, str], there: Iterable[str]) -> str:
 
 
 def readings_said(judged: pd.DataFrame) -> str:
-    """A claim's outcomes over its readings, in words (`effects.told`)."""
+    """A claim's outcomes over its readings, in words (`effects.in_words`)."""
     counts = judged["outcome"].value_counts()
-    return effects.told({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
+    return effects.in_words({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
 
 
 def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     """What a claim comes to on one data set, in words: effect, interval, seeds, printed value, outcome over readings.
 
-    rows: of `evidence.by_data`. cells: of `effects.table`, on this data set.
+    rows: of `effects.by_data`. cells: of `effects.table`, on this data set.
     """
     where, said = f"{data}: " if data else "", readings_said(rows)
     one, printed = forest.standing(rows), pooled(cells)
@@ -76,7 +76,7 @@ def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
 def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
     """The outcomes of the papers' main claims: a row per paper, data set and reading; of many readings, one row.
 
-    outcomes: `evidence.by_data`.
+    outcomes: `effects.by_data`.
     """
     rows = []
     for paper, judged in outcomes.groupby("paper", sort=False):

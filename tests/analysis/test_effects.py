@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fedlib.analysis import effects
 from fedlib.analysis.claim import Arms, Claim, Rounds, claims_of, versus
 from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import Where, readings
+from fedlib.analysis.readings import Reading, Where, readings
+from fedlib.drawing import summary
 from fedlib.runs.archive import ARCHIVE
 
 T975 = {3: 4.302653, 5: 2.776445}  # Student's, by number of seeds
@@ -216,7 +217,7 @@ def test_the_summary_counts_each_outcome_under_its_own_name(order):
     told = effects.summary(found).iloc[0]
     assert all(told[name] == 1 for name in order)
     assert told["readings"] == 4
-    words = effects.told(
+    words = effects.in_words(
         {"replicated": 3, "refuted": 1, "undecided": 2, "one seed": 0, "not run": 0, "infeasible": 5}
     )
     assert words == "replicated under 3, refuted under 1, undecided under 2 of 6 readings"
@@ -238,6 +239,85 @@ def test_holm_takes_back_a_core_claim_that_many_others_outweigh():
     assert set(many["outcome"]) == {"undecided"}
     supporting = effects.claims(pd.DataFrame(rows, columns=effects.COLUMNS).assign(kind="supporting"))
     assert set(supporting["outcome"]) == {"replicated"}
+
+
+def test_a_claim_that_was_tested_in_vain_counts_in_the_correction_of_the_others():
+    """Two claims with p = 0.04: each stands alone and not beside the other, nor beside one with a reversed cell."""
+    fair, strong = [0.42, 0.10, 0.30, 0.21, 0.35], [1.0, 1.1, 0.9, 1.0, 1.05]
+    p = effects.judged(cells([fair]))["p"]
+    assert 0.005 < p < 0.025
+    split = [strong, [-0.1, 0.2, -0.3, 0.1, -0.2]]
+
+    def outcome(other: list[list[float]], times: int) -> str:
+        rows = [row | {"claim": f"p.{k}", "reading": "r"} for k in range(times) for row in cells(other)]
+        rows += [row | {"claim": "p.x", "reading": "r"} for row in cells([fair])]
+        found = effects.claims(pd.DataFrame(rows, columns=effects.COLUMNS))
+        return found.set_index("claim").loc["p.x", "outcome"]
+
+    assert outcome([strong], 3) == "replicated"
+    assert outcome(split, 1) == "replicated"
+    assert outcome(split, 9) == "undecided"
+    assert outcome([[1.0]], 9) == "replicated", "what was not tested takes nothing"
+
+
+def test_readings_that_judge_nothing_of_their_own_are_not_repeated():
+    """By reading, the runs of cells 0 and 1, and the seeds of each; "" is not run."""
+    strong = [1.0, 1.1, 0.9, 1.0]
+
+    def rows(reading: str, first: str, second: str, n: int = 4) -> list[dict]:
+        values = [strong if first else [], strong[:n] if second else []]
+        named = zip(
+            cells(values, kind="supporting"),
+            (first or "absent", second or f"absent in {reading}"),
+            strict=True,
+        )
+        return [row | {"reading": reading, "runs": runs} for row, runs in named]
+
+    table = [*rows("a", "x", "y"), *rows("same", "x", "y"), *rows("part", "x", ""), *rows("other", "x", "z"),
+             *rows("one seed of its own", "x", "w", 1)]  # fmt: skip
+    found = effects.claims(pd.DataFrame(table, columns=effects.COLUMNS))
+    assert list(found["reading"]) == ["a", "other"]
+    reordered = effects.claims(pd.DataFrame(table[::-1], columns=effects.COLUMNS))
+    assert set(reordered["reading"]) == {"same", "other"}
+    alone = [*rows("b", "", ""), *rows("c", "", "v", 1)]
+    assert list(effects.claims(pd.DataFrame(alone, columns=effects.COLUMNS))["reading"]) == ["c"]
+
+
+def test_shares_of_variance_are_those_by_hand(monkeypatch):
+    """Effects 0, 2, 4, 10 over a 2 x 2 grid: means of a are 1 and 7, of b 2 and 6; their variances 9 and 4 of 14.
+
+    c changes with a, and is taken as written where a reading does not say it; d never changes.
+    """
+    options = {"as written": ("1", "1"), "r2": ("1", "2"), "r3": ("2", "1"), "r4": ("2", "2")}
+    names = [
+        Reading(name, "", {"a": a, "b": b} | ({} if name == "r2" else {"c": a}))
+        for name, (a, b) in options.items()
+    ]
+    names[0].choices["d"] = "never"
+    monkeypatch.setattr(effects, "readings", lambda paper: names)
+    found = pd.DataFrame([row_of_claim(f"r{k}", "undecided") for k in range(5)]).assign(
+        estimate=[0.0, 2.0, 4.0, 10.0, 99.0], null=0.0, n=5, reading=[*options, "r4"]
+    )
+    found.loc[4, "outcome"] = "infeasible"
+    shares = effects.sensitivity(found)
+    assert shares[["choice", "options", "readings"]].values.tolist() == [["a + c", 2, 4], ["b", 2, 4]]
+    assert shares["share"].tolist() == pytest.approx([9 / 14, 4 / 14])
+    figure = summary.choice_shares(shares)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([900 / 14, 400 / 14])
+    assert "a + c" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_data_set_is_corrected_together_with_the_papers_other_core_claims():
+    fair = [0.42, 0.10, 0.30, 0.21, 0.35]
+    rows = [row | {"claim": "p.main", "reading": "r", "data": "MNIST"} for row in cells([fair])]
+    assert list(effects.by_data(pd.DataFrame(rows, columns=effects.COLUMNS), ["p.main"])["outcome"]) == [
+        "replicated"
+    ]
+    rows += [
+        row | {"claim": f"p.{k}", "reading": "r"} for k in range(6) for row in cells([[0.1, -0.2, 0.1, -0.1]])
+    ]
+    found = effects.by_data(pd.DataFrame(rows, columns=effects.COLUMNS), ["p.main"])
+    assert found[["claim", "data", "outcome"]].values.tolist() == [["p.main", "MNIST", "undecided"]]
 
 
 def test_a_target_out_of_reach_makes_a_reading_infeasible():

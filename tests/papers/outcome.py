@@ -15,7 +15,7 @@ from fedlib.analysis.readings import readings
 def judge(id: str, results: Mapping[str, pd.DataFrame], reading: str = "") -> pd.Series:
     """reading: its name; "" for the paper's first one."""
     claim = next(claim for paper in papers() for claim in claims_of(paper) if claim.id == id)
-    cells = pd.DataFrame(effects.rows(claim, Arms(results), every=True), columns=effects.COLUMNS)
+    cells = pd.DataFrame(effects.rows(claim, Arms(results), all_readings=True), columns=effects.COLUMNS)
     return effects.claims(cells[cells["reading"] == (reading or readings(claim.paper)[0].name)]).iloc[0]
 
 
