@@ -179,8 +179,7 @@ def step_seconds(executor: CardExecutor, size: Size, jobs: int) -> float:
     step.reload()
 
     def work() -> None:
-        step.s.zero_()
-        step.place.zero_()
+        step.rewind()
         run()
 
     return seconds(work, executor.device, size.stretch)

@@ -41,6 +41,7 @@ from fedlib.settings.schema import MOST_QUESTIONS, Run
 from fedlib.simulation.evaluation import evaluate, segment_means, weights_of
 from fedlib.simulation.guard import Watch
 from fedlib.simulation.live import Answer, Live, check, check_clients, plain
+from fedlib.simulation.turns import in_turns, shared
 from fedlib.streams import Purpose
 from fedlib.training.contract import Executor, Trained
 
@@ -72,7 +73,7 @@ class Lockstep:
         executor: Executor,
         strict: bool = True,
     ) -> None:
-        self.executor, self.strict = executor, strict
+        self.executor, self.strict = shared(executor), strict
         self.live = [Live(run, part, executor) for run, part in zip(runs, partitions, strict=True)]
         self.raise_failures()
         freeze()
@@ -91,6 +92,20 @@ class Lockstep:
         """Advance every unfinished run by one round. A run that fails in a round leaves no trace of that round."""
         started = time.perf_counter()
         active = self.active
+        in_turns(self.executor, self.play_round, active)
+        share = (time.perf_counter() - started) / len(active)
+        for live in active:
+            if not live.failed:
+                live.rows[-1]["seconds"] = share
+                if live.diverged:
+                    say(
+                        f"{live.name} diverged in round {live.t}: its model holds values that are not finite, and the "
+                        "run ends here; a lower local.lr may help."
+                    )
+        self.raise_failures()
+
+    def play_round(self, active: list[Live]) -> None:
+        """One round of a group of runs."""
         self.record([(live, {}) for live in active if not live.rows])
         for live in active:
             live.t += 1
@@ -112,16 +127,6 @@ class Lockstep:
         if learn:
             self.converse("observe", learn)
         self.record([(live, row) for live, row in rows if not live.failed])
-        share = (time.perf_counter() - started) / len(active)
-        for live, _ in rows:
-            if not live.failed:
-                live.rows[-1]["seconds"] = share
-                if live.diverged:
-                    say(
-                        f"{live.name} diverged in round {live.t}: its model holds values that are not finite, and the "
-                        "run ends here; a lower local.lr may help."
-                    )
-        self.raise_failures()
 
     def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
         """Which clients each run's sampler picks; runs that fail are left out."""

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +23,14 @@ GLOBAL: dict[str, Callable[[], Any]] = {
     "random": random.random,
     "torch": lambda: torch.rand(1),
 }
+for_main: ContextVar[bool] = ContextVar("for_main", default=False)  # True in a thread that shares its work
 
 
 class Watch:
     """Detects draws from a global generator and calls that seed it: their results would not depend on the run alone.
 
     Workers of a cluster, and the lab, train outside the main thread. Meanwhile, other code draws from Python's
-    generator (Dask and Jupyter do). Outside the main thread, only NumPy's and torch's generators are watched.
+    generator (Dask and Jupyter do). Outside the main thread (`is_main`), only NumPy's and torch's are watched.
     """
 
     def __init__(self) -> None:
@@ -56,9 +58,14 @@ def states() -> dict[str, Any]:
         "numpy.random": ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state),
         "torch": torch.default_generator.get_state().numpy().tobytes(),
     }
-    if threading.current_thread() is threading.main_thread():
+    if is_main():
         found["random"] = random.getstate()
     return found
+
+
+def is_main() -> bool:
+    """Whether this is the main thread, or one that shares its work."""
+    return for_main.get() or threading.current_thread() is threading.main_thread()
 
 
 class Guarded:

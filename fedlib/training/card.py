@@ -1,14 +1,16 @@
 """The executor for plain CNNs on a GPU: static steps (`maps.py`), compiled and captured in CUDA graphs.
 
 The card must not wait for the host: a graph launches all kernels of a step at once, dropout's random bits are packed to
-one bit each while the previous steps run, and nothing is read back before all jobs of a call are queued. What static
-steps do not take (Moon's objective) goes to the general stack.
+one bit each while the previous steps run, and nothing is read back before all jobs of a call are queued. Measuring is
+static as well, several models and many images at a time. While the card works for one group of runs, the host works for
+another one (`simulation/turns.py`). What static steps do not take (Moon's objective) goes to the general stack.
 
 On a CPU the same steps run without graphs, which is how they are tested.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -20,15 +22,17 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, batches_of, length, workers
-from fedlib.training.maps import MapStep, kept_bits, logits_of
+from fedlib.training.contract import Batches, Job, Turns, batches_of, length, workers
+from fedlib.training.maps import MapMeasure, MapStep, kept_bits
 from fedlib.training.objective import first_line
-from fedlib.training.stacked import StackedExecutor
+from fedlib.training.stacked import Measure, StackedExecutor
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
 NARROWEST = 8  # jobs that a step computes, at least
 BUNDLE = 4  # steps whose dropout bits are sent at a time
 IMAGES = 4096  # evaluated at a time, over all models: as many as a step trains on
+MODELS = 4  # evaluated at a time, at most
+GROUP = 32  # clients that each of two groups of runs selects, at least: fewer do not fill the card
 
 
 class CardExecutor(StackedExecutor):
@@ -42,8 +46,12 @@ class CardExecutor(StackedExecutor):
     ) -> None:
         super().__init__(net, data, device, threads)
         self.chain, self.compiled = net, device.type != "cpu" if compiled is None else compiled
+        self.captures = device.type != "cpu"
+        self.alone = threading.Lock()
+        self.turns = Turns(GROUP, self.alone)
         self._feed, self._draw = workers(1), self.pool.map
         self._steps_by_shape: dict[Hashable, StaticStep] = {}
+        self._measures: dict[int, tuple[MapMeasure, Callable[[], None]]] = {}
 
     def _deal(self, work: Callable[[np.ndarray, Batches], None], jobs: Sequence[Job], local: Local) -> None:
         """In chunks, longest jobs first. Jobs on the same batches stand side by side; these are drawn once a chunk."""
@@ -116,37 +124,46 @@ class CardExecutor(StackedExecutor):
         return drawn if len(clients) == len(jobs) else drawn[:, self._sent(place)]
 
     def _images(self, models: int) -> int:
-        return max(1, IMAGES // models)
+        return IMAGES // self._block(models)
 
-    def _logits(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        def logits(x: Tensor) -> Tensor:
-            images = x.view(len(x), *self._shape)
-            return logits_of(self.chain, self.layout, weights, images).transpose(1, 2)
+    def _block(self, models: int) -> int:
+        """How many of these models are measured at a time: a power of two."""
+        return min(MODELS, 1 << (models - 1).bit_length())
 
-        return logits
+    def _measure(self, weights: Tensor) -> Measure:
+        block, images = self._block(len(weights)), self._images(len(weights))
+        if block not in self._measures:
+            static = MapMeasure(self.chain, self.layout, self._shape, block, images, self.device)
+            self._measures[block] = static, self.ready(static.measure)
+        static, run = self._measures[block]
 
+        def measure(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            results = []
+            for w in weights.split(block):
+                if len(x) < images:
+                    results.append(static.measured(w, x, y))
+                    continue
+                static.load(w, x, y)
+                run()
+                results.append((static.losses[: len(w)].clone(), static.correct[: len(w)].clone()))
+            losses, correct = zip(*results, strict=True)
+            return torch.cat(losses), torch.cat(correct)
 
-class StaticStep(MapStep):
-    """A step with, on a GPU, the graphs that hold it: one for every number of rows that it computes."""
+        return measure
 
-    def __init__(self, executor: CardExecutor, local: Local, steps: int, shifted: bool) -> None:
-        x, y = executor.x["train"], executor.y["train"]
-        net, layout, shape = executor.chain, executor.layout, executor._shape
-        super().__init__(net, layout, shape, x, y, local, JOBS, steps, BUNDLE, shifted)
-        self.on_card, self.compiled = x.device.type != "cpu", executor.compiled
-        self.runs: dict[int, Callable[[], None]] = {}
+    def ready(self, run: Callable[[], None], reset: Callable[[], None] = lambda: None) -> Callable[[], None]:
+        """A function without arguments, compiled and captured where that is possible.
 
-    def prepared(self, width: int) -> Callable[[], None]:
-        """A function that does one step of the first `width` jobs. Making it overwrites the buffers."""
-        if width not in self.runs:
-            run: Callable[[], None] = partial(self.step, width)
+        Making it calls it, each time after `reset`, and touches global generators: nobody may draw from them meanwhile.
+        """
+        with self.alone:
             if self.compiled:
+                reset()
                 run = self._fused(run)
-            self.runs[width] = captured(run) if self.on_card else run
-        return self.runs[width]
+            return captured(run, reset) if self.captures else run
 
     def _fused(self, run: Callable[[], None]) -> Callable[[], None]:
-        """The step through torch.compile; as it is where that does not work (no C compiler, for example)."""
+        """The function through torch.compile; as it is where that does not work (no C compiler, for example)."""
         fused = torch.compile(run, fullgraph=True, dynamic=False)
         try:
             with torch._dynamo.config.patch(recompile_limit=1024):  # for every width and every kind of work
@@ -158,12 +175,30 @@ class StaticStep(MapStep):
         return fused
 
 
-def captured(run: Callable[[], None]) -> Callable[[], None]:
+class StaticStep(MapStep):
+    """A step with, on a GPU, the graphs that hold it: one for every number of rows that it computes."""
+
+    def __init__(self, executor: CardExecutor, local: Local, steps: int, shifted: bool) -> None:
+        x, y = executor.x["train"], executor.y["train"]
+        net, layout, shape = executor.chain, executor.layout, executor._shape
+        super().__init__(net, layout, shape, x, y, local, JOBS, steps, BUNDLE, shifted)
+        self.executor = executor
+        self.runs: dict[int, Callable[[], None]] = {}
+
+    def prepared(self, width: int) -> Callable[[], None]:
+        """A function that does one step of the first `width` jobs. Making it overwrites the buffers."""
+        if width not in self.runs:
+            self.runs[width] = self.executor.ready(partial(self.step, width), self.rewind)
+        return self.runs[width]
+
+
+def captured(run: Callable[[], None], reset: Callable[[], None]) -> Callable[[], None]:
     """A function as a CUDA graph. It runs three times beforehand, so that nothing is compiled or tuned in the graph."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
+            reset()
             run()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -69,16 +70,30 @@ class Trained:
     steps: np.ndarray
 
 
+@dataclass(frozen=True)
+class Turns:
+    """What an executor says that two groups of runs can use in turns (`simulation/turns.py`).
+
+    jobs: of each group in a round, at least; fewer would not fill the device. host: the lock of Python code that may
+        not run beside that of the other group, such as compilation, which sets global generators.
+    """
+
+    jobs: int
+    host: threading.Lock
+
+
 class Executor(Protocol):
     """Trains, differentiates and evaluates models that are flat (d,) vectors.
 
     pool: its threads, also for other work that clients do in parallel.
     measures: name of the results' column for the second value of `evaluate`; None where there is none.
+    turns: None where only one group of runs can use it.
     """
 
     net: nn.Module
     y: dict[str, Tensor]  # targets of the splits "train" and "test"
     measures: str | None
+    turns: Turns | None
     layout: Layout
     device: torch.device
     threads: int

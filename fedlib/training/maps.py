@@ -32,6 +32,7 @@ from fedlib.training.contract import (
 )
 from fedlib.training.layers import is_plain_pooling
 from fedlib.training.layout import Layout
+from fedlib.training.objective import measured
 
 PARTS = 8  # of a batch, at most
 Views = dict[str, Tensor]  # a model's tensors by name: (J, *shape)
@@ -297,7 +298,8 @@ class MapStep:
     def load(self, start: Tensor, index: Tensor, count: Tensor, lr: float, shift: Tensor | None) -> None:
         """Begin with J' <= J jobs. start, shift: (J', d); index: (S, J', B) and count: (S, J') on the device."""
         jobs, local = len(start), self.local
-        for buffer in (self.s, self.place, self.count, self.momentum, self.square):
+        self.rewind()
+        for buffer in (self.count, self.momentum, self.square):
             if buffer is not None:
                 buffer.zero_()
         for buffer, values in ((self.w, start), (self.start, start), (self.shift, shift)):
@@ -311,6 +313,11 @@ class MapStep:
             roots.append(1 / math.sqrt(second))
         for buffer, values in ((self.rate, rates), (self.root, roots)):
             buffer.copy_(torch.tensor(values), non_blocking=True)
+
+    def rewind(self) -> None:
+        """Go back to the first step, and to the first of the bits."""
+        self.s.zero_()
+        self.place.zero_()
 
     def gradient(self, jobs: int) -> tuple[Tensor, Tensor]:
         """(jobs, d) gradient of the first jobs' present batches, and (jobs,) their mean losses."""
@@ -369,6 +376,34 @@ def kept_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: i
     return np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in kept], 1)
 
 
-def logits_of(net: Chain, layout: Layout, weights: Tensor, x: Tensor) -> Tensor:
-    """(R, n, K) logits of R models, (R, d), for the same images x: (n, C, h, w), without dropout."""
-    return Passes(net, len(x)).forward(layout.views(weights), x.transpose(0, 1)[None], 1, None)[0]
+class MapMeasure:
+    """Losses of R models on n images, without dropout, as one static pass. x: (n, C h w); y: (n,)."""
+
+    def __init__(
+        self,
+        net: Chain,
+        layout: Layout,
+        shape: tuple[int, ...],
+        models: int,
+        images: int,
+        device: torch.device,
+    ) -> None:
+        self.passes, self.layout, self.shape = Passes(net, images), layout, shape
+        self.w = torch.zeros(models, layout.d, device=device)
+        self.x = torch.zeros(images, math.prod(shape), device=device)
+        self.y = torch.zeros(images, dtype=torch.int64, device=device)
+        self.losses = torch.zeros(models, images, device=device)
+        self.correct = torch.zeros(models, images, dtype=torch.bool, device=device)
+
+    def load(self, w: Tensor, x: Tensor, y: Tensor) -> None:
+        """w: (R', d), with R' <= R."""
+        self.w[: len(w)], self.x[:], self.y[:] = w, x, y
+
+    def measure(self) -> None:
+        self.losses[:], self.correct[:] = self.measured(self.w, self.x, self.y)
+
+    def measured(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """(R, n) losses and correctness, of any number of models and images."""
+        images = x.view(len(x), *self.shape).transpose(0, 1)[None]
+        logits, _ = self.passes.forward(self.layout.views(w), images, 1, None)
+        return measured(logits.transpose(1, 2), y)

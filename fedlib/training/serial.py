@@ -18,7 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.settings.schema import Local
-from fedlib.training.contract import Batches, Job, Optimizer, Trained, batches_of, draw_batches, workers
+from fedlib.training.contract import (
+    Batches,
+    Job,
+    Optimizer,
+    Trained,
+    Turns,
+    batches_of,
+    draw_batches,
+    workers,
+)
 from fedlib.training.layout import Layout
 
 BLOCK = 500  # samples evaluated at a time
@@ -127,6 +136,7 @@ class SerialExecutor(ABC):
 
     net: nn.Module
     measures: str | None
+    turns: Turns | None = None
     layout: Layout
     y: dict[str, Tensor]
     scores: type = bool

@@ -27,13 +27,14 @@ from fedlib.training.contract import (
     Job,
     Optimizer,
     Trained,
+    Turns,
     batches_of,
     dropout_bits,
     length,
     workers,
 )
 from fedlib.training.layout import Layout
-from fedlib.training.objective import cross_entropies
+from fedlib.training.objective import cross_entropies, measured
 from fedlib.training.stacks import DenseStack, Losses, ModuleStack, Stack
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
@@ -43,10 +44,16 @@ FEWEST = 8  # different clients trained together, at least, where several models
 ROWS = 1000  # samples evaluated at a time
 
 
+Measure = Callable[
+    [Tensor, Tensor], tuple[Tensor, Tensor]
+]  # (R, n) losses and correctness, on images (n, D), labels (n,)
+
+
 class StackedExecutor:
     """Executor that trains jobs side by side; implements `contract.Executor`."""
 
     measures: str | None = "test_accuracy"
+    turns: Turns | None = None
 
     def __init__(
         self,
@@ -141,9 +148,14 @@ class StackedExecutor:
         self._steps(stack, jobs, batches, batch, [])
         return stack.flatten(stack.gradients)
 
-    def _logits(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """A function from images (n, D) to the logits (R, K, n) of the models (R, d)."""
-        return self._stack(weights).logits
+    def _measure(self, weights: Tensor) -> Measure:
+        """How the models (R, d) are measured on images (n, D) and targets (n,)."""
+        stack = self._stack(weights)
+
+        def measure(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return measured(stack.logits(x), y)
+
+        return measure
 
     def _stack(self, w: Tensor) -> Stack:
         return DenseStack(self._dense, self.layout, w) if self._dense is not None else self._modules(w)
@@ -239,36 +251,36 @@ class StackedExecutor:
         self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         x, y = self.x[split], self.y[split]
+        requests = [None] * len(weights) if rows is None else rows
         # a model that asks for most samples gets all: reading them in order costs less than gathering most of them
-        asked = [None] * len(weights) if rows is None else rows
-        wanted = [None if some is None or 2 * len(some) > len(y) else some for some in asked]
-        sizes = [len(y) if some is None else len(some) for some in wanted]
-        losses = [np.empty(n, np.float32) for n in sizes]
-        correct = [np.empty(n, bool) for n in sizes]
+        read = [None if some is None or 2 * len(some) > len(y) else some for some in requests]
 
         @torch.no_grad()
-        def work(logits_of: Callable[[Tensor], Tensor], runs: list[int], part: slice) -> None:
-            rows_of = wanted[runs[0]]
-            samples = part if rows_of is None else self._sent(rows_of[part])
-            logits = logits_of(x[samples])
-            truth = y[samples].expand(len(runs), 1, -1)
-            loss = -torch.log_softmax(logits, 1).gather(1, truth)[:, 0]
-            hit = logits.max(1).indices == truth[:, 0]  # argmax would take five times as long
-            for r, values, hits in zip(runs, loss.cpu().numpy(), hit.cpu().numpy(), strict=True):
-                losses[r][part], correct[r][part] = values, hits
+        def work(
+            measure: Measure, samples: np.ndarray | None, part: slice, losses: Tensor, correct: Tensor
+        ) -> None:
+            where = part if samples is None else self._sent(samples[part])
+            losses[:, part], correct[:, part] = measure(x[where], y[where])
 
         together: dict[bytes | None, list[int]] = {}  # models that need the same samples read them once
-        for r, some in enumerate(wanted):
-            together.setdefault(None if some is None else some.tobytes(), []).append(r)
-        waiting = []
+        for r, samples in enumerate(read):
+            together.setdefault(None if samples is None else samples.tobytes(), []).append(r)
+        waiting, results = [], []
         for runs in together.values():
-            logits_of, n = self._logits(weights[runs]), self._images(len(runs))
-            parts = [slice(i, i + n) for i in range(0, sizes[runs[0]], n)]
-            waiting += [self._feed.submit(work, logits_of, runs, part) for part in parts]
+            samples = read[runs[0]]
+            size, n = len(y) if samples is None else len(samples), self._images(len(runs))
+            losses = torch.empty(len(runs), size, device=self.device)
+            correct = torch.empty(len(runs), size, dtype=torch.bool, device=self.device)
+            measure = self._measure(weights[runs])
+            parts = [slice(i, i + n) for i in range(0, size, n)]
+            waiting += [self._feed.submit(work, measure, samples, part, losses, correct) for part in parts]
+            results.append((runs, losses, correct))
         for future in waiting:
             future.result()
-        if rows is not None:
-            for r, some in enumerate(rows):
-                if wanted[r] is None:
-                    losses[r], correct[r] = losses[r][some], correct[r][some]
-        return losses, correct
+        nothing = [np.empty(0)] * len(weights)
+        answer = nothing, nothing.copy()
+        for runs, *measures in results:
+            for values, of_model in zip(measures, answer, strict=True):
+                for r, row in zip(runs, values.cpu().numpy(), strict=True):
+                    of_model[r] = row if read[r] is requests[r] else row[requests[r]]
+        return answer

@@ -12,81 +12,15 @@ import torch
 
 from fedlib.data import datasets
 from fedlib.data import partition as partitions
-from fedlib.data.datasets import Tensors
-from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.runs.store import pack, unpack
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings import params
-from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Job
 from fedlib.training.executors import Own, make_executor
-
-N, M, CLASSES, FEATURES = 8, 3, 4, 6
-
-
-@pytest.fixture(scope="module")
-def tensors():
-    rng = np.random.default_rng(0)
-    y_train, y_test = rng.integers(0, CLASSES, 400), rng.integers(0, CLASSES, 100)
-    centres = rng.normal(size=(CLASSES, FEATURES))
-
-    def x(y):
-        return torch.tensor(centres[y] + rng.normal(size=(len(y), FEATURES)), dtype=torch.float32)
-
-    return Tensors(
-        x_train=x(y_train), y_train=torch.tensor(y_train), x_test=x(y_test), y_test=torch.tensor(y_test)
-    )
-
-
-@pytest.fixture(scope="module")
-def executor(tensors):
-    return make_executor("logistic", tensors)
-
-
-@pytest.fixture(scope="module")
-def partition(tensors):
-    order = np.random.default_rng(1).permutation(400)
-    train = np.split(order, np.cumsum([10, 20, 30, 40, 60, 70, 80]))
-    labels = np.stack([np.bincount(tensors.y_train.numpy()[k], minlength=CLASSES) for k in train])
-    test = np.array_split(np.arange(100), N)
-    return Partition(train=train, holdout=None, test=test, labels=labels)
-
-
-def run(sampler="uniform", seed=0, T=4, **changes) -> Run:
-    method = {"sampler": sampler} | changes.pop("method", {})
-    proximal = {"mu": 0.1} if method.get("algorithm") == "feddyn" else {}
-    settings = {
-        "dataset": "digits",
-        "partition": {"scheme": "iid"},
-        "model": "logistic",
-        "N": N,
-        "m": M,
-        "T": T,
-        "local": {"lr": 0.1, "batch": 16, "steps": 5, **proximal},
-        "evaluate": {"every": 1, "test": True, "train": True, "clients": True},
-        "method": method,
-        "seed": seed,
-    }
-    return Run(**(settings | changes))
-
-
-def go(runs, partition, executor) -> list:
-    lockstep = Lockstep(runs, [partition] * len(runs), executor)
-    while lockstep.active:
-        lockstep.advance()
-    return lockstep.live
-
-
-def numbers(live) -> list[dict]:
-    return [{k: v for k, v in row.items() if k not in ("seconds", "server_seconds")} for row in live.rows]
-
-
-def same(one, other):
-    assert torch.equal(one.models, other.models)
-    assert repr(numbers(one)) == repr(numbers(other))
+from tests.simulation.small import CLASSES, FEATURES, M, N, go, numbers, run, same
 
 
 def test_equals_a_plain_fedavg_loop(partition, executor, tensors):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from fedlib.training.chain import Chain, torch_default
 from fedlib.training.contract import Job, dropout_bits, dropout_masks
 from fedlib.training.layout import Layout
 from fedlib.training.looped import ClientLoop
-from fedlib.training.maps import MapStep, Pooling, kept_bits, takes
+from fedlib.training.maps import MapMeasure, MapStep, Pooling, kept_bits, takes
 from fedlib.training.models import build
 from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error
@@ -160,6 +161,91 @@ def test_pooling_passes_what_torch_passes():
     assert Pooling().forward({}, x, 1)[0].isnan().sum() == 1
 
 
+# A card that is not there: recorded operations stand in for a CUDA graph
+
+
+class Graph(TorchDispatchMode):
+    """Records operations with the tensors that they read and write. A replay repeats them on the same memory.
+
+    As in a CUDA graph, what the host computed meanwhile is not computed again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[tuple] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.operations.append((function, args, kwargs or {}, out))
+        return out
+
+    def replay(self) -> None:
+        for function, args, kwargs, out in self.operations:
+            if function.is_view:
+                continue
+            for to, value in zip(tree_leaves(out), tree_leaves(function(*args, **kwargs)), strict=True):
+                if isinstance(to, Tensor) and to is not value:
+                    to.copy_(value)
+
+
+class Stream:
+    def __init__(self, *where: object) -> None:
+        pass
+
+    def wait_stream(self, other: Stream) -> None:
+        pass
+
+
+@pytest.fixture
+def graphs(monkeypatch) -> list[Graph]:
+    """CUDA graphs on a CPU; returns those that were captured."""
+    made: list[Graph] = []
+
+    @contextmanager
+    def capture(graph: Graph, capture_error_mode: str):
+        made.append(graph)
+        with graph:
+            yield
+
+    for name, stand_in in {
+        "Stream": Stream,
+        "current_stream": Stream,
+        "stream": lambda stream: nullcontext(),
+        "CUDAGraph": Graph,
+        "graph": capture,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return made
+
+
+@pytest.mark.parametrize("work", ["adam", "momentum", "halved", "adam-steps"])
+def test_graphs_train_as_steps_do(work: str, graphs: list[Graph]):
+    """In every round, also the first step of a graph that is captured late, after other jobs trained."""
+    local, eager = WORK[work], executor_of("cs_cnn")
+    executor, start = executor_of("cs_cnn"), start_of(eager)
+    executor.captures = True
+    for sizes in (SIZES, (9, 30), (20, *[7] * 9), SIZES):
+        result, expected = (e.train(jobs_of(sizes), start, local, local.lr) for e in (executor, eager))
+        assert torch.equal(result.updates, expected.updates)
+        assert result.losses.tolist() == expected.losses.tolist()
+    assert len(graphs) == 2  # for up to 8 jobs, and for 10 of them
+
+
+def test_graphs_measure_as_the_loop(graphs: list[Graph], monkeypatch):
+    """Full blocks of models and images through a graph, the rest of the images as they are."""
+    monkeypatch.setattr(card, "IMAGES", 32)
+    executor = executor_of("fedcor_cnn")
+    executor.captures = True
+    loop = ClientLoop(executor.chain, dataset(SHAPES["fedcor_cnn"]), CPU, 2)
+    weights = start_of(executor, runs=5, noise=0.05)
+    for models, rows in ((5, None), (5, [np.arange(3, 25)] * 5), (1, None), (3, None), (5, None)):
+        measures = [e.evaluate(weights[:models], "train", rows and rows[:models]) for e in (executor, loop)]
+        (losses, hits), (true_losses, true_hits) = measures
+        np.testing.assert_allclose(losses, true_losses, rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(hits, true_hits)
+    assert len(graphs) == 2  # for four models, and for one
+
+
 # A card that is not there: operations on tensors without content
 
 
@@ -190,46 +276,65 @@ def held(value: object) -> int:
     )
 
 
-@pytest.fixture(scope="module")
-def on_a_card() -> Operations:
-    """One step of 64 clients of HiCS-FL's CIFAR-10 network, batch 64, on a GPU that only exists in shapes."""
+@contextmanager
+def fake_card():
+    """HiCS-FL's CIFAR-10 network, its layout and the training set, on a GPU that only exists in shapes."""
     with FakeTensorMode(allow_non_fake_inputs=False):
         net = build("hics_cifar10_cnn", (3, 32, 32), 10)
         x = torch.zeros(50_000, 3072, device="cuda")
-        y = torch.zeros(50_000, dtype=torch.int64, device="cuda")
-        step = MapStep(net, Layout.of(net), (3, 32, 32), x, y, HICS, jobs=64, steps=8, bundle=4, shifted=True)
+        yield net, Layout.of(net), x, torch.zeros(50_000, dtype=torch.int64, device="cuda")
+
+
+def devices(static: MapStep | MapMeasure) -> set[str]:
+    return {t.device.type for t in vars(static).values() if isinstance(t, Tensor)}
+
+
+@pytest.fixture(scope="module")
+def training() -> Operations:
+    """One step of 64 clients of HiCS-FL's CIFAR-10 network, batch 64."""
+    with fake_card() as (net, layout, x, y):
+        step = MapStep(net, layout, (3, 32, 32), x, y, HICS, jobs=64, steps=8, bundle=4, shifted=True)
+        index, count = (torch.zeros(5, 40, *size, dtype=torch.int64, device="cuda") for size in ((64,), ()))
+        start, shift = (torch.zeros(40, layout.d, device="cuda") for _ in range(2))
+        step.load(start, index, count, 0.001, shift)
         with Operations() as operations:
             step.step(64)
-        assert {t.device.type for t in vars(step).values() if isinstance(t, Tensor)} == {"cuda"}
+        assert devices(step) == {"cuda"}
     return operations
 
 
-def test_a_step_asks_the_host_for_nothing(on_a_card: Operations):
+@pytest.fixture(scope="module")
+def measuring() -> Operations:
+    """As many images under as many models as are measured at a time."""
+    with fake_card() as (net, layout, x, y):
+        n = card.IMAGES // card.MODELS
+        static = MapMeasure(net, layout, (3, 32, 32), card.MODELS, n, x.device)
+        static.load(torch.zeros(2, layout.d, device="cuda"), x[:n], y[:n])
+        with Operations() as operations:
+            static.measure()
+        assert devices(static) == {"cuda"}
+    return operations
+
+
+@pytest.mark.parametrize("phase", ["training", "measuring"])
+def test_a_card_asks_the_host_for_nothing(phase: str, request: pytest.FixtureRequest):
     """Reading a value, or a size that depends on values, would stop the card; a copy would cross the bus."""
-    waits = {
-        "_local_scalar_dense",
-        "item",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "_to_copy_host",
-        "is_nonzero",
-    }
-    assert not waits & set(on_a_card.counts)
+    counts = set(request.getfixturevalue(phase).counts)
+    waits = {"_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "is_nonzero"}
+    assert not waits & counts
     adds_atomically = {
-        "max_pool2d_with_indices_backward",
-        "scatter_add",
-        "index_add",
-        "index_put",
-        "unfold_backward",
+        *("max_pool2d_with_indices_backward", "unfold_backward"),
+        *("scatter_add", "index_add", "index_put"),
     }
-    assert not adds_atomically & set(on_a_card.counts)
+    assert not adds_atomically & counts
 
 
-def test_a_step_stays_in_its_budget(on_a_card: Operations):
-    """Before a compiler fuses them, which leaves the products alone with 5.6 GB."""
-    assert on_a_card.counts.total() <= 190
-    assert on_a_card.bytes < 28e9
+def test_a_card_stays_in_its_budget(training: Operations, measuring: Operations):
+    """Before a compiler fuses them, which leaves the products of a step alone with 5.6 GB."""
+    assert training.counts.total() <= 190
+    assert training.bytes < 28e9
+    assert measuring.counts.total() <= 70
+    assert measuring.bytes < 9e9
 
 
 @pytest.mark.slow
