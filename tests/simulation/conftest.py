@@ -9,7 +9,7 @@ import torch
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.training.executors import make_executor
-from tests.simulation.small import CLASSES, FEATURES, N
+from tests.simulation.lockstep import CLASSES, FEATURES, N
 
 
 @pytest.fixture(scope="module")

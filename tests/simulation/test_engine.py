@@ -20,7 +20,7 @@ from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Job
 from fedlib.training.executors import Own, make_executor
-from tests.simulation.small import CLASSES, FEATURES, M, N, go, numbers, run, same
+from tests.simulation.lockstep import CLASSES, FEATURES, M, N, go, numbers, run, same
 
 
 def test_equals_a_plain_fedavg_loop(partition, executor, tensors):

@@ -16,7 +16,7 @@ from fedlib.simulation import turns
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.contract import Executor, Turns
 from fedlib.training.executors import make_executor
-from tests.simulation.small import M, go, run, same
+from tests.simulation.lockstep import M, go, run, same
 
 WAIT = 60  # seconds, after which nobody comes any more
 
