@@ -683,9 +683,10 @@ def test_curves_can_be_seen_on_a_dark_page_and_follow_its_theme(browser: Browser
 
 
 @pytest.mark.browser
-def test_three_clicks_lead_from_the_front_page_to_a_table_and_its_numbers(browser: Browser) -> None:
+def test_a_few_clicks_lead_from_the_front_page_to_a_table_and_its_numbers(browser: Browser) -> None:
     page = browser.open("index.html", width=390)
-    page.locator(".bd-article a[href='fedcor/table_1.html']").first.click()
+    page.locator("details.sd-dropdown > summary", has_text="FedCor").first.click()
+    page.locator(".sd-card-hover:has(a[href='fedcor/table_1.html'])").first.click()
     page.wait_for_url("**/fedcor/table_1.html")
     page.locator("details.sd-dropdown > summary", has_text="Downloads").click()
     with page.expect_download() as download:
