@@ -76,6 +76,10 @@ class FedAvg:
         """Index (n,) of the run's model that each client starts from; losses: (models, n)."""
         return np.zeros(losses.shape[1], dtype=int)
 
+    def starts(self, clients: Sequence[int], models: Tensor) -> Tensor | None:
+        """(n, d) the models that clients start from, or None: a global model; models: (models, d)."""
+        return None
+
     def linear(self, clients: Sequence[int]) -> Tensor | None:
         """(n, d) a constant vector added to each client's gradients, or None."""
         return None
@@ -83,6 +87,9 @@ class FedAvg:
     def previous(self, clients: Sequence[int], start: Tensor) -> Tensor | None:
         """(n, d) the clients' previous local models, for objectives that use them, or None."""
         return None
+
+    def rest(self) -> None:
+        """Called instead of `aggregate` in a round in which no update arrives."""
 
     def aggregate(
         self,

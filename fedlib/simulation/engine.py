@@ -367,6 +367,7 @@ class Lockstep:
             clients = np.asarray(selection.clients, dtype=int)
         squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
         if len(clients) == 0:
+            algorithm.rest()
             report = Report(
                 read_only(clients),
                 read_only(np.zeros((0, d), np.float32)),
@@ -420,8 +421,12 @@ class Lockstep:
         for live in lives:
             if live.algorithm.models > 1:
                 self.assign(live, [k for other, k, _ in wanted if other is live])
+        rows = [first[id(live)] + live.assigned.get(k, 0) for live, k, _ in wanted]
+        starts = gather(wanted, lambda live, clients: live.algorithm.starts(clients, live.models))
+        if starts is not None:
+            start, rows = starts, list(range(len(wanted)))
         jobs = [
-            live.job(first[id(live)] + live.assigned.get(k, 0), k, draw, purpose) for live, k, draw in wanted
+            live.job(row, k, draw, purpose) for row, (live, k, draw) in zip(rows, wanted, strict=True)
         ]
         linear = gather(wanted, lambda live, clients: live.algorithm.linear(clients))
         previous = gather(wanted, lambda live, clients: live.algorithm.previous(clients, live.models[0]))

@@ -1,12 +1,20 @@
-"""FedVARP and MIFA against a plain loop over clients."""
+"""FedVARP, MIFA and FedAWE against a plain loop over clients."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_pins import SETTING
 
 from fedlib import algorithms
+from fedlib.data import datasets, partition
+from fedlib.settings.params import build, merge, split_method
+from fedlib.simulation.engine import Lockstep
+from fedlib.simulation.live import Live
+from fedlib.training.executors import make_executor
 
 N, D = 5, 4
 
@@ -50,3 +58,97 @@ def test_mifa() -> None:
             G[k] = u / (0.5 / t)
         w = w + 0.5 / t * sum(G.values()) / len(G)
     assert after(algorithms.find("mifa")()) == pytest.approx(w)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_fedawe(clip: float | None) -> None:
+    x, last = np.zeros((N, D)), np.zeros(N)
+    for t, (clients, updates) in enumerate(rounds(), 1):
+        echo = sum((t - last[k]) * u for k, u in zip(clients, updates.numpy(), strict=True)) / len(clients)
+        if clip and (norm := np.sqrt((echo**2).sum())) > clip:
+            echo = echo * clip / norm
+        new = sum(x[k] for k in clients) / len(clients) + 0.7 * echo
+        for k in clients:
+            x[k], last[k] = new, t
+    assert after(algorithms.find("fedawe")(eta_g=0.7, clip=clip)) == pytest.approx(x.mean(axis=0))
+
+
+@given(st.lists(st.sets(st.integers(0, N - 1)), max_size=20), st.integers(0, 100))
+def test_fedawes_gossip_keeps_the_mean_of_all_models(came: list[set[int]], seed: int) -> None:
+    """Without updates, clients that come only exchange models; rounds in which nobody comes lengthen absences."""
+    algorithm = algorithms.find("fedawe")()
+    algorithm.setup(N, D, D, torch.device("cpu"))
+    models = torch.from_numpy(np.random.default_rng(seed).normal(size=(1, D)))
+    algorithm.starts([0], models)
+    algorithm.load_state_dict({"x": torch.from_numpy(np.random.default_rng(seed).normal(size=(N, D)))})
+    mean, last = algorithm.x.mean(0), np.zeros(N, dtype=int)
+    for t, clients in enumerate(map(sorted, came), 1):
+        if clients:
+            n = len(clients)
+            updates = torch.zeros(n, D, dtype=torch.float64)
+            models = algorithm.aggregate(
+                models, np.array(clients), np.zeros(n, int), np.full(n, 1 / n), updates, np.ones(n, int), 0.1
+            )
+            last[clients] = t
+            assert models[0].numpy() == pytest.approx(mean.numpy())
+        else:
+            algorithm.rest()
+    assert algorithm.tau.tolist() == last.tolist()
+    assert int(algorithm.t) == len(came)
+
+
+def engine(*methods: dict, world: dict | None = None, **changes) -> Lockstep:
+    """Runs of the pins' setting, one per method."""
+    setting = merge(SETTING | changes, {"world": world} if world else {})
+    runs = [build(merge(setting, split_method(method)), 0, method["sampler"]) for method in methods]
+    parts = [partition.make(run.partition, datasets.load("digits"), run.N, run.seed) for run in runs]
+    data = datasets.tensors(datasets.load("digits"))
+    return Lockstep(runs, parts, make_executor(runs[0].model, data, "cpu"))
+
+
+def played(lockstep: Lockstep) -> list[Live]:
+    while lockstep.active:
+        lockstep.advance()
+    return lockstep.live
+
+
+def test_fedawe_is_fedavg_where_all_clients_train_in_every_round() -> None:
+    method = {"sampler": "uniform", "algorithm": "fedawe", "algorithm_params": {"clip": None}}
+    (awe,) = played(engine(method, m=25))
+    (avg,) = played(engine({"sampler": "uniform"}, m=25))
+    torch.testing.assert_close(awe.models, avg.models)
+
+
+def test_fedawes_clients_train_from_their_own_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the executor is given as start, against the models that the last rounds of the clients ended with."""
+    lockstep = engine({"sampler": "uniform", "algorithm": "fedawe"}, world={"mean": 0.5})
+    (live,) = lockstep.live
+    executor, begun = lockstep.executor, {}
+    train = executor.train
+
+    def watched(jobs, start, *others, **more):
+        begun.update({job.draws[3]: start[job.run].clone() for job in jobs})
+        return train(jobs, start, *others, **more)
+
+    monkeypatch.setattr(executor, "train", watched)
+    models = {k: live.models[0].clone() for k in range(25)}
+    while lockstep.active:
+        begun.clear()
+        lockstep.advance()
+        clients = live.rows[-1]["clients"]
+        assert sorted(begun) == sorted(clients)
+        assert all(torch.equal(begun[k], models[k]) for k in clients)
+        models |= {k: live.algorithm.x[k].clone() for k in clients}
+        torch.testing.assert_close(live.models[0], torch.stack([models[k] for k in range(25)]).mean(0))
+    assert len({tuple(model.tolist()) for model in models.values()}) > 2
+
+
+def test_a_stopped_run_of_fedawe_goes_on_as_if_it_had_not_been_stopped() -> None:
+    settings = {"world": {"mean": 0.1, "process": {"kind": "markov"}}}
+    method = {"sampler": "uniform", "algorithm": "fedawe"}
+    (straight,) = played(engine(method, **settings))
+    first, second = engine(method, **settings), engine(method, **settings)
+    for _ in range(4):
+        first.advance()
+    second.live[0].load_state_dict(first.live[0].state_dict())
+    assert torch.equal(played(second)[0].models, straight.models)
