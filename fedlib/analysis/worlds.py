@@ -1,17 +1,23 @@
-"""What a method's claim to be better than another comes to in each world: an effect over paired seeds."""
+"""The claim that a method is better than another, in each of several worlds: replicated, refuted or undecided there.
+
+A claim is judged in every world for itself, as claims of papers are (`docs/judging.md`): an effect over paired seeds with
+Student's interval, the outcomes of `estimators`, and Holm's correction over the claims of a world.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from fedlib.analysis.estimators import Effect, outcome
+from fedlib.analysis.estimators import LEVEL, Effect, holm, outcome
 
-WORDS = {"replicated": "above", "refuted": "below"}
+KEYS = ["setting", "method", "seed"]
+Measure = Callable[[pd.DataFrame], float]
 
 
-def mean_of(column: str, last: float = 1.0) -> Callable[[pd.DataFrame], float]:
+def mean_of(column: str, last: float = 1.0) -> Measure:
     """A measure of a run: the mean of a column over the last share of its measured rounds, round 0 left out."""
 
     def measure(run: pd.DataFrame) -> float:
@@ -21,25 +27,50 @@ def mean_of(column: str, last: float = 1.0) -> Callable[[pd.DataFrame], float]:
     return measure
 
 
-def against(
-    table: pd.DataFrame, base: str, measure: Callable[[pd.DataFrame], float], unit: float = 1.0
-) -> pd.DataFrame:
-    """One row per (setting, method): the measure minus that of the method `base` in the same setting and seed.
+def measured(table: pd.DataFrame, measure: Measure) -> pd.Series:
+    """A measure of every run of an experiment's table, by (setting, method, seed), in the order of the table."""
+    return table.groupby(KEYS, sort=False)[list(table)].apply(measure)
 
-    table: an experiment's results. unit: what a difference is multiplied by (100 for percentage points). Columns:
-    difference, low, high (95 % t-interval), seeds, and in words: above, below or undecided, as `estimators.outcome`
-    decides at margin 0. The order of settings and methods is that of the table.
+
+def at_equal_cost(table: pd.DataFrame, base: str, costs: Sequence[str], column: str) -> pd.Series:
+    """Mean of a column over what is spent, from 0 to what a run of `base` spends, by (setting, method, seed).
+
+    costs: columns whose sum is spent in a round. The column is linear between the rounds in which it was measured; after
+    the last one it stays as it is. A run without a run of `base` in its setting and seed has no value.
     """
-    keys = ["setting", "method", "seed"]
-    values = table.groupby(keys, sort=False)[list(table)].apply(measure)
-    rows = []
-    for setting in dict.fromkeys(table["setting"]):
-        here = values.loc[setting]
-        for method in dict.fromkeys(table.loc[table["setting"] == setting, "method"]):
-            if method == base or base not in here:
+    spent = table.assign(spent=table[list(costs)].sum(axis=1)).sort_values("round", kind="stable")
+    spent["spent"] = spent.groupby(KEYS)["spent"].cumsum()
+    budget = spent[spent["method"] == base].groupby(["setting", "seed"])["spent"].max()
+
+    def measure(run: pd.DataFrame) -> float:
+        limit = budget.get((run["setting"].iloc[0], run["seed"].iloc[0]), np.nan)
+        curve = run.dropna(subset=[column])
+        if not limit > 0 or curve.empty:
+            return np.nan
+        x = np.unique(np.append(curve["spent"][curve["spent"] < limit], [0.0, limit]))
+        y = np.interp(x, curve["spent"], curve[column])
+        return float(np.trapezoid(y, x) / limit)
+
+    return measured(spent, measure)
+
+
+def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
+    """One row per (setting, method): what the claim "higher than `base`" comes to in that setting.
+
+    values: by (setting, method, seed). unit: what a difference is multiplied by (100 for percentage points). Columns:
+    difference, low, high (95 % t-interval), seeds, and outcome: replicated, refuted or undecided, as
+    `estimators.outcome` decides at margin 0 after Holm's correction over the methods of a setting; "identical" where
+    every seed's runs have the same value.
+    """
+    rows, tests = [], []
+    settings = dict.fromkeys(values.index.get_level_values("setting"))
+    for setting in settings:
+        level = values.loc[setting]
+        names = list(dict.fromkeys(level.index.get_level_values("method")))
+        for method in names if base in names else ():
+            if method == base:
                 continue
-            difference = (here[method] - here[base]).dropna() * unit
-            effect = Effect.of(difference.to_numpy())
+            effect = Effect.of((level[method] - level[base]).dropna().to_numpy() * unit)
             rows.append(
                 {
                     "setting": setting,
@@ -48,21 +79,141 @@ def against(
                     "low": effect.low,
                     "high": effect.high,
                     "seeds": effect.n,
-                    "in words": WORDS.get(outcome(effect), outcome(effect)),
+                    "outcome": "identical" if effect.spread == effect.estimate == 0 else outcome(effect),
                 }
             )
-    return pd.DataFrame(rows)
+            tests.append(min(effect.p_replicated, effect.p_refuted))
+    table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "seeds", "outcome"])
+    table["p"] = tests
+    for _, family in table.groupby("setting"):
+        weak = family.index[holm(family["p"]) >= 1 - LEVEL]
+        decided = table["outcome"].isin(["replicated", "refuted"])
+        table.loc[weak[decided[weak]], "outcome"] = "undecided"
+    return table.drop(columns="p")
+
+
+def changes(values: pd.Series, base: str, reference: str, unit: float = 1.0) -> pd.DataFrame:
+    """One row per (setting, method): its difference from `base` less the same difference in the setting `reference`.
+
+    Columns as those of `claims`; the outcome is of the claim that the difference is larger than in `reference`.
+    """
+    names = list(values.index.names)
+    wide = values.unstack("method")
+    differences = wide.sub(wide[base], axis=0)
+    relative = differences.sub(differences.xs(reference, level="setting"), level="seed")
+    relative[base] = 0.0
+    stacked = relative.stack().dropna().reorder_levels(names)
+    order = [setting for setting in dict.fromkeys(values.index.get_level_values(0)) if setting != reference]
+    methods = dict.fromkeys(values.index.get_level_values("method"))
+    index = [(s, m, k) for s, m, k in stacked.index if s in order]
+    index.sort(key=lambda key: (order.index(key[0]), list(methods).index(key[1]), key[2]))
+    return claims(stacked.loc[index], base, unit)
 
 
 def grid(effects: pd.DataFrame) -> pd.DataFrame:
-    """What `against` gives as a table of methods by settings; a cell says difference, interval and outcome."""
+    """What `claims` gives as a table of methods by settings; a cell says difference, interval and outcome."""
 
     def cell(row: pd.Series) -> str:
-        return f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] {row['in words']}"
+        if row["outcome"] == "identical":
+            return "identical"
+        return f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] {row['outcome']}"
 
-    wide = effects.assign(effect=effects.apply(cell, axis=1)).pivot(index="method", columns="setting")[
-        "effect"
-    ]
-    return wide.loc[list(dict.fromkeys(effects["method"])), list(dict.fromkeys(effects["setting"]))].fillna(
-        "not run"
+    shown = effects.assign(effect=effects.apply(cell, axis=1))
+    wide = shown.pivot(index="method", columns="setting", values="effect")
+    order = [list(dict.fromkeys(effects[key])) for key in ("method", "setting")]
+    return wide.loc[order[0], order[1]].fillna("not run")
+
+
+def outcomes(effects: pd.DataFrame) -> pd.DataFrame:
+    """The outcomes alone, methods by settings."""
+    wide = effects.pivot(index="method", columns="setting", values="outcome")
+    order = [list(dict.fromkeys(effects[key])) for key in ("method", "setting")]
+    return wide.loc[order[0], order[1]].fillna("not run")
+
+
+def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Of each method: the outcome of its claim in `reference`, and in which other settings it has which outcome."""
+    wide = outcomes(effects)
+    others = wide.drop(columns=reference)
+    decided = ["replicated", "refuted", "undecided"]
+    where = {word: [listed(row.index[row == word]) for _, row in others.iterrows()] for word in decided}
+    return pd.DataFrame({f"in {reference!r}": wide[reference]} | where, index=wide.index)
+
+
+def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
+    """A sentence: which claims hold in the setting `reference`, and which of them hold in all others too.
+
+    claim: what every method is said to be ("better than Random").
+    """
+    wide = outcomes(effects)
+    others = wide.drop(columns=reference)
+    hold = wide.index[wide[reference] == "replicated"]
+    if not len(hold):
+        return f"In the world “{reference}”, no method is shown to be {claim}."
+    stay = [name for name in hold if (others.loc[name] == "replicated").all()]
+    fall = {name: listed(others.columns[others.loc[name] == "refuted"]) for name in hold}
+    fall = {name: worlds for name, worlds in fall.items() if worlds}
+    open_ = [name for name in hold if name not in stay and name not in fall]
+    text = (
+        f"Of {len(wide)} methods, {len(hold)} {are(hold)} {claim} in the world “{reference}”; "
+        f"{number(stay)} of these {are(stay)} so in all {others.shape[1]} other worlds{named(stay)}."
     )
+    if fall:
+        text += f" Refuted elsewhere: {'; '.join(f'{name} ({worlds})' for name, worlds in fall.items())}."
+    if open_:
+        text += f" Undecided in some world, and refuted in none: {listed(open_)}."
+    return text
+
+
+def tally(effects: pd.DataFrame, claim: str) -> str:
+    """A sentence on one method: in which settings its claim has which outcome.
+
+    claim: "Oort with its clock is better than without it".
+    """
+    parts = [
+        f"{word} in {listed(rows['setting'])}"
+        for word, rows in effects.groupby("outcome", sort=False)
+        if word != "undecided"
+    ]
+    rest = int((effects["outcome"] == "undecided").sum())
+    if rest:
+        parts.append(f"undecided in {rest} of {len(effects)}")
+    return f"{claim}: {'; '.join(parts)}."
+
+
+def best(values: pd.Series, groups: Mapping[str, Sequence[str]], unit: float = 1.0) -> pd.DataFrame:
+    """One row per setting: the method of the highest mean of each group, and how far the last group's is ahead.
+
+    values: by (setting, method, seed). Columns: each group's method with its mean; "ahead of <group>", for each group
+    but the last: difference, t-interval and outcome over paired seeds. The methods are picked by the same runs, which
+    favours large groups.
+    """
+    rows = {}
+    for setting in dict.fromkeys(values.index.get_level_values("setting")):
+        level = values.loc[setting]
+        means = level.groupby("method").mean()
+        tops = {group: means.reindex(names).idxmax() for group, names in groups.items()}
+        rows[setting] = {group: f"{name} ({unit * means[name]:.1f})" for group, name in tops.items()}
+        *others, last = tops
+        for group in others:
+            effect = Effect.of((level[tops[last]] - level[tops[group]]).dropna().to_numpy() * unit)
+            interval = f"{effect.estimate:+.1f} [{effect.low:+.1f}, {effect.high:+.1f}]"
+            rows[setting][f"ahead of {group}"] = f"{interval} {outcome(effect)}"
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def number(names: Sequence[str]) -> str:
+    return str(len(names)) if names else "none"
+
+
+def are(names: Sequence[str]) -> str:
+    return "is" if len(names) < 2 else "are"
+
+
+def named(names: Sequence[str]) -> str:
+    return f" ({listed(names)})" if len(names) else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a list in words."""
+    return ", ".join(names)

@@ -1,13 +1,28 @@
-"""Effects against a base in each world, recomputed by a plain loop."""
+"""Claims in each world, recomputed by plain loops."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from fedlib.analysis.worlds import against, grid, mean_of
+from fedlib.analysis.worlds import (
+    at_equal_cost,
+    best,
+    changes,
+    claims,
+    finding,
+    grid,
+    mean_of,
+    measured,
+    survival,
+    tally,
+)
+
+KEYS = ["setting", "method", "seed"]
 
 
 def made() -> pd.DataFrame:
@@ -18,17 +33,19 @@ def made() -> pd.DataFrame:
             for method in ("Random", "Other", "Same"):
                 for t in range(11):
                     value = level + (lift if method == "Other" else 0) + rng.normal(0, 0.01)
-                    measured = value if t % 5 == 0 else np.nan
-                    rows.append((setting, method, seed, t, measured))
+                    rows.append((setting, method, seed, t, value if t % 5 == 0 else np.nan))
     return pd.DataFrame(rows, columns=["setting", "method", "seed", "round", "test_accuracy"])
 
 
+def judged() -> pd.DataFrame:
+    return claims(measured(made(), mean_of("test_accuracy")), "Random", unit=100)
+
+
 def test_differences_are_paired_over_seeds() -> None:
-    table = made()
-    found = against(table, "Random", mean_of("test_accuracy"), unit=100).set_index(["setting", "method"])
-    assert found["in words"].unstack().to_dict("index") == {
-        "calm": {"Other": "above", "Same": "undecided"},
-        "rough": {"Other": "below", "Same": "undecided"},
+    table, effects = made(), judged().set_index(["setting", "method"])
+    assert effects["outcome"].unstack().to_dict("index") == {
+        "calm": {"Other": "replicated", "Same": "undecided"},
+        "rough": {"Other": "refuted", "Same": "undecided"},
     }
     differences = []
     for seed in range(5):
@@ -37,21 +54,103 @@ def test_differences_are_paired_over_seeds() -> None:
             of = table[(table["setting"] == "calm") & (table["seed"] == seed) & (table["method"] == method)]
             level[method] = of["test_accuracy"].iloc[[5, 10]].mean()
         differences.append(100 * (level["Other"] - level["Random"]))
-    row = found.loc["calm", "Other"]
+    row = effects.loc["calm", "Other"]
     assert row["difference"] == pytest.approx(np.mean(differences))
     half = stats.t.ppf(0.975, 4) * np.std(differences, ddof=1) / np.sqrt(5)
     assert (row["low"], row["high"]) == pytest.approx(
         (np.mean(differences) - half, np.mean(differences) + half)
     )
     assert row["seeds"] == 5
-    shown = grid(found.reset_index())
+    shown = grid(effects.reset_index())
     assert shown.index.tolist() == ["Other", "Same"]
-    assert (
-        shown.loc["Other", "calm"]
-        == f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] above"
+    interval = f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
+    assert shown.loc["Other", "calm"] == f"{interval} replicated"
+
+
+def test_a_world_that_reverses_a_claim_is_named() -> None:
+    effects = judged()
+    assert finding(effects, "calm", "better than Random") == (
+        "Of 2 methods, 1 is better than Random in the world “calm”; none of these is so in all 1 other worlds. "
+        "Refuted elsewhere: Other (rough)."
     )
+    assert finding(effects, "rough", "better than Random") == (
+        "In the world “rough”, no method is shown to be better than Random."
+    )
+    table = survival(effects, "calm")
+    assert table.loc["Other"].tolist() == ["replicated", "", "rough", ""]
+    assert table.loc["Same"].tolist() == ["undecided", "", "", "rough"]
+
+
+def test_equal_runs_are_identical_and_few_seeds_decide_nothing() -> None:
+    table = made()
+    twin = table[table["method"] == "Random"].assign(method="Twin")
+    effects = claims(measured(pd.concat([table, twin]), mean_of("test_accuracy")), "Random")
+    assert set(effects.loc[effects["method"] == "Twin", "outcome"]) == {"identical"}
+    assert (grid(effects).loc["Twin"] == "identical").all()
+    one = claims(measured(table[table["seed"] == 0], mean_of("test_accuracy")), "Random")
+    assert set(one["outcome"]) == {"one seed"}
+
+
+@given(st.integers(0, 100))
+def test_claims_of_a_world_are_corrected_together(seed: int) -> None:
+    """Holm's correction over twenty methods, against scipy's t-tests."""
+    values = np.random.default_rng(seed).normal(size=(21, 5))
+    index = pd.MultiIndex.from_product([["world"], [f"{k}" for k in range(21)], range(5)], names=KEYS)
+    effects = claims(pd.Series(values.ravel(), index), "0")
+    p = np.array([stats.ttest_1samp(values[k] - values[0], 0).pvalue for k in range(1, 21)])
+    adjusted = holm_by_hand(p)
+    assert ((effects["outcome"] != "undecided").to_numpy() == (adjusted < 0.05)).all()
+
+
+def holm_by_hand(p: np.ndarray) -> np.ndarray:
+    adjusted, worst = np.empty(len(p)), 0.0
+    for rank, k in enumerate(np.argsort(p)):
+        worst = max(worst, min(1, (len(p) - rank) * p[k]))
+        adjusted[k] = worst
+    return adjusted
+
+
+def test_changes_are_differences_of_differences() -> None:
+    values = measured(made(), mean_of("test_accuracy"))
+    (row,) = changes(values, "Random", "calm").query("method == 'Other'").to_dict("records")
+    expected = []
+    for seed in range(5):
+        gain = {s: values[s, "Other", seed] - values[s, "Random", seed] for s in ("calm", "rough")}
+        expected.append(gain["rough"] - gain["calm"])
+    assert row["setting"] == "rough"
+    assert row["difference"] == pytest.approx(np.mean(expected))
+    assert row["outcome"] == "refuted", "the gain is smaller than in the calm"
 
 
 def test_the_last_rounds_alone() -> None:
     run = made().query("setting == 'calm' and seed == 0 and method == 'Random'")
     assert mean_of("test_accuracy", last=0.5)(run) == run["test_accuracy"].iloc[10]
+
+
+def test_accuracy_at_equal_cost_against_areas_by_hand() -> None:
+    """Base spends 10 a round for four rounds; the other 30, so of it only the first round and a third count."""
+    rows = [("w", "base", 0, t, 10.0 * (t > 0), 0.0, 0.1 * t) for t in range(5)]
+    rows += [("w", "dear", 0, t, 20.0 * (t > 0), 10.0 * (t > 0), 0.3 * t) for t in range(5)]
+    rows += [("w", "short", 0, t, 5.0 * (t > 0), 0.0, 0.2 * t) for t in range(5)]
+    table = pd.DataFrame(rows, columns=[*KEYS, "round", "down", "up", "accuracy"])
+    values = at_equal_cost(table, "base", ["down", "up"], "accuracy")
+    assert values["w", "base", 0] == pytest.approx(0.2)
+    assert values["w", "dear", 0] == pytest.approx(0.2), "0 to 0.4, linearly"
+    assert values["w", "short", 0] == pytest.approx((0.4 * 20 + 0.8 * 20) / 40), "the last accuracy stays"
+
+
+def test_the_best_of_each_group_in_each_setting() -> None:
+    values = measured(made(), mean_of("test_accuracy"))
+    table = best(values, {"plain": ["Random", "Same"], "new": ["Other"]}, unit=100)
+    means = 100 * values.groupby(["setting", "method"]).mean()
+    assert table.loc["calm", "new"] == f"Other ({means['calm', 'Other']:.1f})"
+    top = max("Random", "Same", key=lambda name: means["calm", name])
+    assert table.loc["calm", "plain"] == f"{top} ({means['calm', top]:.1f})"
+    assert table.loc["calm", "ahead of plain"].endswith("replicated")
+    assert table.loc["rough", "ahead of plain"].endswith("refuted")
+
+
+def test_a_tally_of_one_claim() -> None:
+    effects = judged().query("method == 'Other'")
+    assert tally(effects, "Other is better") == "Other is better: replicated in calm; refuted in rough."
+    assert tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: undecided in 2 of 2."
