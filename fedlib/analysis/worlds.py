@@ -1,7 +1,7 @@
 """The claim that a method is better than another, in each of several worlds: replicated, refuted or undecided there.
 
-A claim is judged in every world for itself, as claims of papers are (`docs/judging.md`): an effect over paired seeds with
-Student's interval, the outcomes of `estimators`, and Holm's correction over the claims of a world.
+A claim is judged in every world for itself, as claims of papers are (`docs/judging.md`): an effect over paired seeds
+with Student's interval, the outcomes of `estimators`, and Holm's correction over the claims of a world.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def mean_of(column: str, last: float = 1.0) -> Measure:
 
 def measured(table: pd.DataFrame, measure: Measure) -> pd.Series:
     """A measure of every run of an experiment's table, by (setting, method, seed), in the order of the table."""
-    return table.groupby(KEYS, sort=False)[list(table)].apply(measure)
+    runs = table.groupby(KEYS, sort=False)
+    return pd.Series({key: measure(run) for key, run in runs}).rename_axis(KEYS)
 
 
 def at_equal_cost(table: pd.DataFrame, base: str, costs: Sequence[str], column: str) -> pd.Series:
     """Mean of a column over what is spent, from 0 to what a run of `base` spends, by (setting, method, seed).
 
-    costs: columns whose sum is spent in a round. The column is linear between the rounds in which it was measured; after
-    the last one it stays as it is. A run without a run of `base` in its setting and seed has no value.
+    costs: columns whose sum is spent in a round. The column is linear between the rounds in which it was measured;
+    after the last one it stays as it is. A run without a run of `base` in its setting and seed has no value.
     """
     spent = table.assign(spent=table[list(costs)].sum(axis=1)).sort_values("round", kind="stable")
     spent["spent"] = spent.groupby(KEYS)["spent"].cumsum()

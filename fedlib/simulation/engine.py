@@ -425,9 +425,7 @@ class Lockstep:
         starts = gather(wanted, lambda live, clients: live.algorithm.starts(clients, live.models))
         if starts is not None:
             start, rows = starts, list(range(len(wanted)))
-        jobs = [
-            live.job(row, k, draw, purpose) for row, (live, k, draw) in zip(rows, wanted, strict=True)
-        ]
+        jobs = [live.job(row, k, draw, purpose) for row, (live, k, draw) in zip(rows, wanted, strict=True)]
         linear = gather(wanted, lambda live, clients: live.algorithm.linear(clients))
         previous = gather(wanted, lambda live, clients: live.algorithm.previous(clients, live.models[0]))
         rates = np.array([live.run.local.lr_at(live.t) for live, _, _ in wanted])

@@ -153,4 +153,6 @@ def test_the_best_of_each_group_in_each_setting() -> None:
 def test_a_tally_of_one_claim() -> None:
     effects = judged().query("method == 'Other'")
     assert tally(effects, "Other is better") == "Other is better: replicated in calm; refuted in rough."
-    assert tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: undecided in 2 of 2."
+    assert (
+        tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: undecided in 2 of 2."
+    )

@@ -34,7 +34,9 @@ def ready(fed: Federation, **settings: object) -> OortComplete:
     return sampler
 
 
-def told(sampler: OortComplete, t: int, clients: list[int], seconds: list[float] | None = None, **more) -> None:
+def told(
+    sampler: OortComplete, t: int, clients: list[int], seconds: list[float] | None = None, **more
+) -> None:
     n = len(clients)
     report = Report(
         np.array(clients, dtype=int),
@@ -91,7 +93,8 @@ def test_scores_against_a_plain_loop() -> None:
     utility = sorted(sampler.utility[clients].tolist())
     low, high = 0.999 * utility[0], utility[int(0.5 * len(utility))]
     expected = [
-        (min(sampler.utility[k], high) - low) / (utility[-1] - low) + np.sqrt(0.1 * np.log(9) / sampler.last[k])
+        (min(sampler.utility[k], high) - low) / (utility[-1] - low)
+        + np.sqrt(0.1 * np.log(9) / sampler.last[k])
         for k in clients
     ]
     assert sampler.scores(clients, 9) == pytest.approx(expected)
