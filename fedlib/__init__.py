@@ -20,7 +20,8 @@ _HOMES = {
     "EarlyStop": "library.callbacks",
     "Local": "settings.schema",
     "Evaluate": "settings.schema",
-    "Method": "settings.schema",
+    "Method": "library.methods",
+    "Server": "algorithms.fedopt",
     "IID": "data.schemes",
     "Shards": "data.schemes",
     "OneClass": "data.schemes",
@@ -31,12 +32,12 @@ _HOMES = {
     "ConfigError": "errors",
     "SamplerError": "errors",
 }
-__all__ = ["samplers", *_HOMES]
+__all__ = ["algorithms", "samplers", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "samplers":
-        return import_module("fedlib.samplers")
+    if name in ("algorithms", "samplers"):
+        return import_module(f"fedlib.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("fedlib")
     if name not in _HOMES:

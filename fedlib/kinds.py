@@ -70,7 +70,7 @@ def parameters_of(cls: type[DataclassInstance]) -> type[BaseModel]:
         for f in fields(cls)
         if f.init
     }
-    config = ConfigDict(**STRICT, protected_namespaces=())
+    config = ConfigDict(**STRICT, protected_namespaces=(), arbitrary_types_allowed=True)
     kinds: dict[str, Any] = {k: (hints[k], ... if v is MISSING else v) for k, v in defaults.items()}
     return create_model(cls.__name__, __config__=config, **kinds)
 

@@ -17,8 +17,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class ServerOptimizer(FedAvg):
-    """FedAvg whose step on the trained values is `step` of the mean update."""
+class Server(FedAvg):
+    """FedAvg whose server takes a step of its own on the trained values, made from the mean update.
+
+        @dataclass
+        class Half(fedlib.Server):
+            def step(self, delta):
+                return delta / 2
+
+    Fields of the dataclass are its parameters; tensors that it sets on itself are its state.
+    """
 
     def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
         import torch
@@ -37,7 +45,7 @@ class ServerOptimizer(FedAvg):
 
 @register("fedavgm", revision=0)
 @dataclass
-class FedAvgM(ServerOptimizer):
+class FedAvgM(Server):
     """m <- momentum m + delta; w <- w + lr m."""
 
     lr: Positive = 1.0
@@ -50,7 +58,7 @@ class FedAvgM(ServerOptimizer):
 
 @register("fedadam", revision=0)
 @dataclass
-class FedAdam(ServerOptimizer):
+class FedAdam(Server):
     """m <- beta_1 m + (1 - beta_1) delta; v <- beta_2 v + (1 - beta_2) delta^2; w <- w + lr m / (sqrt(v) + tau)."""
 
     lr: Positive = 0.01

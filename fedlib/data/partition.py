@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import entr
 
-from fedlib.data.schemes.base import Labelled, Parts, Scheme
+from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split
 from fedlib.errors import ConfigError
 from fedlib.streams import stream
 
@@ -28,8 +28,8 @@ class Partition:
     """
 
     train: Parts
-    holdout: Parts | None
-    test: Parts | None
+    holdout: Parts | None = None
+    test: Parts | None = None
     labels: np.ndarray = None  # ty: ignore[invalid-assignment]  # made in __post_init__
     group: np.ndarray | None = None
 
@@ -150,6 +150,11 @@ def make(spec: Scheme, data: Labelled, N: int, seed: int, holdout: float = 0.0) 
     if len(y) < N:
         raise ConfigError(f"N: {N} clients are more than the {len(y)} training samples; lower N.")
     split = spec.split(data, N, rng)
+    if not isinstance(split, Split) or len(split.train) != N:
+        result = f"{len(split.train)} clients" if isinstance(split, Split) else f"a {type(split).__name__}"
+        raise ConfigError(
+            f"partition: {type(spec).__name__}.split gives {result}; return a Split of N = {N} clients."
+        )
     train, kept = split.train, split.holdout
     K = int(y.max()) + 1
     labels = np.stack([np.bincount(y[part], minlength=K) for part in train])

@@ -45,8 +45,8 @@ class Callback:
     def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool | None:
         """Called with a row of the results, first with that of round 0. True ends this run after the row's round.
 
-        model: makes the global model, in evaluation mode. Rows of rounds that were trained before this call, and of
-        round 0, come without one: it then raises ConfigError.
+        model: makes the global model, in evaluation mode. Rows of rounds that an earlier call of `fedlib.simulate`
+        trained come without one: it then raises ConfigError.
         """
 
 
@@ -63,12 +63,20 @@ class EarlyStop(Callback):
     at_most: bool | None = None
     best: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
+            raise ConfigError(f"EarlyStop.patience is {self.patience!r}; it must be a number of rounds.")
+
     def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool | None:
-        column = self.column or quality_of(row)
+        column, key = self.column or quality_of(row), (run.method, run.seed)
+        if self.column and row["round"] and self.column not in row and key not in self.best:
+            raise ConfigError(
+                f"EarlyStop.column is {self.column!r}, which is not measured; there are {', '.join(row)}."
+            )
         if column is None or row.get(column) is None or np.isnan(row[column]):
             return None
         low = not column.endswith("accuracy") if self.at_most is None else self.at_most
-        value, key = (-row[column] if low else row[column]), (run.method, run.seed)
+        value = -row[column] if low else row[column]
         if row["round"] == 0 or key not in self.best or value > self.best[key][0]:
             self.best[key] = (value, 0)
             return None
@@ -97,6 +105,7 @@ class Watcher:
     measure: Callable[[Live], dict[str, np.ndarray]]
     make: Callable[[Tensor], nn.Module]
     told: dict[str, int] = field(default_factory=dict)
+    initial: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
@@ -105,12 +114,16 @@ class Watcher:
         """Called before the first and after every round of a run."""
         if live.failed:
             return
+        if not live.rows:  # the row of round 0 comes together with that of round 1
+            self.initial[address] = live.models
         new = live.rows[self.told.get(address, 0) :]
         self.told[address] = len(live.rows)
         for row in new:
-            newest = row is live.rows[-1] and not live.diverged
-            self._keep_best(address, row, live.models if newest else None)
-            if self._tell(address, row, live.models if newest else None):
+            models = self.initial.pop(address, None) if row["round"] == 0 else None
+            if row is live.rows[-1] and not live.diverged:
+                models = live.models
+            self._keep_best(address, row, models)
+            if self._tell(address, row, models):
                 live.stopped = row["round"] < live.run.T
                 self.ended[address] = live.rows[: row["round"] + 1]
                 break
@@ -133,12 +146,17 @@ class Watcher:
                 raise ConfigError("callbacks: this algorithm has several global models.")
             return self.make(models[0])
 
-        ends = [
-            callback.on_round(run, row, model) is True
-            for run in self.labels[address]
-            for callback in self.callbacks
-        ]
-        return any(ends)
+        ends = False
+        for run in self.labels[address]:
+            for callback in self.callbacks:
+                answer = callback.on_round(run, dict(row), model)
+                if not (answer is None or isinstance(answer, bool | np.bool_)):
+                    raise ConfigError(
+                        f"callbacks: {type(callback).__name__}.on_round returned {answer!r}; return True to end the "
+                        "run, and otherwise None."
+                    )
+                ends = ends or bool(answer)
+        return ends
 
     def _keep_best(self, address: str, row: Mapping[str, Any], models: Tensor | None) -> None:
         column = quality_of(row)

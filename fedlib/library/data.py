@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.data import partition
+from fedlib.data import partition, schemes
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.data.schemes import Scheme
@@ -188,6 +188,8 @@ def _pair(what: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.nda
         raise ConfigError(
             f"{what}: there are {len(x)} samples and {len(y)} targets; give one target per sample."
         )
+    if not len(x):
+        raise ConfigError(f"{what} has no samples; give some, or leave it out.")
     if x.ndim < 2:
         raise ConfigError(f"{what}: samples are {_look(x)}; give (n, ...), one row per sample.")
     y = y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
@@ -209,8 +211,10 @@ def _numbers(what: str, values: Any) -> np.ndarray:
     array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ConfigError(f"{what} are {array.dtype}; give numbers.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ConfigError(f"{what} hold values that are not finite; clean them first.")
+    if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():
+        raise ConfigError(
+            f"{what} hold values that are not finite in single precision; clean or scale them first."
+        )
     return array
 
 
@@ -239,6 +243,7 @@ class Clients:
                     "client_test needs clients with fixed samples; a scheme makes its own test parts."
                 )
             self.N, self.spec = N, clients
+            self._register(clients)
             return
         parts = clients if isinstance(clients, partition.Partition) else self._by_column(samples.owner)
         self.N = len(parts.train)
@@ -251,6 +256,20 @@ class Clients:
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
         self.spec = Given(scheme="given", digest=address_of(content))
         self.fixed = parts
+
+    def _register(self, scheme: Scheme) -> None:
+        """Register a program's own scheme if it was not, and check that it splits the data alike for the same seed."""
+        if scheme.scheme in schemes.base.REGISTRY.revisions:
+            return
+        try:
+            schemes.register()(type(scheme))
+        except ValueError as error:
+            raise ConfigError(f"clients: {error}") from None
+        first, second = (partition.make(scheme, self.data, self.N, 0) for _ in range(2))
+        if any(not np.array_equal(a, b) for a, b in zip(first.train, second.train, strict=True)):
+            raise ConfigError(
+                f"clients: {type(scheme).__name__} splits the data in another way each time; draw from rng alone."
+            )
 
     def partition(self, seed: int) -> Partition:
         """The partition of the run with this seed."""

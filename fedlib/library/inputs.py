@@ -132,8 +132,6 @@ def by_client(what: str, clients: Any, read: Read) -> Owned:
     for name in names:
         place = f"{what}[{name!r}]"
         x, y = read(place, *pair_of(place, clients[name]))
-        if not len(x):
-            raise ConfigError(f"{place} has no samples; leave the client out.")
         if parts and (x.shape[1:], x.dtype) != (parts[0][0].shape[1:], parts[0][0].dtype):
             raise ConfigError(
                 f"{place} has samples {x.dtype} {x.shape[1:]}, but {what}[{names[0]!r}] has {parts[0][0].dtype} "

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from fedlib import algorithms, samplers
+from fedlib.algorithms import FedAvg
 from fedlib.errors import ConfigError
-from fedlib.samplers import SAMPLERS, Sampler, register
-from fedlib.settings.schema import Method
+from fedlib.registry import Registry
+from fedlib.samplers import Sampler
+from fedlib.settings import schema
+from fedlib.settings.identity import digest_of_value
 
 
-def methods_of(methods: Any) -> dict[str, Method | dict[str, Any]]:
+class Method(schema.Method):
+    """A sampler, and what the server makes of the updates of the clients that it selects.
+
+    sampler: its name, its class, or an instance with parameters.
+    server: "mean" adds their weighted mean to the global model. Otherwise a server optimiser: "fedavgm", "fedadam" or
+        "fedyogi", an instance of one with parameters, as `fedlib.algorithms.FedAdam(lr=0.1)`, or a class of your own
+        that inherits from `fedlib.Server`.
+    algorithm: of the clients and the server together, in place of `server`: "scaffold", "feddyn", "moon", ...
+    params, algorithm_params: the parameters of what is named by a text.
+    aggregation: the weights of the mean, if they are not the sampler's own.
+
+    Raises:
+        ConfigError: a name or parameter is unknown, or two arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        sampler: str | type[Sampler] | Sampler,
+        server: str | type[FedAvg] | FedAvg = "mean",
+        **more: Any,
+    ) -> None:
+        if server != "mean" and "algorithm" in more:
+            raise ConfigError("Method: server and algorithm say the same thing; give one of them.")
+        written = _written("sampler", "params", sampler, Sampler, "methods", more)
+        if server != "mean":
+            written |= _written("algorithm", "algorithm_params", server, FedAvg, "server", more)
+        super().__init__(**more | written)
+
+
+def methods_of(methods: Any) -> dict[str, schema.Method]:
     """Label -> the `method` of a run's settings.
 
     Raises:
@@ -20,63 +53,97 @@ def methods_of(methods: Any) -> dict[str, Method | dict[str, Any]]:
     """
     if not isinstance(methods, Mapping) or not methods:
         raise ConfigError('methods must map labels to samplers, as {"Random": "uniform"}.')
+    labels = [str(label) for label in methods]
+    for label in labels:
+        if label.startswith("_") or labels.count(label) > 1:
+            raise ConfigError(
+                f"methods: the label {label!r} begins with _, which figures leave out, or names two methods; change it."
+            )
     return {str(label): method_of(str(label), method) for label, method in methods.items()}
 
 
-def method_of(label: str, method: Any) -> Method | dict[str, Any]:
+def method_of(label: str, method: Any) -> schema.Method:
     """One method. A sampler that is not registered is registered under the name of its class."""
-    if isinstance(method, Method):
+    if isinstance(method, schema.Method):
         return method
-    if isinstance(method, str):
-        return {"sampler": method}
-    if isinstance(method, type) and issubclass(method, Sampler):
-        return {"sampler": registered(method)}
-    if isinstance(method, Sampler):
-        check_remade(label, method)
-        return {"sampler": registered(type(method)), "params": parameters(method)}
+    if isinstance(method, str | Sampler) or (isinstance(method, type) and issubclass(method, Sampler)):
+        return Method(method)
     raise ConfigError(
         f"methods: {label!r} is a {type(method).__name__}; give a sampler's name, its class or an instance of it."
     )
 
 
-def registered(cls: type[Sampler]) -> str:
-    """The name of a sampler's class, which is registered if it was not."""
-    own = vars(cls).get("name")
-    if own and SAMPLERS.get(own) is cls:
-        return own
-    name = own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+def _written(
+    key: str, params: str, value: Any, base: type, where: str, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A sampler or an algorithm as settings write it: its name, and the parameters of an instance."""
+    if isinstance(value, type) and issubclass(value, base):
+        return {key: registered(value, where)}
+    if isinstance(value, base):
+        if params in more:
+            raise ConfigError(
+                f"Method.{params}: {type(value).__name__} is an instance and has its own; leave it out."
+            )
+        check_remade(where, value)
+        return {key: registered(type(value), where), params: parameters(value)}
+    return {key: value}
+
+
+def registered(cls: type, where: str = "methods") -> str:
+    """The name of a sampler's or algorithm's class, which is registered if it was not."""
+    kind, register = _registry(cls)
+    names = [name for name, entry in kind.load_all().items() if entry is cls]
+    if names:
+        return names[0]
+    name = (
+        vars(cls).get("name")
+        or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+    )
     try:
         register(name)(cls)
     except ValueError as error:
-        raise ConfigError(f"methods: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
     return name
 
 
-def parameters(sampler: Sampler) -> dict[str, Any]:
+def _registry(cls: type) -> tuple[Registry, Callable[..., Any]]:
+    if issubclass(cls, Sampler):
+        return samplers.registry.REGISTRY, samplers.register
+    return algorithms.base.REGISTRY, algorithms.register
+
+
+def parameters(instance: Any) -> dict[str, Any]:
     """The parameters of an instance that differ from their defaults."""
-    out = {}
-    for field in fields(sampler):
+    written = {}
+    for field in fields(instance):
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        value = getattr(sampler, field.name)
-        if default is MISSING or value != default:
-            out[field.name] = value
-    return out
+        value = getattr(instance, field.name)
+        if field.init and (default is MISSING or _content(value) != _content(default)):
+            written[field.name] = value
+    return written
 
 
-def check_remade(label: str, sampler: Sampler) -> None:
+def check_remade(where: str, instance: Any) -> None:
     """Check that an instance can be made again from its fields, as every run does.
 
     Raises:
         ConfigError: it holds what is no field, or its class has an `__init__` of its own.
     """
+    cls = type(instance)
     try:
-        again = vars(type(sampler)(**{field.name: getattr(sampler, field.name) for field in fields(sampler)}))
+        again = vars(
+            cls(**{field.name: getattr(instance, field.name) for field in fields(instance) if field.init})
+        )
     except TypeError:
         again = {}
-    mine = vars(sampler)
-    other = [key for key in mine if key not in again or repr(mine[key]) != repr(again[key])]
+    mine = vars(instance)
+    other = [key for key in mine if key not in again or _content(mine[key]) != _content(again[key])]
     if other or set(again) - set(mine):
         raise ConfigError(
-            f"methods: {label!r} holds {', '.join(map(repr, other)) or 'something'} that no run can make again: write "
-            f"@dataclass above {type(sampler).__name__}, and its parameters as fields in place of an __init__."
+            f"{where}: {cls.__name__} holds {', '.join(map(repr, other)) or 'something'} that no run can make again: "
+            f"write @dataclass above the class, and its parameters as fields in place of an __init__."
         )
+
+
+def _content(value: Any) -> str:
+    return digest_of_value(value, "", skip=True)

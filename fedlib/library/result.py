@@ -169,6 +169,8 @@ class Result:
         until then; work: their local steps; final: mean of the column over the last fifth of the rounds and all seeds;
         rank: mean over seeds of the rank by rounds, then by final.
         """
+        if isinstance(target, bool) or not isinstance(target, int | float | np.number):
+            raise ConfigError(f"target is {target!r}; it must be a value of the column, a number.")
         column = self._measured(column)
         low = column != "test_accuracy" if at_most is None else at_most
         reach = measure.rounds_below if low else measure.rounds_to_target
@@ -213,6 +215,8 @@ def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Resu
                 sizes = {seed: arrays[f"sizes/{seed}"] for seed in about["seeds"]}
         failures = {(method, seed): why for method, seed, why in about["failures"]}
         return Result(table, about["clients"], ends, sizes, failures, model)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; write one with Result.save.") from None
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path}: it cannot be read as a result ({error}); save it again (Result.save)."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import os
 import tempfile
 import warnings
@@ -10,22 +9,20 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
 
-from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, SamplerError
 from fedlib.library.callbacks import Callback, Keep, Running, Watcher, kept
-from fedlib.library.data import Clients, Samples, samples_of
+from fedlib.library.checks import check, check_watching
+from fedlib.library.data import Clients, samples_of
+from fedlib.library.handed import Handed
 from fedlib.library.methods import methods_of
-from fedlib.library.model import Given, model_of, with_values
+from fedlib.library.model import model_of
 from fedlib.library.result import Result
 from fedlib.runs.group import groups_of, train_group
 from fedlib.runs.place import Place, cores
@@ -33,109 +30,11 @@ from fedlib.runs.progress import Progress
 from fedlib.runs.results import MEASURES
 from fedlib.runs.sealed import is_state
 from fedlib.runs.store import Store, pack
-from fedlib.samplers import find
-from fedlib.samplers.registry import REVISIONS
-from fedlib.settings.code import NUMERICS, code_of
-from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.params import build, seeds_of
-from fedlib.settings.schema import OWN, Evaluate, Local, Run, address_of_run
-from fedlib.simulation.evaluation import segment_means, weights_of
-from fedlib.simulation.live import Live
-from fedlib.training.contract import Executor
-from fedlib.training.executors import Own, make_executor
+from fedlib.settings.schema import OWN, Evaluate, Local, Run
 from fedlib.training.objective import Function
-from fedlib.training.randomness import made, seeded
 
 CHECKPOINT_SECONDS = 10.0
-
-
-class Handed:
-    """A program's own samples, clients and model, as the supply of a group of runs.
-
-    key: stands for what cannot be identified. stored: whether that is needed, because runs are kept.
-    """
-
-    def __init__(
-        self,
-        samples: Samples,
-        clients: Clients,
-        model: Given,
-        device: str,
-        key: Any = None,
-        stored: bool = True,
-    ) -> None:
-        self.data, self.clients, self.model, self.device = samples.data, clients, model, device
-        self.key, self.skip = key, key is not None or not stored
-        self._executor: Executor | None = None
-        self._samplers: dict[type, str] = {}
-
-    def address(self, run: Run) -> str:
-        return self._address(run.model_dump(mode="json"), run)
-
-    def lineage(self, run: Run) -> str | None:
-        """Where the state after round T is kept for runs with a larger T; None if its sampler knows T."""
-        if knows_T(find(run.method.sampler)):
-            return None
-        return self._address(run.model_dump(mode="json") | {"T": None}, run)
-
-    def _address(self, settings: dict[str, Any], run: Run) -> str:
-        code, name = code_of(settings), run.method.sampler
-        if name not in REVISIONS:
-            code |= {f"sampler {name}": self._digest(find(name))}
-        return address_of_run(settings, NUMERICS, self.data.digest, code)
-
-    def _digest(self, sampler: type) -> str:
-        """Identifies a sampler that is not shipped."""
-        if sampler not in self._samplers:
-            values = [digest_of_value(sampler, f"the sampler {sampler.__name__}", self.skip), self.key]
-            self._samplers[sampler] = digest_of_value(values, "key")
-        return self._samplers[sampler]
-
-    def executor(self, run: Run, threads: int) -> Executor:
-        if self._executor is None:
-            by_torch = run.local.by_torch
-            use = Own(self.model.make) if by_torch and isinstance(self.model.use, str) else self.model.use
-            self._executor = make_executor(use, self.data.tensors(), self.device, threads, by_torch)
-        return self._executor
-
-    def partition(self, run: Run) -> Partition:
-        return self.clients.partition(run.seed)
-
-    def about(self, run: Run) -> dict[str, str]:
-        return {"name": run.dataset, "provenance": "handed over by a program", "digest": self.data.digest}
-
-    def module(self, flat: Tensor) -> nn.Module:
-        """A module with these values, in evaluation mode."""
-        return with_values(made(self.model.make, 0), flat.cpu()).eval()
-
-    def measure(self, live: Live) -> dict[str, np.ndarray]:
-        """Of the global model: each client's loss on its training part, and loss and score on its test part, (N,)."""
-        if len(live.models) > 1:
-            return {}
-        out = {}
-        for split, parts in (("train", live.partition.train), ("test", live.partition.test)):
-            if parts is None:
-                continue
-            rows, sizes = np.concatenate(parts), [len(part) for part in parts]
-            losses, scores = live.executor.evaluate(live.models, split, [rows])
-            out[f"{split}_loss"] = segment_means(losses[0], sizes, weights_of(live.executor, split, rows))
-            if split == "test" and live.executor.measures:
-                objective = getattr(live.executor, "objective", None)
-                if objective is not None and objective.metric_kind == "together":
-                    each = live.executor.evaluate(live.models.expand(len(parts), -1), split, parts)[1]
-                    out[live.executor.measures] = np.array([score[0] for score in each])
-                else:
-                    out[live.executor.measures] = segment_means(scores[0], sizes)
-        return out
-
-
-def knows_T(sampler: type) -> bool:
-    """Whether a sampler may read the number of rounds, `fed.T`. Of code that is not ours, any attribute T counts."""
-    methods = [
-        part for base in sampler.__mro__ for part in vars(base).values() if isinstance(part, FunctionType)
-    ]
-    steps = [[step.argval for step in dis.get_instructions(method)] for method in methods]
-    return "T" in names_read(sampler) or any(("fed", "T") in pairwise(names) for names in steps)
 
 
 def simulate(
@@ -193,6 +92,7 @@ def simulate(
     Raises:
         ConfigError: an argument cannot be used. SamplerError: every run failed. One sentence says why.
     """
+    check_watching(callbacks, keep)
     with plain_torch():
         samples = samples_of(x, y, clients, test, client_test, negative=loss is not None)
         data = samples.data if not isinstance(model, str) else samples.data.real()
@@ -226,11 +126,12 @@ def simulate(
             for label, method in methods_of(methods).items()
             for seed in seeds_of({"seeds": seeds if isinstance(seeds, int) else list(seeds)}, "simulate")
         ]
+        threads = threads or cores()
         supply = Handed(samples, owners, given, device, key, store is not None)
-        check(supply, [run for _, run in labelled], metric)
+        check(supply, [run for _, run in labelled], metric, threads)
         with tempfile.TemporaryDirectory() if store is None else nullcontext(os.fspath(store)) as folder:
             place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
-            return train(labelled, place, supply, callbacks, keep, threads or cores(), tell)
+            return train(labelled, place, supply, callbacks, keep, threads, tell)
 
 
 @contextmanager
@@ -243,57 +144,6 @@ def plain_torch() -> Generator[None]:
             yield
     finally:
         torch.set_default_dtype(before)
-
-
-def check(supply: Handed, runs: Sequence[Run], metric: Function | None) -> None:
-    """What the arguments say together, before anything is trained.
-
-    Raises:
-        ConfigError: clients have no test parts to measure, or training will meet a batch that the model cannot take.
-    """
-    run = runs[0]
-    partitions = {run.seed: supply.partition(run) for run in runs}
-    if run.evaluate.clients:
-        if not supply.data.labels or metric is not None:
-            raise ConfigError(
-                "evaluate.clients measures accuracy, which needs labels and no metric=; set it to false."
-            )
-        if any(part.test is None for part in partitions.values()):
-            raise ConfigError(
-                "evaluate.clients is true, but the clients have no test samples; give client_test."
-            )
-    if isinstance(supply.model.use, str) or takes_one(supply):
-        return
-    batch, steps = run.local.batch, run.local.steps
-    for part in partitions.values():
-        for k, mine in enumerate(part.train):
-            left = min(batch, len(mine)) if steps else len(mine) % batch or batch
-            if run.local.drop_last and len(mine) > batch:
-                left = batch
-            if left == 1:
-                raise ConfigError(
-                    f"model: training fails on a batch of one sample, which {supply.clients.name(k)} would have "
-                    f"({len(mine)} samples in batches of {batch}); set drop_last=True in Local, or another batch."
-                )
-
-
-def takes_one(supply: Handed) -> bool:
-    """Whether the model can be trained on a batch of one sample. Batch normalisation cannot."""
-    use = supply.model.use
-    assert not isinstance(use, str)
-    net, x = made(use.make, 0).train(), supply.data.tensors().x_train[:2]
-    with seeded(0), torch.no_grad():
-        try:
-            net(x)
-        except Exception:
-            return True  # it fails anyhow; the executor says why
-        try:
-            net(x[:1])
-        except ValueError:
-            return False
-        except Exception:
-            return True
-    return True
 
 
 def train(

@@ -18,7 +18,9 @@ SETS = {"needs": {"labels", "output layer"}, "reads": {"squared"}}
 ELSEWHERE = {  # what makes random numbers without the round's generator -> where it is
     "default_rng": "numpy.random",
     "RandomState": "numpy.random",
+    "Random": "random",
     "SystemRandom": "random",
+    "manual_seed": "torch",
     "urandom": "os",
     "token_bytes": "secrets",
     "randbelow": "secrets",

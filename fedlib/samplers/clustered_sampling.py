@@ -39,6 +39,7 @@ Measure = Literal["arccos", "l2", "l1"]
 Linkage = Literal["rows", "condensed"]
 Filling = Literal["authors", "paper"]
 Order = Literal["random", "index", "authors"]
+MANY = 1000  # clients beyond which distances come from inner products
 
 
 def pour(masses: np.ndarray, rooms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,8 +154,29 @@ def ward_tree(rho: np.ndarray, linkage: Linkage = "rows") -> np.ndarray:
     if len(rho) == 1:
         return np.empty((0, 4))
     distance = scipy.spatial.distance
-    distances = distance.pdist(rho) if linkage == "rows" else distance.squareform(rho, checks=False)
+    if linkage == "condensed":
+        distances = distance.squareform(rho, checks=False)
+    else:
+        distances = distance.pdist(rho) if len(rho) <= MANY else rows_apart(rho)
     return scipy.cluster.hierarchy.linkage(distances, "ward")
+
+
+def rows_apart(rho: np.ndarray) -> np.ndarray:
+    """Euclidean distances between the rows of a symmetric matrix (N, N), as `pdist` returns them.
+
+    From the inner products of the rows, which a matrix product computes a hundred times faster than one pair after
+    another. Exact to about 1e-7 of the rows' norms, and 0 where both rows are zero.
+    """
+    N = len(rho)
+    inner = scipy.linalg.blas.dsyrk(
+        1.0, rho.T, trans=1
+    ).T  # its lower triangle; rho.T lies in memory as BLAS wants it
+    squares, distances, start = inner.diagonal().copy(), np.empty(N * (N - 1) // 2), 0
+    for k in range(N - 1):
+        row = squares[k] + squares[k + 1 :] - 2 * inner[k + 1 :, k]
+        distances[start : start + len(row)] = np.sqrt(np.maximum(row, 0))
+        start += len(row)
+    return distances
 
 
 def cut_tree(tree: np.ndarray, masses: np.ndarray, M: int) -> list[np.ndarray]:
@@ -249,7 +271,7 @@ class ClusteredSimilarity(Sampler):
     warmup: Annotated[int, Field(ge=0)] = 0
 
     def needed(self, fed: Federation) -> int:
-        return fed.N**2 + fed.N * fed.d // 2
+        return (fed.N**2 if fed.N <= MANY else 3 * fed.N**2) + fed.N * fed.d // 2
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

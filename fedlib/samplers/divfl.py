@@ -6,7 +6,8 @@ Submodular Maximization", ICLR 2022, as HiCS-FL uses it as a baseline.
 HiCS-FL's code differs from the paper; the settings `gradients` and `greedy` choose between them:
 1. The paper takes 1-step gradients at the current model ("one_step", the default). The code takes the full local
    updates of all N clients from the previous round ("previous"), and zeros in the first round.
-2. At each step, the code takes the best of a random subset of max(m, floor(0.1 N)) clients ("stochastic").
+2. At each step, the code takes the best of a random subset of max(m, floor(0.1 N)) clients ("stochastic"). With
+   `candidates` of them, it is the stochastic greedy of Mirzasoleiman et al. (AAAI 2015), whose subset may be smaller.
 In both, aggregation is the plain mean, as in HiCS-FL (DivFL weights a client by how many clients it represents). Ties
 go to the lowest id. A non-finite gradient counts as zero.
 """
@@ -19,13 +20,29 @@ from typing import Literal
 
 import numpy as np
 
-from fedlib.samplers.base import Asking, Federation, Gradients, Round, Sampler, Selection, Updates, register
+from fedlib.samplers.base import (
+    Asking,
+    Count,
+    Federation,
+    Gradients,
+    Round,
+    Sampler,
+    Selection,
+    Updates,
+    register,
+)
+
+MANY = 1000  # clients beyond which "stochastic" makes no matrix over them
+BLOCK, WIDTH = 256, 4096  # clients whose distances are computed together, and to how many others
 
 
 @register("divfl", revision=0)
 @dataclass
 class DivFL(Sampler):
     """Choose m clients that greedily minimise sum_k min_{i chosen} |g_k - g_i|.
+
+    candidates: with greedy "stochastic", how many clients are looked at in each step; None for the code's number. With
+        more than a thousand clients, "stochastic" needs no N x N distances.
 
     Raises:
         ValueError: an unknown `gradients` or `greedy`.
@@ -34,9 +51,14 @@ class DivFL(Sampler):
     asks = frozenset({Gradients, Updates})
     gradients: Literal["one_step", "previous"] = "one_step"
     greedy: Literal["lazy", "stochastic"] = "lazy"
+    candidates: Count | None = None
 
     def needed(self, fed: Federation) -> int:
-        return fed.N**2
+        return fed.N * (fed.d // 2 + BLOCK) if self.sparse(fed) else fed.N**2
+
+    def sparse(self, fed: Federation) -> bool:
+        """Whether distances are computed when they are needed, and no matrix over the clients is made."""
+        return self.greedy == "stochastic" and fed.N > MANY
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -46,22 +68,35 @@ class DivFL(Sampler):
                 raise ValueError(
                     f"sampler 'divfl': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
                 )
+        if self.candidates and self.greedy == "lazy":
+            raise ValueError(
+                "sampler 'divfl': candidates needs greedy: stochastic; set it, or leave candidates out."
+            )
         if self.gradients == "previous":
-            self.D = np.zeros((fed.N, fed.N))
+            self.D = np.zeros(
+                (fed.N, fed.d if self.sparse(fed) else fed.N), np.float32 if self.sparse(fed) else float
+            )
 
     def select(self, round: Round) -> Asking:
         question = Gradients if self.gradients == "one_step" else Updates
         A, G = round.answered(round.available, (yield question(round.available)))
         if not len(A):
             return Selection(round.rng.choice(round.available, round.m, replace=False))
-        D, m = distances(G), min(round.m, len(A))
+        m = min(round.m, len(A))
+        if self.sparse(self.fed):
+            if self.gradients == "previous":
+                known = self.D.copy()
+                known[A] = G
+                G, self.D = self.D[A], known
+            return Selection(A[stochastic_greedy(RowsApart(G), m, round.rng, self.candidates)])
+        D = distances(G)
         if self.gradients == "previous":
             known, pairs = self.D.copy(), np.ix_(A, A)
             known[pairs] = D
             D, self.D = self.D[pairs], known
-        return Selection(
-            A[lazy_greedy(D, m) if self.greedy == "lazy" else stochastic_greedy(D, m, round.rng)]
-        )
+        if self.greedy == "lazy":
+            return Selection(A[lazy_greedy(D, m)])
+        return Selection(A[stochastic_greedy(D, m, round.rng, self.candidates)])
 
 
 def distances(G: np.ndarray) -> np.ndarray:
@@ -106,19 +141,52 @@ def lazy_greedy(D: np.ndarray, m: int) -> np.ndarray:
     return np.array(chosen)
 
 
-def stochastic_greedy(D: np.ndarray, m: int, rng: np.random.Generator) -> np.ndarray:
-    """Greedy choice among max(m, floor(0.1 N)) random remaining clients at each step -> (m,) in the order of choice."""
-    left = np.arange(len(D))
+def stochastic_greedy(
+    D: np.ndarray | RowsApart, m: int, rng: np.random.Generator, candidates: int | None = None
+) -> np.ndarray:
+    """Greedy choice among some random remaining clients at each step -> (m,) in the order of choice.
+
+    D: the distances (N, N). candidates: how many are looked at in a step; None for max(m, floor(0.1 N)).
+    """
+    left, size = np.arange(len(D)), candidates or max(m, len(D) // 10)
     nearest, chosen = np.full(len(D), np.inf), []
     for _ in range(m):
-        candidates = rng.choice(left, min(len(left), max(m, len(D) // 10)), replace=False)
-        k = best_of(D, nearest, candidates)
+        some = rng.choice(left, min(len(left), size), replace=False)
+        k = best_of(D, nearest, some)
         chosen.append(k)
         nearest = np.minimum(nearest, D[k])
         left = left[left != k]
     return np.array(chosen)
 
 
-def best_of(D: np.ndarray, nearest: np.ndarray, candidates: np.ndarray) -> int:
+def best_of(D: np.ndarray | RowsApart, nearest: np.ndarray, candidates: np.ndarray) -> int:
     """The candidate that, added to the chosen clients, gives the lowest objective; the first one in case of ties."""
-    return int(candidates[np.minimum(D[candidates], nearest).sum(axis=1).argmin()])
+    parts = np.split(candidates, range(BLOCK, len(candidates), BLOCK))
+    objective = [np.minimum(D[part], nearest).sum(axis=1) for part in parts]
+    return int(candidates[np.concatenate(objective).argmin()])
+
+
+class RowsApart:
+    """The Euclidean distances between the rows of G (N, d), computed in float64 for the rows that are asked for."""
+
+    def __init__(self, G: np.ndarray) -> None:
+        self.G, self.finite = G, np.isfinite(np.vecdot(G, G))
+        self.squares = np.concatenate(
+            [np.vecdot(part, part) for part in map(self._block, range(0, len(G), WIDTH))]
+        )
+
+    def __len__(self) -> int:
+        return len(self.G)
+
+    def __getitem__(self, clients: int | np.ndarray) -> np.ndarray:
+        """(n, N) of the clients (n,), or (N,) of one client."""
+        some = np.atleast_1d(clients)
+        own = np.where(self.finite[some][:, None], self.G[some], 0).astype(float)
+        inner = np.hstack([own @ self._block(start).T for start in range(0, len(self), WIDTH)])
+        D = np.sqrt(np.maximum(self.squares[some][:, None] + self.squares - 2 * inner, 0))
+        D[np.arange(len(some)), some] = 0
+        return D if np.ndim(clients) else D[0]
+
+    def _block(self, start: int) -> np.ndarray:
+        part = slice(start, start + WIDTH)
+        return np.where(self.finite[part][:, None], self.G[part], 0).astype(float)

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedlib.samplers import linear_process
 from fedlib.samplers.base import (
     Asking,
     Count,
@@ -57,6 +58,7 @@ from fedlib.samplers.base import (
     Whole,
     register,
 )
+from fedlib.samplers.linear_process import LinearProcess
 from fedlib.samplers.weighted import draw_distinct, log
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Schedule(NamedTuple):
     later: int
 
 
+MANY = 500  # clients beyond which no matrix over them is made (`linear_process.py`), and nothing of each is noted
 SCHEDULES = {"2022": Schedule(10, 150, 100), "head": Schedule(0, 1000, 100)}
 
 
@@ -113,7 +116,7 @@ class FedCor(Sampler):
     gpr_begin: Whole | None = None
 
     def needed(self, fed: Federation) -> int:
-        return fed.N**2
+        return fed.N**2 if fed.N <= MANY else fed.N * (6 * self.d + fed.m)
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -136,6 +139,8 @@ class FedCor(Sampler):
             self.losses, self.losses_at = self.of_all(A, (yield Losses(A))), e
         if e <= self.warmup or (self.probe == "own" and self.updates(e)):
             return Selection(self.at_random(round))
+        if fed.N > MANY:
+            return Selection(A[linear_process.choose(self.X[:, A], self.sigma_n, fed.p[A], self.alpha[A], m)])
         Sigma = covariance(self.X, self.sigma_n)[np.ix_(A, A)]
         clients = A[choose(Sigma, fed.p[A], self.alpha[A], m)]
         notes = {"alpha": np.round(self.alpha, 6).tolist()}
@@ -264,31 +269,39 @@ def prior(X: torch.Tensor, mean: torch.Tensor, sigma_n: float) -> MultivariateNo
     return MultivariateNormal(mean, kernel(X.mT).to_dense() + noise)
 
 
-def log_likelihood(process: MultivariateNormal, values: torch.Tensor) -> torch.Tensor:
+def log_likelihood(process: MultivariateNormal | LinearProcess, values: torch.Tensor) -> torch.Tensor:
     """Exact log marginal likelihood (equation 15) of each sample of loss changes; values (S, N) -> (S,)."""
     from gpytorch.settings import fast_computations
 
+    if isinstance(process, LinearProcess):
+        return process.log_likelihood(values)
     with fast_computations(log_prob=False):  # the Cholesky factor is already computed
         return process.log_prob(values)
 
 
 def log_likelihood_gradient(
-    process: MultivariateNormal, values: torch.Tensor, weights: torch.Tensor, X: torch.Tensor
+    process: MultivariateNormal | LinearProcess, values: torch.Tensor, weights: torch.Tensor, X: torch.Tensor
 ) -> torch.Tensor:
     """Gradient of weights (S,) @ log_likelihood with respect to X (d, N), the embeddings of the process -> (d, N).
 
     Closed form: Rasmussen and Williams 2006, equation 5.9. Differentiating the Cholesky factor takes three times as
     long.
     """
+    if isinstance(process, LinearProcess):
+        return process.log_likelihood_gradient(values, weights)
     precision = process.precision_matrix
     solved = (values - process.mean) @ precision
     return X @ ((weights * solved.mT) @ solved - weights.sum() * precision)
 
 
-def log_leave_one_out(process: MultivariateNormal, values: torch.Tensor, clients: int) -> torch.Tensor:
+def log_leave_one_out(
+    process: MultivariateNormal | LinearProcess, values: torch.Tensor, clients: int
+) -> torch.Tensor:
     """Sum over the first `clients` clients of log p(own value | all other values); values (S, N) -> (S,)."""
     from torch.distributions import Normal
 
+    if isinstance(process, LinearProcess):
+        return process.log_leave_one_out(values, clients)
     precision = process.precision_matrix
     variance = 1 / precision.diagonal()
     mean = values - (values - process.mean) @ precision * variance
@@ -338,10 +351,10 @@ def train(
         "weight_decay": 0.0,
         "amsgrad": False,
     }
-    objective = torch.tensor(torch.nan)
+    objective, many = torch.tensor(torch.nan), X.shape[1] > MANY
     with one_thread(), lazily_evaluate_kernels(False):  # each kernel matrix is needed in full
         for _ in range(iterations):
-            process = prior(embedding, mu, sigma_n)
+            process = LinearProcess(embedding, mu, sigma_n) if many else prior(embedding, mu, sigma_n)
             if likelihood == "mml":
                 gradient = -log_likelihood_gradient(process, values, w, embedding)
             else:

@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from fedlib import algorithms, samplers
 from fedlib.data import schemes, sources
@@ -191,6 +192,14 @@ class Until(Settings):
         return any(accuracy >= self.test_accuracy for accuracy in accuracies)
 
 
+def _json_or_digest(value: Any, name: str) -> Any:
+    """A parameter for records and addresses: what JSON does not know, such as an array, as a digest."""
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        return OWN + digest_of_value(value, name)
+
+
 class Method(Settings):
     """A sampler with its hyper-parameters, inside a federated algorithm."""
 
@@ -199,6 +208,10 @@ class Method(Settings):
     algorithm: str = "fedavg"
     algorithm_params: dict[str, Any] = {}
     aggregation: Aggregation | None = None
+
+    @field_serializer("params", "algorithm_params", when_used="json")
+    def _as_json(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {key: _json_or_digest(value, key) for key, value in params.items()}
 
     @model_validator(mode="after")
     def _known_and_possible(self) -> Method:

@@ -15,6 +15,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -45,12 +46,14 @@ from fedlib.simulation.turns import in_turns, shared
 from fedlib.streams import Purpose
 from fedlib.training.contract import Executor, Trained
 
+AT_ONCE = 2**30  # bytes of updates that are kept at once for a question to which clients send something else
+
 
 def shape_of(run: Run) -> str:
     """What runs must have in common to advance together, as a string."""
-    shared = {"dataset", "scaling", "model", "local"}
-    algorithm = run.method.algorithm, run.method.algorithm_params
-    return json.dumps([run.model_dump(mode="json", include=shared), algorithm], sort_keys=True)
+    shared = {"dataset": True, "scaling": True, "model": True, "local": True}
+    method = {"algorithm": True, "algorithm_params": True}
+    return json.dumps(run.model_dump(mode="json", include={**shared, "method": method}), sort_keys=True)
 
 
 @cache
@@ -204,8 +207,9 @@ class Lockstep:
 
     def updates(self, asked: list[tuple[Live, Updates]]) -> list[np.ndarray | None]:
         """Answer `Updates`: train the clients that have not trained, and return their encoded updates."""
+        small = [(live, question) for live, question in asked if not self.in_blocks(live, question)]
         self.train_once(
-            {(id(live), int(k)): (live, int(k)) for live, question in asked for k in question.clients}
+            {(id(live), int(k)): (live, int(k)) for live, question in small for k in question.clients}
         )
         for live, question in asked:
             clients = [int(k) for k in question.clients]
@@ -216,13 +220,35 @@ class Lockstep:
             if question.parameters is None:
                 live.uploaded |= set(clients)
         return [
-            self.encode(
-                live,
-                question,
-                torch.stack([live.asked[int(k)].update[: live.fed.d] for k in question.clients]),
-            )
+            self.encoded_in_blocks(live, question)
+            if self.in_blocks(live, question)
+            else self.encode(live, question, self.asked_updates(live, question.clients))
             for live, question in asked
         ]
+
+    def asked_updates(self, live: Live, clients: np.ndarray) -> Tensor:
+        """(n, d) the updates of clients that were trained in this round."""
+        return torch.stack([live.asked[int(k)].update[: live.fed.d] for k in clients])
+
+    def in_blocks(self, live: Live, question: Updates) -> bool:
+        """Whether the updates that are asked for are too large to be kept; where answers may be late, they are kept."""
+        size = len(question.clients) * self.executor.layout.d * 4
+        alone = live.presence is None and live.algorithm.models == 1
+        return size > AT_ONCE and question.encode is not Updates.encode and alone
+
+    def encoded_in_blocks(self, live: Live, question: Updates) -> np.ndarray | None:
+        """The encoded updates, where the updates themselves are forgotten: who is selected later trains again."""
+        rows = max(1, AT_ONCE // (self.executor.layout.d * 4))
+        made: list[np.ndarray] = []
+        for clients in np.split(question.clients, range(rows, len(question.clients), rows)):
+            self.train_once({int(k): (live, int(k)) for k in clients})
+            part = self.encode(live, question, self.asked_updates(live, clients))
+            if part is None:
+                return None
+            made.append(part)
+            for k in map(int, clients):
+                live.asked[k] = replace(live.asked[k], update=None)
+        return np.concatenate(made)
 
     def encode(self, live: Live, question: Updates, updates: Tensor) -> np.ndarray | None:
         """The clients' encoded updates (n, d), computed in as many parts as there are threads; None if that fails."""
@@ -314,13 +340,15 @@ class Lockstep:
 
     def train_once(self, wanted: dict[Any, tuple[Live, int]]) -> None:
         """Train each (run, client) that has not trained in this round yet, and remember its results."""
-        missing = [(live, k, 0) for live, k in wanted.values() if k not in live.asked]
+        missing = [
+            (live, k, 0) for live, k in wanted.values() if k not in live.asked or live.asked[k].update is None
+        ]
         if not missing:
             return
         trained = self.train(missing)
         for i, (live, k, _) in enumerate(missing):
+            live.costs.client_steps += 0 if k in live.asked else int(trained.steps[i])
             live.asked[k] = Answer(trained.updates[i], float(trained.losses[i]), int(trained.steps[i]))
-            live.costs.client_steps += int(trained.steps[i])
 
     def train_selected(
         self, selections: list[tuple[Live, Selection]]

@@ -105,8 +105,8 @@ class Guarded:
         where = ", ".join([self.name, *([f"round {self.t}"] if self.t else []), phase])
         words = " ".join(text_of(error).split())[:500].rstrip(".")
         if not isinstance(error, SamplerError):
-            kind = "" if type(error) is ValueError and words else f"{type(error).__name__}: "
-            words = f"{kind}{words} ({self._line(error)})"
+            kind = "" if type(error) is ValueError and words else type(error).__name__
+            words = f"{': '.join(filter(None, [kind, words]))} ({self._line(error)})"
         failure = SamplerError(f"{where}: {words}.")
         failure.__cause__ = error
         failure.trace = "".join(traceback.format_exception(error))  # which copes with a text that raises

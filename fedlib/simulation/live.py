@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections import Counter
@@ -71,7 +72,7 @@ class Live(Guarded):
         kind = find(run.method.sampler)
         self.begin_round()
         with self.trying("setup", Watch()):
-            self.sampler = kind(**run.method.params)
+            self.sampler = kind(**copy.deepcopy(run.method.params))
             check_attributes(self.sampler, kind.__name__)
             check_memory(self.sampler, self.fed, run.method.sampler)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))

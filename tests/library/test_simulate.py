@@ -307,6 +307,6 @@ class Written(Sampler):
 def test_an_instance_that_no_run_can_make_again_is_refused():
     """Else `Written(4)` would run as `Written(1)`."""
     with pytest.raises(
-        ConfigError, match=r"'Mine' holds 'k' that no run can make again: write @dataclass above"
+        ConfigError, match=r"Written holds 'k' that no run can make again: write @dataclass above"
     ):
         methods_of({"Mine": Written(4)})

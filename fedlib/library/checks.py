@@ -1,0 +1,225 @@
+"""What is tried before anything is trained: it would fail in a later round, or depend on more than the run's seed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedlib.data.partition import Partition
+from fedlib.errors import ConfigError
+from fedlib.library.callbacks import Callback, Keep
+from fedlib.library.handed import Handed
+from fedlib.samplers import SAMPLERS, Selection
+from fedlib.samplers.checks import ELSEWHERE
+from fedlib.samplers.registry import REVISIONS
+from fedlib.settings.identity import digest_of_value, names_read
+from fedlib.settings.schema import Local, Run
+from fedlib.simulation.guard import Watch
+from fedlib.simulation.live import Live
+from fedlib.training.executors import Own
+from fedlib.training.objective import Function, first_line
+from fedlib.training.randomness import made, seeded
+
+MOST_ROUNDS = 100_000  # of which a learning rate that is a function is tried
+
+
+def check_watching(callbacks: Any, keep: Any) -> None:
+    """Check what sees a run's rounds, and what is kept.
+
+    Raises:
+        ConfigError: callbacks holds something else, or keep has another value.
+    """
+    if not isinstance(callbacks, Sequence) or not all(isinstance(each, Callback) for each in callbacks):
+        raise ConfigError(
+            "callbacks must be a list of instances of classes that inherit from fedlib.Callback, as "
+            "[fedlib.EarlyStop(patience=3)]."
+        )
+    if keep is not None and keep not in get_args(Keep):
+        raise ConfigError(f"keep is {keep!r}; it must be 'last' or 'best', or left out.")
+
+
+def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads: int) -> None:
+    """What the arguments say together.
+
+    Raises:
+        ConfigError: clients have no test parts to measure, training will meet a batch that the model cannot take, or
+            the model, the loss, the local work or a sampler gives something else each time.
+    """
+    run = runs[0]
+    partitions = {run.seed: supply.partition(run) for run in runs}
+    if run.evaluate.clients:
+        if not supply.data.labels or metric is not None:
+            raise ConfigError(
+                "evaluate.clients measures accuracy, which needs labels and no metric=; set it to false."
+            )
+        if any(part.test is None for part in partitions.values()):
+            raise ConfigError(
+                "evaluate.clients is true, but the clients have no test samples; give client_test."
+            )
+    if not isinstance(supply.model.use, str):
+        check_model(supply.model.use, supply)
+        check_batches(supply, run.local, partitions.values())
+    check_local(run.local, run.T, {len(mine) for part in partitions.values() for mine in part.train})
+    if callable(run.local.optimizer):
+        check_optimizer(run.local, supply.model.make)
+    for own in {run.method.sampler: run for run in runs if run.method.sampler not in REVISIONS}.values():
+        check_sampler(own, partitions[own.seed], supply, threads)
+
+
+def check_batches(supply: Handed, local: Local, partitions: Iterable[Partition]) -> None:
+    """Check that no client has a batch of one sample if the model cannot be trained on one."""
+    if takes_one(supply):
+        return
+    batch = local.batch
+    for part in partitions:
+        for k, mine in enumerate(part.train):
+            left = min(batch, len(mine)) if local.steps else len(mine) % batch or batch
+            if local.drop_last and len(mine) > batch:
+                left = batch
+            if left == 1:
+                raise ConfigError(
+                    f"model: training fails on a batch of one sample, which {supply.clients.name(k)} would have "
+                    f"({len(mine)} samples in batches of {batch}); set drop_last=True in Local, or another batch."
+                )
+
+
+def takes_one(supply: Handed) -> bool:
+    """Whether the model can be trained on a batch of one sample. Batch normalisation cannot."""
+    use = supply.model.use
+    assert not isinstance(use, str)
+    net, x = made(use.make, 0).train(), supply.data.tensors().x_train[:2]
+    with seeded(0), torch.no_grad():
+        try:
+            net(x)
+        except Exception:
+            return True  # it fails anyhow; the executor says why
+        try:
+            net(x[:1])
+        except ValueError:
+            return False
+        except Exception:
+            return True
+    return True
+
+
+def check_model(use: Own, supply: Handed) -> None:
+    """Check that a model and its loss depend on torch's generator alone, and that there is something to learn."""
+    data = supply.data.tensors()
+    x, y = data.x_train[:2], data.y_train[:2]
+    nets = [made(use.make, 0) for _ in range(2)]
+    if not same(*([*net.parameters(), *net.buffers()] for net in nets)):
+        raise ConfigError(
+            "model: two calls make different modules although torch's generator begins alike, so that results would "
+            "not depend on the seed alone; draw initial values with torch, not with numpy or random."
+        )
+    try:
+        passes = [tried(copy.deepcopy(nets[0]).train(), use.loss, x, y) for _ in range(2)]
+    except Exception:
+        return  # it fails anyhow; the executor says why
+    for what, (first, second) in zip(("model", "loss"), zip(*passes, strict=True), strict=True):
+        if digest_of_value(first, what, skip=True) != digest_of_value(second, what, skip=True):
+            raise ConfigError(
+                f"{what}: it gives something else each time although torch's generator begins alike, so that results "
+                "would not depend on the seed alone; draw with torch, not with numpy or random."
+            )
+    if not passes[0][1].requires_grad:
+        raise ConfigError(
+            "loss: its value does not depend on the model's parameters, so that nothing would be learned; leave out "
+            "detach, item, numpy and no_grad."
+        )
+
+
+def tried(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
+    """A module's output for some samples, and their loss."""
+    with seeded(0):
+        out = net(x)
+        return out, (loss or cross_entropy)(out, y).mean()
+
+
+def same(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether two lists of tensors are equal, bit by bit."""
+    return len(ones) == len(others) and all(
+        a.shape == b.shape and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
+        for a, b in zip(ones, others, strict=True)
+    )
+
+
+def check_local(local: Local, T: int, sizes: Iterable[int]) -> None:
+    """Check what functions say of the local work in every round, and of every client."""
+    for t in range(1, min(T, MOST_ROUNDS) + 1) if callable(local.lr) else ():
+        rate = returned("local.lr", f"in round {t}", local.lr, t)
+        if not isinstance(rate, int | float) or not 0 < rate < 1e30:
+            raise ConfigError(f"local.lr returns {rate!r} in round {t}; it must be a number above 0.")
+    for size in sorted(sizes) if callable(local.steps) else ():
+        steps = returned("local.steps", f"for {size} samples", local.steps, size)
+        if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= 10**6:
+            raise ConfigError(
+                f"local.steps returns {steps!r} for {size} samples; it must be a whole number, 1 to 1,000,000."
+            )
+
+
+def check_optimizer(local: Local, make: Callable[[], nn.Module]) -> None:
+    """Check that an optimiser can be made for the model's parameters, and moves them."""
+    net = made(make, 0)
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = returned("local.optimizer", "for the model's parameters", local.optimizer, trained, 0.1)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(
+            "local.optimizer must make a torch optimiser of (parameters, rate), but makes a "
+            f"{type(optimizer).__name__}."
+        )
+    try:
+        optimizer.step()
+    except Exception as error:
+        raise ConfigError(
+            f"local.optimizer: a step of {type(optimizer).__name__} fails: {first_line(error)}"
+        ) from error
+
+
+def returned(what: str, where: str, function: Any, *arguments: Any) -> Any:
+    """What a program's function returns, a number of numpy as a plain one."""
+    try:
+        value = function(*arguments)
+    except Exception as error:
+        raise ConfigError(f"{what} fails {where}: {type(error).__name__}: {first_line(error)}") from error
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+
+
+def check_sampler(run: Run, partition: Partition, supply: Handed, threads: int) -> None:
+    """Check that a program's sampler draws from the generators that it is handed, and from nothing else."""
+    name = run.method.sampler
+    for used in sorted(names_read(SAMPLERS[name]) & set(ELSEWHERE)):
+        raise ConfigError(
+            f"methods: sampler {name!r} uses {ELSEWHERE[used]}.{used}, so that its draws would be the same for all "
+            "seeds, or differ when the program is repeated; draw from round.rng, or in setup from rng."
+        )
+    executor = supply.executor(run, threads)
+    steps = [first_step(Live(run, partition, executor)) for _ in range(2)]
+    if None not in steps and len({digest_of_value(step, name, skip=True) for step in steps}) > 1:
+        raise ConfigError(
+            f"methods: sampler {name!r} does something else when round 1 is repeated, so that its results would not "
+            "depend on the run's seed alone; draw from round.rng, or in setup from rng, and keep its state on self."
+        )
+
+
+def first_step(live: Live) -> Any:
+    """What a run's sampler chooses or asks first in round 1; None if it fails, which the run itself will report."""
+    live.t = 1
+    step: Any = None
+    with live.trying("select", Watch()):
+        step = live.sampler.select(live.round("select"))
+        if isinstance(step, Generator):
+            try:
+                step = next(step)
+            except StopIteration as stop:
+                step = stop.value
+    if live.failed:
+        return None
+    return [step.clients, step.weights, step.expected] if isinstance(step, Selection) else step

@@ -1,0 +1,127 @@
+"""What a program handed over, as the supply of a group of runs: its samples, its clients and its model."""
+
+from __future__ import annotations
+
+import dis
+from itertools import pairwise
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from fedlib import algorithms, samplers
+from fedlib.data import schemes
+from fedlib.data.partition import Partition
+from fedlib.library.data import Clients, Samples
+from fedlib.library.model import Given, with_values
+from fedlib.settings.code import NUMERICS, code_of
+from fedlib.settings.identity import digest_of_value, names_read
+from fedlib.settings.schema import Run, address_of_run
+from fedlib.simulation.evaluation import segment_means, weights_of
+from fedlib.simulation.live import Live
+from fedlib.training.contract import Executor
+from fedlib.training.executors import Own, make_executor
+from fedlib.training.randomness import made
+
+
+class Handed:
+    """A program's own samples, clients and model, as the supply of a group of runs.
+
+    key: stands for what cannot be identified. stored: whether that is needed, because runs are kept.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        clients: Clients,
+        model: Given,
+        device: str,
+        key: Any = None,
+        stored: bool = True,
+    ) -> None:
+        self.data, self.clients, self.model, self.device = samples.data, clients, model, device
+        self.key, self.skip = key, key is not None or not stored
+        self._executor: Executor | None = None
+        self._digests: dict[type | int, str] = {}
+
+    def address(self, run: Run) -> str:
+        return self._address(run.model_dump(mode="json"), run)
+
+    def lineage(self, run: Run) -> str | None:
+        """Where the state after round T is kept for runs with a larger T; None if its sampler knows T."""
+        if knows_T(samplers.find(run.method.sampler)):
+            return None
+        return self._address(run.model_dump(mode="json") | {"T": None}, run)
+
+    def _address(self, settings: dict[str, Any], run: Run) -> str:
+        code, scheme = code_of(settings), run.partition.scheme
+        for kind, name, registry in (
+            ("sampler", run.method.sampler, samplers.registry.REGISTRY),
+            ("algorithm", run.method.algorithm, algorithms.base.REGISTRY),
+        ):
+            if name not in registry.revisions:
+                code |= {f"{kind} {name}": self._digest_of_class(kind, registry.find(name))}
+        if scheme not in schemes.base.REGISTRY.revisions:
+            code |= {f"scheme {scheme}": self._digest_of_clients(run.seed)}
+        return address_of_run(settings, NUMERICS, self.data.digest, code)
+
+    def _digest_of_class(self, kind: str, cls: type) -> str:
+        """Identifies a sampler or algorithm that is not shipped."""
+        if cls not in self._digests:
+            values = [digest_of_value(cls, f"the {kind} {cls.__name__}", self.skip), self.key]
+            self._digests[cls] = digest_of_value(values, "key")
+        return self._digests[cls]
+
+    def _digest_of_clients(self, seed: int) -> str:
+        """Identifies what a scheme that is not shipped gave to the clients."""
+        if seed not in self._digests:
+            parts = self.clients.partition(seed)
+            self._digests[seed] = digest_of_value([parts.train, parts.holdout, parts.test], "clients")
+        return self._digests[seed]
+
+    def executor(self, run: Run, threads: int) -> Executor:
+        if self._executor is None:
+            by_torch = run.local.by_torch
+            use = Own(self.model.make) if by_torch and isinstance(self.model.use, str) else self.model.use
+            self._executor = make_executor(use, self.data.tensors(), self.device, threads, by_torch)
+        return self._executor
+
+    def partition(self, run: Run) -> Partition:
+        return self.clients.partition(run.seed)
+
+    def about(self, run: Run) -> dict[str, str]:
+        return {"name": run.dataset, "provenance": "handed over by a program", "digest": self.data.digest}
+
+    def module(self, flat: Tensor) -> nn.Module:
+        """A module with these values, in evaluation mode."""
+        return with_values(made(self.model.make, 0), flat.cpu()).eval()
+
+    def measure(self, live: Live) -> dict[str, np.ndarray]:
+        """Of the global model: each client's loss on its training part, and loss and score on its test part, (N,)."""
+        if len(live.models) > 1:
+            return {}
+        out = {}
+        for split, parts in (("train", live.partition.train), ("test", live.partition.test)):
+            if parts is None:
+                continue
+            rows, sizes = np.concatenate(parts), [len(part) for part in parts]
+            losses, scores = live.executor.evaluate(live.models, split, [rows])
+            out[f"{split}_loss"] = segment_means(losses[0], sizes, weights_of(live.executor, split, rows))
+            if split == "test" and live.executor.measures:
+                objective = getattr(live.executor, "objective", None)
+                if objective is not None and objective.metric_kind == "together":
+                    each = live.executor.evaluate(live.models.expand(len(parts), -1), split, parts)[1]
+                    out[live.executor.measures] = np.array([score[0] for score in each])
+                else:
+                    out[live.executor.measures] = segment_means(scores[0], sizes)
+        return out
+
+
+def knows_T(sampler: type) -> bool:
+    """Whether a sampler may read the number of rounds, `fed.T`. Of code that is not ours, any attribute T counts."""
+    methods = [
+        part for base in sampler.__mro__ for part in vars(base).values() if isinstance(part, FunctionType)
+    ]
+    steps = [[step.argval for step in dis.get_instructions(method)] for method in methods]
+    return "T" in names_read(sampler) or any(("fed", "T") in pairwise(names) for names in steps)

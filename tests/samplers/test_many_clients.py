@@ -1,0 +1,120 @@
+"""With many clients, samplers make no matrix over all of them; they choose the same clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+from torch import nn
+
+import fedlib
+from fedlib.samplers import clustered_sampling, divfl, fedcor, linear_process
+from fedlib.samplers.fedcor import choose, covariance, train
+from fedlib.simulation import engine
+
+RNG = np.random.default_rng(0)
+N = 24
+Y = RNG.integers(4, size=N * 10)
+X = (RNG.normal(size=(4, 6))[Y] + RNG.normal(size=(N * 10, 6))).astype(np.float32)
+
+
+@pytest.mark.parametrize("sigma_n", [0.01, 0.5])
+@pytest.mark.parametrize("clients", [3, 40, 200])
+def test_fedcor_chooses_as_with_the_whole_covariance(clients: int, sigma_n: float) -> None:
+    rng = np.random.default_rng(clients)
+    embedding, p = rng.normal(size=(15, clients)) / 4, rng.dirichlet(np.ones(clients))
+    alpha, m = rng.random(clients), min(12, clients)
+    wanted = choose(covariance(embedding, sigma_n), p, alpha, m)
+    assert linear_process.choose(embedding, sigma_n, p, alpha, m).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("likelihood", ["mml", "loo_upstream"])
+def test_fedcor_trains_as_with_the_whole_covariance(likelihood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    embedding, changes, mean = rng.normal(size=(5, 40)), rng.normal(size=(3, 40)), rng.normal(size=40)
+    arguments = embedding, changes, np.array([0.5, 0.8, 1.0]), mean, 0.3, 20, likelihood
+    wanted, objective = train(*arguments)
+    monkeypatch.setattr(fedcor, "MANY", 10)
+    trained, value = train(*arguments)
+    np.testing.assert_allclose(trained, wanted, rtol=1e-9, atol=1e-9)
+    assert value == pytest.approx(objective)
+    assert not np.allclose(trained, embedding)
+
+
+def test_rows_apart_are_the_distances_of_pairs() -> None:
+    rho = RNG.random((120, 120))
+    rho = rho + rho.T
+    rho[[5, 9]] = rho[:, [5, 9]] = 0
+    wanted = scipy.spatial.distance.pdist(rho)
+    np.testing.assert_allclose(clustered_sampling.rows_apart(rho), wanted, rtol=1e-9, atol=1e-9)
+    assert wanted.min() == clustered_sampling.rows_apart(rho).min() == 0
+
+
+def test_rows_of_distances_are_the_matrix() -> None:
+    updates = RNG.normal(size=(300, 40)).astype(np.float32)
+    updates[3] = np.nan
+    D, rows = divfl.distances(updates), divfl.RowsApart(updates)
+    np.testing.assert_allclose(rows[np.arange(300)], D, rtol=1e-9, atol=1e-9)
+    for candidates in (None, 7):
+        chosen = [
+            divfl.stochastic_greedy(d, 8, np.random.default_rng(1), candidates).tolist() for d in (D, rows)
+        ]
+        assert chosen[0] == chosen[1]
+
+
+def simulate(sampler: Any) -> pd.DataFrame:
+    result = fedlib.simulate(
+        X,
+        Y,
+        np.arange(N * 10) // 10,
+        test=(X, Y),
+        model=lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4)),
+        methods={"a": sampler},
+        m=4,
+        T=6,
+        local=fedlib.Local(lr=0.1, batch=5, epochs=1),
+        threads=1,
+        tell=lambda text: None,
+    )
+    assert not result.failures
+    return result.table.drop(columns=["seconds", "server_seconds", "notes"], errors="ignore")
+
+
+def few_bytes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(engine, "AT_ONCE", 2048)
+
+
+def few_clients(patch: pytest.MonkeyPatch) -> None:
+    for module in (fedcor, clustered_sampling, divfl):
+        patch.setattr(module, "MANY", 10)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "fewer"),
+    [
+        (fedlib.samplers.HCSFed(R=0.5, H=3), few_bytes),
+        (fedlib.samplers.HCSFed(R=0.5, H=3, variant="U"), few_bytes),
+        (fedlib.samplers.FedCor(warmup=2, dt=2, gpr_begin=0, sigma_n=0.5), few_clients),
+        (fedlib.samplers.ClusteredSimilarity(), few_clients),
+        (fedlib.samplers.DivFL(greedy="stochastic"), few_clients),
+        (fedlib.samplers.DivFL(greedy="stochastic", gradients="previous", candidates=5), few_clients),
+    ],
+    ids=repr,
+)
+def test_runs_are_the_same(
+    sampler: Any, fewer: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of HCSFed, updates are forgotten once they are encoded, and those of selected clients are made again."""
+    wanted = simulate(sampler)
+    fewer(monkeypatch)
+    pd.testing.assert_frame_equal(simulate(sampler), wanted)
+
+
+@pytest.mark.bad_input
+def test_candidates_need_stochastic_greedy() -> None:
+    with pytest.raises(fedlib.SamplerError, match="candidates needs greedy: stochastic"):
+        simulate(fedlib.samplers.DivFL(candidates=5))
