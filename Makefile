@@ -4,7 +4,7 @@ BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # with it, every process compiles PyTorch's and SciPy's modules again: 8 s each
 # The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
-relative = cd $(1)/lib/python3.*/site-packages && rm _editable_impl_fedlib.pth && echo ../../../.. > _editable_impl_fedlib.pth
+relative = cd $(1)/lib/python3.*/site-packages && rm _editable_impl_fedlib_selection.pth && echo ../../../.. > _editable_impl_fedlib_selection.pth
 
 .PHONY: help repro report test flower lab bench bench-gpu lint clean
 

@@ -1,9 +1,10 @@
 """How the server's work of each sampler grows with the number of clients: ms and MiB a round.
 
-`python -m benchmarks.sizes` prints the rows of the table in `docs/samplers.md`. Clients are simulated by random answers
-of D numbers, so only the sampler works. A cell is the mean of `ROUNDS` rounds after the warm-up, and the memory that
-the process needs beyond what it needed before `setup`, answers included. Each cell is a process of its own that may
-use `SECONDS` and `MEMORY`; where a size exceeds them, larger ones are not tried.
+`python -m benchmarks.sizes [SAMPLER ...]` prints the rows of the table in `docs/samplers.md`. Clients are simulated by
+random answers of D numbers, so only the sampler works. A cell is the mean of up to `ROUNDS` rounds after the warm-up,
+fewer where they take more than `ENOUGH` seconds, and the memory that the process needs beyond what it needed before
+`setup`, answers included. Each cell is a process of its own that may use `SECONDS` and `MEMORY`; a sampler that needs
+more memory than that is not tried, as `fedlib.simulate` would refuse it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +24,30 @@ from fedlib.samplers import SAMPLERS, Federation, Report, ServerLosses, Updates,
 from fedlib.streams import stream
 
 SIZES, M, D, K = (1_000, 10_000, 100_000), 10, 1_000, 10
-ROUNDS, SECONDS, MEMORY = 3, 12, 6 * 2**30
-WARM = {
-    "fedcor": {"warmup": 1, "dt": 1000},
-    "oort": {"warmup": 1},
-}  # so that few rounds show the work after it
+ROUNDS, ENOUGH, SECONDS, MEMORY = 3, 20, 500, 8 * 2**30
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # so that few rounds show the work after the warm-up
+    "fedcor": ("fedcor", {"warmup": 1, "dt": 1000, "gpr_begin": 0}),
+    "oort": ("oort", {"warmup": 1}),
+    "divfl, stochastic": ("divfl", {"greedy": "stochastic", "candidates": 100}),
+}
 
 
-def answer(question: object, rng: np.random.Generator) -> np.ndarray:
+def answer(question: Any, rng: np.random.Generator) -> np.ndarray:
     """A random answer of the right shape."""
     if isinstance(question, ServerLosses):
         return rng.random(len(question.teams))
     clients = np.asarray(question.clients)
     if type(question).__name__ in ("Losses", "TrialLosses"):
         return rng.random(len(clients))
-    values = rng.standard_normal((len(clients), D), dtype=np.float32)
-    return question.encode(values) if isinstance(question, Updates) else values
+    if not isinstance(question, Updates) or question.encode is Updates.encode:
+        return rng.standard_normal((len(clients), D), dtype=np.float32)
+    blocks = [len(part) for part in np.split(clients, range(1000, len(clients), 1000))]
+    return np.concatenate(
+        [question.encode(rng.standard_normal((rows, D), dtype=np.float32)) for rows in blocks]
+    )
 
 
-def called(method, *arguments: object, rng: np.random.Generator) -> tuple[object, float]:
+def called(method: Callable[..., Any], *arguments: object, rng: np.random.Generator) -> tuple[Any, float]:
     """What a sampler's method returns, and its own seconds."""
     started, result = time.perf_counter(), method(*arguments)
     spent = time.perf_counter() - started
@@ -63,12 +71,15 @@ def measured(name: str, N: int) -> str:
     counts = rng.multinomial(50, np.full(K, 1 / K), size=N)
     m = K if name == "target" else M
     fed = Federation(counts.sum(1), counts, m, 10 * N, D, slice(0, K * 20), slice(K * 20, K * 20 + K))
+    kind, parameters = VARIANTS.get(name, (name, {}))
+    sampler = find(kind)(**parameters)
+    if (needed := 8 * sampler.needed(fed)) > MEMORY:
+        return f"needs {needed / 2**30:,.0f} GiB"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    sampler = find(name)(**WARM.get(name, {}))
     sampler.setup(fed, stream(0, "setup"))
-    first = 1 if name in ("fedcor", "oort") else N // m + 2 if name == "hics_fl" else 1
-    times = []
-    for t in [*range(first, first + 3), *range(first + 3, first + 3 + ROUNDS)]:
+    first = N // m + 2 if kind == "hics_fl" else 1
+    times: list[float] = []
+    for t in range(first, first + 3 + ROUNDS):
         selection, select = called(sampler.select, fed.round(t, stream(0, "select", t)), rng=rng)
         n = len(selection.clients)
         report = Report(
@@ -79,15 +90,17 @@ def measured(name: str, N: int) -> str:
         )
         _, observe = called(sampler.observe, fed.round(t, stream(0, "observe", t)), report, rng=rng)
         times.append(select + observe)
+        if len(times) > 3 and sum(times) > ENOUGH:
+            break
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return f"{1e3 * np.mean(times[3:]):.1f} ms, {memory:.0f} MiB"
+    return f"{1e3 * np.mean(times[3:]):,.1f} ms, {memory:,.0f} MiB"
 
 
 def cell(name: str, N: int) -> str:
     """`measured` in a process of its own, or what it ran into."""
-    command = [sys.executable, "-m", "benchmarks.sizes", name, str(N)]
+    command = [sys.executable, "-m", "benchmarks.sizes", "--cell", name, str(N)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 8, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"> {SECONDS} s"
     if "MemoryError" in done.stderr or done.returncode < 0:
@@ -96,13 +109,10 @@ def cell(name: str, N: int) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        print(measured(sys.argv[1], int(sys.argv[2])))
+    if sys.argv[1:2] == ["--cell"]:
+        resource.setrlimit(resource.RLIMIT_AS, (2 * MEMORY, 2 * MEMORY))
+        print(measured(sys.argv[2], int(sys.argv[3])))
     else:
-        print(f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
-        for name in sorted(SAMPLERS):
-            cells = []
-            for N in SIZES:
-                cells.append(cell(name, N) if all("ms" in c for c in cells) else "not tried")
-            print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
+        for name in sys.argv[1:] or sorted({*SAMPLERS, *VARIANTS}):
+            cells = [cell(name, N) for N in SIZES]
+            print(f"| `{name}` | {' | '.join(cells)} | load {os.getloadavg()[0]:.0f}", flush=True)

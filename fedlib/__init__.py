@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.2.0"
 _HOMES = {
     "simulate": "library.simulate",
     "Result": "library.result",
@@ -38,8 +39,6 @@ __all__ = ["algorithms", "samplers", *_HOMES]
 def __getattr__(name: str) -> Any:
     if name in ("algorithms", "samplers"):
         return import_module(f"fedlib.{name}")
-    if name == "__version__":
-        return import_module("importlib.metadata").version("fedlib")
     if name not in _HOMES:
         raise AttributeError(f"module 'fedlib' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = globals()[name] = getattr(import_module(f"fedlib.{_HOMES[name]}"), name)

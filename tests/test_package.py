@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import fedlib
 from fedlib.settings.schema import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -87,3 +89,25 @@ def test_the_command_line_says_what_it_needs(run):
 def test_the_package_is_typed_and_of_one_version():
     assert (ROOT / "fedlib" / "py.typed").exists()
     assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_wheel_has_a_name_of_its_own_and_the_version_of_what_is_imported(tmp_path: Path):
+    """On PyPI, `fedlib` is another project."""
+    uv = Path(sys.executable).with_name("uv")
+    command = [
+        str(uv),
+        "build",
+        "--quiet",
+        "--wheel",
+        "--no-build-isolation",
+        "--out-dir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    subprocess.run([*command, "--python", sys.executable], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        (metadata,) = [name for name in packed.namelist() if name.endswith("dist-info/METADATA")]
+        lines = packed.read(metadata).decode().splitlines()
+    assert {"Name: fedlib-selection", f"Version: {fedlib.__version__}"} <= set(lines)
+    assert PROJECT["name"] == "fedlib-selection"

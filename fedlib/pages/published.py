@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedlib import __version__
 from fedlib.files import write_whole
 from fedlib.pages.evidence import Evidence
 
@@ -58,7 +58,7 @@ def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
     for row in rows:
         known = {key: None if pd.isna(value) else value for key, value in row.items()}
         claims.append(Claim.model_validate(known | {"text": Evidence.text(row["claim"])}))
-    made = Verdicts(fedlib=version("fedlib"), scale=scale, coverage=coverage, claims=claims)
+    made = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
     return made.model_dump_json(indent=1) + "\n"
 
 
@@ -74,7 +74,7 @@ def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
 
     crate = ROCrate()
     crate.name, crate.description, crate.license = NAME, title, LICENCE
-    code = {"@type": "SoftwareSourceCode", "name": "fedlib", "version": version("fedlib"), "license": LICENCE}
+    code = {"@type": "SoftwareSourceCode", "name": "fedlib", "version": __version__, "license": LICENCE}
     crate.add(ContextEntity(crate, "#fedlib", properties=code))
     for what, values in made.items():
         for value in values:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -288,7 +287,6 @@ def test_what_is_in_fedlib_is_loaded_when_asked_for():
     assert done.stdout == "[]\n"
     for name in fedlib.__all__:
         assert getattr(fedlib, name).__doc__, name
-    assert fedlib.__version__ == version("fedlib")
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         _ = fedlib.simulat
 
