@@ -264,7 +264,7 @@ def experiments(data: Tensors, device: torch.device, size: Size) -> list[dict[st
         if not any(work.run and work.run.dataset == "cifar10" for work in plan.work):
             continue
         finished = Finished(plan, place, any_data=True)
-        lacking = [work.run for work in plan.work if work.run and not finished.has(work)]
+        lacking = [work.run for work in plan.work if work.run and not finished.contains(work)]
         lacking = [run for run in lacking if run.dataset == "cifar10"]
         taken = 0.0
         for run in lacking:

@@ -71,15 +71,15 @@ def texts_of(file: Path) -> Iterator[tuple[str, str]]:
     while packaged and top not in TOPS and (top.parent / "__init__.py").exists():
         top = top.parent
     installed = not packaged and top.name in ("site-packages", "dist-packages")
-    found, waiting = set(CONTRACT), [file]
+    visited, waiting = set(CONTRACT), [file]
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            text = one.read_text()
-            yield one.relative_to(top).as_posix(), text
+        current = waiting.pop()
+        if current not in visited:
+            visited.add(current)
+            text = current.read_text()
+            yield current.relative_to(top).as_posix(), text
             if not installed:
-                waiting += imported(text, one, top, list(top.parents) if packaged else [top])
+                waiting += imported(text, current, top, list(top.parents) if packaged else [top])
 
 
 def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Path]:
@@ -111,14 +111,14 @@ def import_statements(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, list[str]
 
 def cells(cls: type) -> Iterator[tuple[str, str]]:
     """(name, text) of the notebook cells that define a class and what it uses, and of the plain values that it uses."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[tuple[str, Any]] = [(cls.__qualname__, cls)]
     while waiting:
         name, value = waiting.pop()
         value = next((inner for key in WRAPPED if (inner := getattr(value, key, None))), value)
-        if id(value) in seen:
+        if id(value) in visited:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, PLAIN):
             yield name, repr(value)
         elif hasattr(value, "tobytes"):
@@ -132,8 +132,8 @@ def cells(cls: type) -> Iterator[tuple[str, str]]:
             if file and file.parent == Path.cwd():
                 yield from texts_of(file)
         elif isinstance(value, type):
-            own = {key: inner for key, inner in vars(value).items() if callable(inner) or key[:2] != "__"}
-            waiting += [(f"{value.__qualname__}.{key}", inner) for key, inner in own.items()]
+            members = {key: inner for key, inner in vars(value).items() if callable(inner) or key[:2] != "__"}
+            waiting += [(f"{value.__qualname__}.{key}", inner) for key, inner in members.items()]
             waiting += [(base.__qualname__, base) for base in value.__bases__]
         else:
             if text := "".join(linecache.getlines(value.__code__.co_filename)):

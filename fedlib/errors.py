@@ -35,10 +35,10 @@ class SamplerError(ValueError):
     trace: str = ""
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def meant(name: object, names: Iterable[str]) -> str:
     """What to say after an unknown name: the known names similar to it, or else all of them."""
-    known = list(known)
-    close = get_close_matches(str(name), known, n=3, cutoff=0.7)
+    names = list(names)
+    close = get_close_matches(str(name), names, n=3, cutoff=0.7)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"there are {', '.join(known)}." if known else "there are none."
+    return f"there are {', '.join(names)}." if names else "there are none."

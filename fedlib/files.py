@@ -71,11 +71,14 @@ def replace_folder(old: Path, new: Path) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _swapped(one: Path, other: Path) -> bool:
-    """Exchange two paths in one step; False where the system cannot. Linux can, on most file systems."""
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+def _swapped(first: Path, second: Path) -> bool:
+    """Exchange two paths in one step; False where the system cannot. Linux can, on most file systems.
+
+    Python has no function for it, so the C library's is called.
+    """
+    folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     call = getattr(ctypes.CDLL(None), "renameat2", None)
-    return bool(call) and not call(here, os.fsencode(one), here, os.fsencode(other), exchange)
+    return bool(call) and not call(folder, os.fsencode(first), folder, os.fsencode(second), exchange)
 
 
 def say(sentence: object) -> None:
@@ -85,8 +88,8 @@ def say(sentence: object) -> None:
 
 def sealed(record: dict[str, Any]) -> dict[str, Any]:
     """The record with a digest of its content."""
-    own = {key: value for key, value in record.items() if key != "sha256"}
-    return {**own, "sha256": _digest(own)}
+    content = {key: value for key, value in record.items() if key != "sha256"}
+    return {**content, "sha256": _digest(content)}
 
 
 def unsealed(record: Any) -> dict[str, Any]:
@@ -97,10 +100,10 @@ def unsealed(record: Any) -> dict[str, Any]:
     """
     if not isinstance(record, dict):
         raise ValueError("it holds no record")
-    own = {key: value for key, value in record.items() if key != "sha256"}
-    if "sha256" in record and record["sha256"] != _digest(own):
+    content = {key: value for key, value in record.items() if key != "sha256"}
+    if "sha256" in record and record["sha256"] != _digest(content):
         raise ValueError("its record was changed after it was written")
-    return own
+    return content
 
 
 def _digest(record: dict[str, Any]) -> str:

@@ -47,8 +47,8 @@ class Settings(BaseModel, frozen=True):
 
     @model_validator(mode="before")
     @classmethod
-    def _whole_numbers(cls, given: Any) -> Any:
-        return {key: whole(value) for key, value in given.items()} if isinstance(given, dict) else given
+    def _whole_numbers(cls, values: Any) -> Any:
+        return {key: whole(value) for key, value in values.items()} if isinstance(values, dict) else values
 
 
 def whole(value: Any) -> Any:

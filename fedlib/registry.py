@@ -30,15 +30,15 @@ class NameTaken(ValueError):
 class Registry:
     """What is registered in the files of a package, in entry points of installed packages, and in programs.
 
-    what: what it registers, for messages. package: dotted name; all its files are loaded at the first look-up.
+    noun: what it registers, for messages. package: dotted name; all its files are loaded at the first look-up.
     group: of entry points; each names a module.
 
     entries: name -> class or function. revisions: name -> revision, of shipped code. problems: file or package that
     could not be loaded -> why. contested: name that two files register -> message that names both.
     """
 
-    def __init__(self, what: str, package: str, group: str | None = None) -> None:
-        self.what, self.package, self.group = what, package, group
+    def __init__(self, noun: str, package: str, group: str | None = None) -> None:
+        self.noun, self.package, self.group = noun, package, group
         self.entries: dict[str, Any] = {}
         self.revisions: dict[str, int] = {}
         self.problems: dict[str, str] = {}
@@ -60,14 +60,15 @@ class Registry:
             inside = entry.__module__.startswith(f"{self.package}.")
             if not inside:
                 self.load_all()
-            other = self.entries.get(name)
-            if other and (other.__module__, other.__qualname__) != (entry.__module__, entry.__qualname__):
-                taken = (
-                    f"{self.what} {name!r} is registered twice, by {place_of(other)} and by {place_of(entry)}"
-                )
-                if not (inside and other.__module__.startswith(f"{self.package}.")):
-                    raise NameTaken(f"{taken}; rename one.")
-                self.contested[name] = self.problems[str(file_of(entry))] = f"{taken}; rename one."
+            earlier = self.entries.get(name)
+            if earlier and (earlier.__module__, earlier.__qualname__) != (
+                entry.__module__,
+                entry.__qualname__,
+            ):
+                conflict = f"{self.noun} {name!r} is registered twice, by {place_of(earlier)} and by {place_of(entry)}"
+                if not (inside and earlier.__module__.startswith(f"{self.package}.")):
+                    raise NameTaken(f"{conflict}; rename one.")
+                self.contested[name] = self.problems[str(file_of(entry))] = f"{conflict}; rename one."
                 return entry
             if revision is not None:
                 self.revisions[name] = revision
@@ -100,7 +101,7 @@ class Registry:
             raise NameTaken(self.contested[name])
         if name not in entries:
             near = meant(name, sorted(entries))
-            raise ValueError(f"unknown {self.what} {name!r}; {near}{self.unloaded()}")
+            raise ValueError(f"unknown {self.noun} {name!r}; {near}{self.unloaded()}")
         return entries[name]
 
     def unloaded(self) -> str:

@@ -302,10 +302,6 @@ def fewer(ratio: float, base: str) -> str:
     return f"{1 / ratio:.2f} times as many rounds as {base}"
 
 
-def of_seeds(n: int) -> str:
-    return "one seed" if n == 1 else f"median over {n} seeds"
-
-
 def specifications(effect: Effect, readings: Iterable[Reading], runs: Runs) -> pd.DataFrame:
     """The effect under every reading that has runs, sorted: reading, effect, low, high, seeds, and its choices.
 

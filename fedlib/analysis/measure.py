@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -239,19 +239,6 @@ def speed_up(
 def capped_mean(rounds: Sequence[float], cap: int) -> float:
     """Mean over seeds; a run that does not arrive by `cap` counts as cap + 1 (FedCor's and HiCS-FL's Rbar)."""
     return float(np.minimum(np.asarray(rounds, dtype=float), cap + 1).mean())
-
-
-def sign_rule(differences: np.ndarray) -> Literal["supported", "refuted", "inconclusive"]:
-    """FedCor's and HiCS-FL's rule on (n,) paired differences that are claimed to be positive.
-
-    Supported: at least 0.8 n wins and a positive mean. Refuted: at most 0.2 n wins, or a negative mean with a
-    paired t-test at p < 0.1.
-    """
-    n, wins, mean = len(differences), int((differences > 0).sum()), float(np.mean(differences))
-    if wins >= math.ceil(0.8 * n) and mean > 0:
-        return "supported"
-    significant = n > 1 and np.std(differences) > 0 and scipy.stats.ttest_1samp(differences, 0).pvalue < 0.1
-    return "refuted" if wins <= math.floor(0.2 * n) or (mean < 0 and significant) else "inconclusive"
 
 
 def gini(counts: Sequence[float] | np.ndarray) -> float:

@@ -30,17 +30,17 @@ def doctor(
 
     console = Console()
     settings = params.load()
-    at = scale or settings.scale
+    scale = scale or settings.scale
     if node_cores:
         with console.status("measuring this machine ..."):
-            found = listing.cluster(settings, at, node_cores)
-        console.print(found)
+            report = listing.cluster(settings, scale, node_cores)
+        console.print(report)
         return
     console.print(listing.environment())
     with Live(console=console) as live:
         live.update("measuring this machine ...")
-        listing.costs(settings, at, live.update)
-    console.print(listing.measurements(settings, at))
+        listing.costs(settings, scale, live.update)
+    console.print(listing.measurements(settings, scale))
 
 
 @data_commands.command("status")

@@ -19,5 +19,5 @@ def tell(line: str) -> None:
 
 
 def short(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

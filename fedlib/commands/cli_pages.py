@@ -23,9 +23,9 @@ def report(
     from fedlib.pages import site
     from fedlib.settings import params
 
-    at = scale or params.load().scale
-    failed = [] if as_is else pipeline.make_pages(at, tell)
-    index = site.render(at)
+    scale = scale or params.load().scale
+    failed = [] if as_is else pipeline.make_pages(scale, tell)
+    index = site.render(scale)
     typer.echo(f"Open {short(index)} in a browser.")
     for command in failed:
         tell(f"Failed, see above: {command}")
@@ -79,8 +79,8 @@ def effects(scale: ScaleOption = None) -> None:
     from fedlib.analysis import effects
     from fedlib.settings import params
 
-    at = scale or params.load().scale
-    typer.echo(f"data/effects/{at}.parquet: {len(effects.load(at))} rows.")
+    scale = scale or params.load().scale
+    typer.echo(f"data/effects/{scale}.parquet: {len(effects.load(scale))} rows.")
 
 
 @notebook_commands.command("run")
@@ -96,8 +96,8 @@ def notebook_run(
     from fedlib.commands import notebooks
     from fedlib.settings import params
 
-    at = scale or params.load().scale
-    typer.echo(f"{short(notebooks.run(name, at, experiment, only_finished))}: written.")
+    scale = scale or params.load().scale
+    typer.echo(f"{short(notebooks.run(name, scale, experiment, only_finished))}: written.")
 
 
 @notebook_commands.command("normalise")

@@ -83,7 +83,7 @@ def run(
 
     whole = plan(experiment, scale)
     part = whole.only(
-        _named(methods, {work.shown["method"] for work in whole.work}) if methods else None,
+        _named(methods, {work.columns["method"] for work in whole.work}) if methods else None,
         [number for text in seeds for number in _numbers(text)] if seeds else None,
         settings or None,
     )
@@ -119,15 +119,15 @@ def next_(
 
     began, seconds = time.monotonic(), next_runs.seconds_of(within)
     settings = params.load()
-    at = scale or settings.scale
-    ordered = next_runs.plan(settings, at, tell)
+    scale = scale or settings.scale
+    ordered = next_runs.plan(settings, scale, tell)
     chosen = planning.fitting(ordered, began + seconds - time.monotonic())
-    if told := next_runs.busy():
-        typer.echo(told)
+    if warning := next_runs.busy():
+        typer.echo(warning)
     for line in next_runs.lines(chosen) or ["Nothing that could decide a claim fits into this time."]:
         typer.echo(line)
     if not dry_run:
-        next_runs.train(chosen, at, began + seconds, tell)
+        next_runs.train(chosen, scale, began + seconds, tell)
 
 
 @commands.command()
@@ -149,7 +149,7 @@ def results(
     """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
     from fedlib.analysis.plans import collect
 
-    _each(names, scale, collect)
+    _make_each(names, scale, collect)
 
 
 @commands.command()
@@ -165,17 +165,17 @@ def archive(
     from fedlib.files import alone
     from fedlib.settings.schema import ROOT
 
-    def packed(name: str, at: Scale, told: Callable[[str], None], settings: Experiments) -> Path:
+    def packed(name: str, scale: Scale, tell: Callable[[str], None], settings: Experiments) -> Path:
         from fedlib.analysis.plans import plan
         from fedlib.runs.simulate import pack
 
-        return pack(plan(name, at, settings), told)
+        return pack(plan(name, scale, settings), tell)
 
     with alone(ROOT / "data"):
-        _each(names, scale, packed)
+        _make_each(names, scale, packed)
 
 
-def _each(
+def _make_each(
     names: list[str] | None,
     scale: Scale | None,
     make: Callable[[str, Scale, Callable[[str], None], Experiments], Path],
@@ -188,14 +188,14 @@ def _each(
     from fedlib.settings import params
 
     settings = params.load()
-    at, known = scale or settings.scale, {*settings.names, *settings.studies}
-    unknown = [name for name in names or [] if name not in known]
+    scale, registered = scale or settings.scale, {*settings.names, *settings.studies}
+    unknown = [name for name in names or [] if name not in registered]
     for name in unknown:
         try:
-            settings.describe(name, at)
+            settings.describe(name, scale)
         except ConfigError as reason:
             tell(str(reason))
-    names, lacks = names and [name for name in names if name in known], bool(unknown)
+    names, lacks = names and [name for name in names if name in registered], bool(unknown)
     if lacks and not names:
         raise typer.Exit(1)
     from fedlib.runs.coverage import lacking  # after the names are checked: it imports pandas
@@ -203,14 +203,14 @@ def _each(
 
     for name in names or [*settings.names, *settings.studies]:
         try:
-            path = make(name, at, tell if names else lambda line: None, settings)
+            path = make(name, scale, tell if names else lambda line: None, settings)
         except Unfinished as reason:
             if names:
                 tell(str(reason))
                 lacks = True
             continue
         typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
-        if missing := lacking(record(name, at)) if names else "":
+        if missing := lacking(record(name, scale)) if names else "":
             typer.echo(f"Missing: {missing}.")
     raise typer.Exit(int(lacks))
 
@@ -256,23 +256,23 @@ def verify(
             for line in verifying.renewed():
                 typer.echo(line)
     if retrain:
-        at = scale or params.load().scale
-        found, good = verifying.trained_again(at, retrain, rounds, seed, tell)
-        Console().print(found)
+        scale = scale or params.load().scale
+        report, good = verifying.trained_again(scale, retrain, rounds, seed, tell)
+        Console().print(report)
         raise typer.Exit(0 if good else 1)
-    found, wrong = verifying.checked()
-    Console().print(found)
+    report, wrong = verifying.checked()
+    Console().print(report)
     for sentence in wrong:
         tell(sentence)
     raise typer.Exit(1 if wrong else 0)
 
 
-def _named(given: list[str], known: set[str]) -> list[str]:
+def _named(texts: list[str], methods: set[str]) -> list[str]:
     """Methods as given: each a name (which may contain commas: "Random, attrition") or names separated by commas."""
     return [
         name.strip()
-        for text in given
-        for name in ([text] if text.strip() in known else text.split(","))
+        for text in texts
+        for name in ([text] if text.strip() in methods else text.split(","))
         if name.strip()
     ]
 

@@ -18,7 +18,7 @@ from typing import IO
 
 import psutil
 
-from fedlib.commands.warm import KILLED, VARIABLE, answer, asked, warm
+from fedlib.commands.warm import KILLED, VARIABLE, answer, send, warm
 from fedlib.settings.schema import ROOT
 
 CORES = "LOKY_MAX_CPU_COUNT"  # joblib's variable for the number of cores that a process may use
@@ -56,7 +56,7 @@ class Command:
         self, stage: str, command: str, environment: Mapping[str, str], log: IO[str], tell: Tell
     ) -> None:
         self.stage, self.status, self.stopped = stage, 0, False
-        self.said: deque[str] = deque(maxlen=TAIL)
+        self.tail: deque[str] = deque(maxlen=TAIL)
         read, self.output = os.pipe()
         self.follow = threading.Thread(target=self._follow, args=(read, log, tell), daemon=True)
         self.follow.start()
@@ -64,7 +64,7 @@ class Command:
         self.connection: socket.socket | None = None
         if program == "fedlib" and VARIABLE in environment:
             with suppress(ConnectionRefusedError, FileNotFoundError):  # it has ended: only time depends on it
-                self.connection = asked(words, environment[VARIABLE], (self.output, self.output), environment)
+                self.connection = send(words, environment[VARIABLE], (self.output, self.output), environment)
         if self.connection is None:
             self.process = subprocess.Popen(
                 command,
@@ -82,7 +82,7 @@ class Command:
             self.status = self.process.wait() if self.connection is None else answer(self.connection)
             if not self.stopped and (self.status < 0 or self.status == KILLED):
                 free = psutil.virtual_memory().available / 2**30
-                self.said.append(
+                self.tail.append(
                     f"{self.stage}: it was killed. If nobody did that, memory ran out ({free:.1f} GiB are free now): "
                     f"end other programs, or set {CORES}=1 to have one stage at a time."
                 )
@@ -103,10 +103,10 @@ class Command:
                 self.connection.shutdown(socket.SHUT_RDWR)
 
     def _follow(self, read: int, log: IO[str], tell: Tell) -> None:
-        with open(read, errors="replace") as said:
-            for line in said:
-                self.said.append(f"{self.stage}: {line.rstrip()}")
+        with open(read, errors="replace") as output:
+            for line in output:
+                self.tail.append(f"{self.stage}: {line.rstrip()}")
                 with suppress(ValueError):  # the log is closed
-                    log.write(f"{self.said[-1]}\n")
+                    log.write(f"{self.tail[-1]}\n")
                 if " rounds (" in line:
                     tell(f"  {line.rstrip()}")

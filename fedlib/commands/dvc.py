@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from fedlib.commands.command import Command, Start
-from fedlib.commands.progress import Progress
+from fedlib.commands.progress import StageProgress
 from fedlib.commands.turns import in_turn
 from fedlib.errors import ConfigError
 from fedlib.files import say, write_whole
@@ -29,19 +29,19 @@ from fedlib.settings.reading import read
 LOCK_SECONDS = 30.0  # between two writes of dvc.lock
 
 
-class Lock:
+class LockFile:
     """What `dvc.lock` shall say of the stages that ran."""
 
     def __init__(self) -> None:
         self.waiting: dict[Path, dict[str, Any]] = {}
-        self.written = time.monotonic()
+        self.write_time = time.monotonic()
 
     def add(self, stage: Any) -> None:
         from dvc.stage.serialize import to_lockfile
 
         path = Path(stage.dvcfile._lockfile.path)
         self.waiting.setdefault(path, {}).update(to_lockfile(stage))
-        if time.monotonic() - self.written > LOCK_SECONDS:
+        if time.monotonic() - self.write_time > LOCK_SECONDS:
             self.write()
 
     def write(self) -> None:
@@ -53,7 +53,7 @@ class Lock:
             content["stages"] = {**content.get("stages", {}), **stages}
             write_whole(path, dumps_yaml(content).encode())
         self.waiting.clear()
-        self.written = time.monotonic()
+        self.write_time = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Loop:
     """
 
     start: Start
-    watch: Progress
+    watch: StageProgress
     at_once: int
     alone: Callable[[str], bool]
-    lock: Lock = field(default_factory=Lock)
+    lock: LockFile = field(default_factory=LockFile)
     turn: threading.Lock = field(default_factory=threading.Lock)
     commands: set[Command] = field(default_factory=set)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -90,37 +90,41 @@ class Loop:
         In place of `dvc.repo.reproduce._reproduce`, whose errors and options these are.
         """
         dvc = importlib.import_module("dvc.repo.reproduce")
-        above = {one: list(graph.successors(one)) if graph else steps[:k] for k, one in enumerate(steps)}
+        needed = {step: list(graph.successors(step)) if graph else steps[:k] for k, step in enumerate(steps)}
         self.watch.planned(
-            {one.addressing: {other.addressing for other in of} for one, of in above.items()},
-            {one.addressing for one in steps if one.outs and all(out.hash_info for out in one.outs)},
+            {step.addressing: {stage.addressing for stage in stages} for step, stages in needed.items()},
+            {
+                step.addressing
+                for step in steps
+                if step.outs and all(output.hash_info for output in step.outs)
+            },
         )
         waiting, ran, failed, forced = list(steps), [], {}, set(steps if force else ())
 
         def work(stage: Any) -> Any:
             return self._stage(
-                stage, upstream=above[stage] if graph else [], force=stage in forced, **options
+                stage, upstream=needed[stage] if graph else [], force=stage in forced, **options
             )
 
         with (
             self._given_up(steps),
-            closing(in_turn(waiting, above, work, self._stop, self.at_once, self._room)) as turns,
+            closing(in_turn(waiting, needed, work, self._stop, self.at_once, self._room)) as turns,
         ):
-            for stage, done in turns:
-                error = done.exception()
+            for stage, future in turns:
+                error = future.exception()
                 if isinstance(error, Exception):
                     failed[stage] = error
                     skipped = dvc.handle_error(graph, on_error, error, stage)
                     waiting[:] = [] if on_error == "fail" else [s for s in waiting if s not in skipped]
                     continue
-                if force_downstream and graph and (done.result() or stage in forced):
+                if force_downstream and graph and (future.result() or stage in forced):
                     forced |= set(graph.predecessors(stage))
-                ran += filter(None, [done.result()])
+                ran += filter(None, [future.result()])
         if failed and on_error != "ignore":
             dvc._raise_error(next(iter(failed.values())) if on_error == "fail" else None, *failed)
         return ran
 
-    def run(self, _: Any, text: str, *, env: Mapping[str, str], **others: Any) -> None:
+    def run(self, _: Any, text: str, *, env: Mapping[str, str], **options: Any) -> None:
         """Run a stage's command; in place of `dvc.stage.run._run`."""
         from dvc.stage.exceptions import StageCmdFailedError
 
@@ -137,24 +141,24 @@ class Loop:
         if status:
             raise StageCmdFailedError(text, status)
 
-    def _stage(self, one: Any, **options: Any) -> Any:
-        with self.turn, one.repo.lock:
+    def _stage(self, stage: Any, **options: Any) -> Any:
+        with self.turn, stage.repo.lock:
             well = False
             try:
-                ran = one.reproduce(**options)
+                ran = stage.reproduce(**options)
                 well = True
             finally:
-                self.watch.ended(one.addressing, well)
-            if ran and hasattr(one.dvcfile, "_lockfile"):
-                self.lock.add(one)
+                self.watch.ended(stage.addressing, well)
+            if ran and hasattr(stage.dvcfile, "_lockfile"):
+                self.lock.add(stage)
             elif ran:  # a file of `dvc add`
-                one.dump(update_pipeline=False)
+                stage.dump(update_pipeline=False)
         return ran
 
-    def _room(self, one: Any, others: Iterable[Any]) -> bool:
+    def _room(self, stage: Any, running: Iterable[Any]) -> bool:
         """Whether a stage may run beside the others that do."""
-        others = list(others)
-        return not others or not any(self.alone(stage.addressing) for stage in [one, *others])
+        running = list(running)
+        return not running or not any(self.alone(step.addressing) for step in [stage, *running])
 
     def _stop(self) -> None:
         with self.turn:
@@ -166,7 +170,7 @@ class Loop:
     @contextmanager
     def _given_up(steps: list[Any]) -> Generator[None]:
         """DVC's lock of the project, which this thread holds, is free for those of the stages."""
-        locks = [one.repo.lock for one in steps[:1]]
+        locks = [step.repo.lock for step in steps[:1]]
         for lock in locks:
             lock.unlock()
         try:
@@ -223,15 +227,15 @@ def release_killed(rwlock: Path) -> None:
     """
     with suppress(FileNotFoundError):
         try:
-            held = json.loads(rwlock.read_bytes())
-            readers = [one for of in held.get("read", {}).values() for one in of]
-            numbers = {one["pid"] for one in [*readers, *held.get("write", {}).values()]}
+            entries = json.loads(rwlock.read_bytes())
+            readers = [process for processes in entries.get("read", {}).values() for process in processes]
+            numbers = {process["pid"] for process in [*readers, *entries.get("write", {}).values()]}
         except (ValueError, AttributeError, TypeError, KeyError):
             rwlock.unlink()
             return
-        written = rwlock.stat().st_mtime
+        modified = rwlock.stat().st_mtime
         for number in numbers:
             with suppress(psutil.NoSuchProcess):
-                if psutil.Process(number).create_time() <= written:
+                if psutil.Process(number).create_time() <= modified:
                     return
         rwlock.unlink()

@@ -28,10 +28,10 @@ IN_ORDER = (ResultsMissing, Missing)  # if a page lacks these, it ends there wit
 
 
 class Shell(InteractiveShell):
-    """IPython without a terminal or a kernel; `shown` keeps what a cell displays, as notebook outputs."""
+    """IPython without a terminal or a kernel; `outputs` keeps what a cell displays, as notebook outputs."""
 
     def __init__(self, **settings: Any) -> None:
-        self.shown: list[NotebookNode] = []
+        self.outputs: list[NotebookNode] = []
         super().__init__(**settings)
 
     def init_display_pub(self) -> None:
@@ -47,21 +47,21 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         if isinstance(evalue, Missing):
-            self.shown.append(
+            self.outputs.append(
                 new_output("display_data", data={"text/markdown": f"Not to be shown yet: {evalue}."})
             )
         elif not isinstance(evalue, ResultsMissing):
-            self.shown.append(new_output("error", ename=etype.__name__, evalue=str(evalue), traceback=stb))
+            self.outputs.append(new_output("error", ename=etype.__name__, evalue=str(evalue), traceback=stb))
 
 
 class Publisher(DisplayPublisher):
     def publish(self, data: dict, metadata: dict | None = None, *_: Any, **__: Any) -> None:
         assert isinstance(self.shell, Shell)
-        self.shell.shown.append(new_output("display_data", data=data, metadata=metadata or {}))
+        self.shell.outputs.append(new_output("display_data", data=data, metadata=metadata or {}))
 
     def clear_output(self, wait: bool = False) -> None:
         assert isinstance(self.shell, Shell)
-        self.shell.shown.clear()
+        self.shell.outputs.clear()
 
 
 class Hook(DisplayHook):
@@ -70,20 +70,20 @@ class Hook(DisplayHook):
 
     def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
         assert isinstance(self.shell, Shell)
-        self.shell.shown.append(new_output("execute_result", data=format_dict, metadata=md_dict or {}))
+        self.shell.outputs.append(new_output("execute_result", data=format_dict, metadata=md_dict or {}))
 
 
 class Tee:
     """Standard output of a cell, to the notebook and immediately to the terminal."""
 
-    def __init__(self, shown: list[NotebookNode]) -> None:
-        self.shown, self.terminal = shown, sys.stdout
+    def __init__(self, outputs: list[NotebookNode]) -> None:
+        self.outputs, self.terminal = outputs, sys.stdout
 
     def write(self, text: str) -> int:
         if text:
-            last = self.shown[-1] if self.shown else None
+            last = self.outputs[-1] if self.outputs else None
             if last is None or last.output_type != "stream":
-                self.shown.append(last := new_output("stream", name="stdout", text=""))
+                self.outputs.append(last := new_output("stream", name="stdout", text=""))
             last.text += text
         return self.terminal.write(text)
 
@@ -106,8 +106,8 @@ class InProcess(Engine):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
             nb_man.cell_start(cell, index)
-            shell.shown = cell.outputs = []
-            with redirect_stdout(Tee(shell.shown)):
+            shell.outputs = cell.outputs = []
+            with redirect_stdout(Tee(shell.outputs)):
                 result = shell.run_cell(cell.source, store_history=True)
             nb_man.cell_complete(cell, index)
             if not result.success:
@@ -120,8 +120,8 @@ class InProcess(Engine):
         """Decide the claims of a page that cannot show everything, on the results that exist."""
         for cell in notebook.cells[ended + 1 :]:
             if cell.cell_type == "code" and cell.source.strip() == JUDGE and "artifact" in shell.user_ns:
-                shell.shown = cell.outputs = []
-                with redirect_stdout(Tee(shell.shown)):
+                shell.outputs = cell.outputs = []
+                with redirect_stdout(Tee(shell.outputs)):
                     shell.run_cell(cell.source)
 
 

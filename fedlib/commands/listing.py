@@ -34,12 +34,14 @@ LIBRARIES = (
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A table whose first column, the names for commands, is never shortened."""
-    names, *others = (Column(header, overflow="fold") for header in columns)
+    names, *further = (Column(header, overflow="fold") for header in columns)
     names.no_wrap = True
-    out = Table(names, *others, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    listing = Table(
+        names, *further, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
     for row in rows:
-        out.add_row(*map(str, row))
-    return out
+        listing.add_row(*map(str, row))
+    return listing
 
 
 def everything(settings: Experiments, scale: Scale, paper: str | None = None) -> Group:
@@ -56,16 +58,18 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
     if paper and paper not in papers.values():
         raise ConfigError(f"there is no paper {paper!r}; {meant(paper, dict.fromkeys(papers.values()))}")
     runs = {name: settings.runs(name, scale) for name in settings.names if paper in (None, papers[name])}
-    experiments = [(name, papers[name], len(of), raw[name].get("title", "")) for name, of in runs.items()]
+    experiments = [
+        (name, papers[name], len(labelled), raw[name].get("title", "")) for name, labelled in runs.items()
+    ]
     studies = [(n, raw[n].get("title", "")) for n in settings.studies if paper in (None, papers[n])]
     opened = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
     artifacts = [
-        (name, ", ".join(of))
-        for name, of in opened.items()
-        if paper is None or paper in name.split("-") or paper in map(papers.get, of)
+        (name, ", ".join(sources))
+        for name, sources in opened.items()
+        if paper is None or paper in name.split("-") or paper in map(papers.get, sources)
     ]
     problems = REGISTRY.problems
-    used = [one.run for of in runs.values() for one in of]
+    used = [entry.run for labelled in runs.values() for entry in labelled]
     chosen = {run.method.sampler for run in used} if paper else SAMPLERS
     samplers = [(name, (SAMPLERS[name].__doc__ or name).strip().splitlines()[0]) for name in sorted(chosen)]
     return Group(
@@ -82,8 +86,8 @@ def datasets(names: Collection[str] | None = None) -> Table:
     """The state of all datasets, or of the named ones."""
     from fedlib.data import datasets
 
-    found = [datasets.status(name) for name in datasets.KINDS if names is None or name in names]
-    rows = [(one["name"], one["state"], one["provenance"]) for one in found]
+    statuses = [datasets.status(name) for name in datasets.KINDS if names is None or name in names]
+    rows = [(status["name"], status["state"], status["provenance"]) for status in statuses]
     return table("Datasets (fedlib data prepare NAME)", ("name", "state", "provenance"), rows)
 
 
@@ -111,19 +115,19 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     from fedlib.runs.place import Place
     from fedlib.runs.work import Plan
 
-    place, seen = Place.from_environment(), set()
+    place, counted = Place.from_environment(), set()
     rows, total = [], np.zeros(2)
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     title = f"Training left at scale {scale}, on all cores of this machine (GPU: {gpu})"
     columns = ("experiment", "finished", "time left", "")
     for name in settings.names:
         plan = Plan.of_experiment(name, scale, settings)
-        known = Finished(plan, place)
-        left = [work.run for work in plan.work if work.run and not known.has(work)]
-        new = {run.model_dump_json(): run for run in left}
-        needs = sorted({run.dataset for run in left} & known.absent.keys())
+        finished = Finished(plan, place)
+        unfinished = [work.run for work in plan.work if work.run and not finished.contains(work)]
+        new = {run.model_dump_json(): run for run in unfinished}
+        needs = sorted({run.dataset for run in unfinished} & finished.absent.keys())
         try:
-            unseen = [run for key, run in new.items() if key not in seen]
+            unseen = [run for key, run in new.items() if key not in counted]
             seconds = np.array(
                 [sum(map(cost.seconds, part)) for part in (map(cost.shortest, unseen), unseen)]
             )
@@ -131,9 +135,9 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
             time_left, needs = "unknown", [*needs, str(error)]
         else:
             time_left, total = between(seconds), total + seconds
-        seen |= new.keys()
+        counted |= new.keys()
         note = f"needs {'; '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(plan.work) - len(left)} of {len(plan.work)}", time_left, note))
+        rows.append((name, f"{len(plan.work) - len(unfinished)} of {len(plan.work)}", time_left, note))
         measured = len(rows), len(settings.names)
         so_far = "all" if measured[0] == measured[1] else "{} of {}, measuring ...".format(*measured)
         show(table(title, columns, [*rows, (so_far, "", between(total), "")]))
@@ -148,11 +152,11 @@ def measurements(settings: Experiments, scale: Scale) -> Table:
     place, rows = Place.from_environment(), []
     for name in settings.studies:
         whole = plan(name, scale, settings)
-        known = Finished(whole, place)
-        left = [work for work in whole.work if not known.has(work)]
-        needs = sorted({str(work.dataset) for work in left if known.why_not(work)})
+        finished = Finished(whole, place)
+        unfinished = [work for work in whole.work if not finished.contains(work)]
+        needs = sorted({str(work.dataset) for work in unfinished if finished.why_not(work)})
         note = f"needs {', '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(whole.work) - len(left)} of {len(whole.work)}", note))
+        rows.append((name, f"{len(whole.work) - len(unfinished)} of {len(whole.work)}", note))
     return table(f"Studies at scale {scale} (time not estimated)", ("study", "measured", ""), rows)
 
 
@@ -169,7 +173,9 @@ def cluster(settings: Experiments, scale: Scale, cores: int) -> Table:
     from fedlib.runs.progress import duration
 
     runs = {
-        one.run.model_dump_json(): one.run for name in settings.names for one in settings.runs(name, scale)
+        labelled.run.model_dump_json(): labelled.run
+        for name in settings.names
+        for labelled in settings.runs(name, scale)
     }
     seconds, absent = [], []
     for run in runs.values():

@@ -35,9 +35,9 @@ def seconds_of(text: str) -> float:
     Raises:
         ConfigError: the text is none of these, or the time is zero.
     """
-    found = re.fullmatch(r"([0-9.]+)\s*([smh])", text.strip())
+    match = re.fullmatch(r"([0-9.]+)\s*([smh])", text.strip())
     with suppress(ValueError):
-        if found and (seconds := float(found[1]) * UNITS[found[2]]) > 0:
+        if match and (seconds := float(match[1]) * UNITS[match[2]]) > 0:
             return seconds
     raise ConfigError(f"--within {text}: write a time as 90s, 150m or 2.5h.")
 
@@ -53,8 +53,8 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     from fedlib.runs.spent import Spent
     from fedlib.runs.work import Plan
 
-    asked = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
-    names = sorted(set().union(*asked.values()))
+    experiments = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
+    names = sorted(set().union(*experiments.values()))
     tell(f"looking for the runs of {len(names)} experiments ...")
     place = Place.from_environment()
     missing: list[Work] = []
@@ -64,7 +64,7 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     for name in names:
         plans[name] = Plan.of_experiment(name, scale, settings)
         finished = Finished(plans[name], place)
-        lacking = [work for work in plans[name].work if not finished.has(work)]
+        lacking = [work for work in plans[name].work if not finished.contains(work)]
         missing += [work for work in lacking if not finished.why_not(work)]
         absent |= {str(work.dataset): finished.why_not(work) for work in lacking if finished.why_not(work)}
         table = tidy(plans[name], Finished(plans[name], place, any_data=True))[0]
@@ -73,15 +73,18 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
         tell(f"Left out: {reason}")
     tell("judging what is not decided ...")
     parts: dict[str, tuple[bool, list[frozenset[planning.Arm]]]] = {}
-    for paper in asked:
+    for paper in experiments:
         parts |= needs.needed(paper, tables)
     lacks = {planning.Arm.of(work) for work in missing}
-    some = {claim: (core, [arms for arms in of if arms & lacks]) for claim, (core, of) in parts.items()}
+    open_claims = {
+        claim: (core, [arms for arms in alternatives if arms & lacks])
+        for claim, (core, alternatives) in parts.items()
+    }
     spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
-    wanted = {arm for _, of in some.values() for arms in of for arm in arms}
-    seconds = _costs([work for work in missing if planning.Arm.of(work) in wanted], spent, cost.seconds, tell)
+    useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
+    seconds = _costs([work for work in missing if planning.Arm.of(work) in useful], spent, cost.seconds, tell)
     trainable = [work for work in missing if work in seconds]
-    return planning.units(trainable, planning.shared(some), seconds.__getitem__)
+    return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
 
 
 def _costs(
@@ -90,25 +93,25 @@ def _costs(
     """The seconds of every run, from finished runs or measured; without those whose model's weights are missing."""
     seconds: dict[Work, float] = {}
     for work in missing:
-        taken = spent.seconds(work)
-        if taken is None and work.run:
+        duration_s = spent.seconds(work)
+        if duration_s is None and work.run:
             try:
-                taken = measured(work.run)
+                duration_s = measured(work.run)
             except ConfigError as error:
                 tell(f"Left out: {work.name}: {error}")
                 continue
-        seconds[work] = taken or 0.0
+        seconds[work] = duration_s or 0.0
     return seconds
 
 
 def busy() -> str:
     """A sentence if this machine is busy; empty otherwise."""
-    load, own = os.getloadavg()[0], cores()
-    if load < own / 2:
+    load, n_cores = os.getloadavg()[0], cores()
+    if load < n_cores / 2:
         return ""
     return (
-        f"This machine is busy (load {load:.1f} on {own} cores): training will take longer than the times below, which "
-        "are those of finished runs, and what is measured now is too long."
+        f"This machine is busy (load {load:.1f} on {n_cores} cores): training will take longer than the times below, "
+        "which are those of finished runs, and what is measured now is too long."
     )
 
 
@@ -134,11 +137,11 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
     from fedlib.settings import params
 
     for unit in chosen:
-        left = deadline - time.monotonic()
-        if left < planning.MARGIN and left < unit.seconds:
+        remaining = deadline - time.monotonic()
+        if remaining < planning.MARGIN and remaining < unit.seconds:
             tell(f"No time is left for {unit.experiment} {unit.setting} seed {unit.seed} and what follows.")
             return
-        ended = _run(command(unit, scale), left)
+        ended = _run(command(unit, scale), remaining)
         with suppress(Unfinished, DataError):
             pack(Plan.of_experiment(unit.experiment, scale, params.load()), tell)
         how = "done" if ended else "stopped; the next command continues from its last checkpoint"

@@ -73,7 +73,7 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
 
     A copy's metadata contains the digests of the code that the notebook uses, so it changes when that code does.
     """
-    wanted = {}
+    copies = {}
     for source in sorted(sources.rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in source.parts:
             notebook, place = normalise(read(source)), source.relative_to(sources)
@@ -82,13 +82,13 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
                     say(f"{source}: cell {number} is not finished, and will fail where it is run.")
             uses = digests(place.with_suffix("").as_posix(), notebook, root)
             notebook.metadata = NotebookNode({**METADATA, "uses": uses})
-            wanted[target / place] = nbformat.writes(notebook).encode()
-    for old in set(target.rglob("*.ipynb")) - set(wanted):
+            copies[target / place] = nbformat.writes(notebook).encode()
+    for old in set(target.rglob("*.ipynb")) - set(copies):
         old.unlink()
-    for path, content in wanted.items():
+    for path, content in copies.items():
         if not path.exists() or path.read_bytes() != content:  # otherwise its date would change
             write_whole(path, content)
-    return list(wanted)
+    return list(copies)
 
 
 def clean(path: Path) -> bool:
@@ -112,8 +112,8 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
     source = SOURCES / f"{place(name)}.ipynb"
     if not source.exists():
         names = [path.relative_to(SOURCES).with_suffix("").as_posix() for path in SOURCES.rglob("*.ipynb")]
-        there = meant(name, sorted(one.replace("/", "-", 1) for one in names))
-        raise ConfigError(f"there is no notebook {name!r}; {there}")
+        near = meant(name, sorted(path.replace("/", "-", 1) for path in names))
+        raise ConfigError(f"there is no notebook {name!r}; {near}")
     if name in LOGS:
         if experiment is None:
             raise ConfigError(f"`{name}` needs an experiment: add --experiment NAME.")
@@ -125,8 +125,8 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         output = page(name, scale)
         old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
         ran = executed(source, {"scale": scale})
-        for path, written in old.items():  # files that the notebook no longer makes
-            if path.stat().st_mtime_ns == written:
+        for path, modified in old.items():  # files that the notebook no longer makes
+            if path.stat().st_mtime_ns == modified:
                 path.unlink()
         experiments = (params.load().artifacts.get(name) or {}).get("experiments", [])
         seals.seal(ran, seals.files_beside(output), page_sources(name, experiments, scale))
@@ -179,11 +179,11 @@ def executed(source: Path, parameters: Mapping[str, Any] | None = None) -> Noteb
     from fedlib.commands.inprocess import ENGINE
 
     notebook = normalise(read(source))
-    known = parameters_of(notebook)
+    declared = parameters_of(notebook)
     for name in parameters or {}:
-        if name not in known:
-            there = ", ".join(known) or "none"
-            raise ConfigError(f"notebook {source.name} has no parameter {name!r}; it has {there}.")
+        if name not in declared:
+            listed = ", ".join(declared) or "none"
+            raise ConfigError(f"notebook {source.name} has no parameter {name!r}; it has {listed}.")
     ran = execute_notebook(
         notebook,
         None,

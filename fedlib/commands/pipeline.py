@@ -58,13 +58,18 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     settings = params.load()
     scale = scale or settings.scale
     runs = {
-        name: [one.model_dump(mode="json") for one in settings.runs(name, scale)] for name in settings.names
+        name: [labelled.model_dump(mode="json") for labelled in settings.runs(name, scale)]
+        for name in settings.names
     }
     studies = {name: settings.study(name, scale) for name in settings.studies}
-    used = {name: sorted({run["run"]["dataset"] for run in of}) for name, of in runs.items()}
-    known = {name: _prepared(name) for name in sorted({one for of in used.values() for one in of})}
+    used = {name: sorted({run["run"]["dataset"] for run in labelled}) for name, labelled in runs.items()}
+    data = {
+        name: _prepared(name) for name in sorted({dataset for names in used.values() for dataset in names})
+    }
     inputs: dict[str, dict[str, Any]]
-    inputs = {name: {"runs": of, "data": {d: known[d] for d in used[name]}} for name, of in runs.items()}
+    inputs = {
+        name: {"runs": labelled, "data": {d: data[d] for d in used[name]}} for name, labelled in runs.items()
+    }
     for name, study in studies.items():
         followed = sorted(experiment for experiment in runs if experiment in _words(study))
         inputs[name] = {"study": study, "experiments": {e: _digest(inputs[e]) for e in followed}}
@@ -79,7 +84,7 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     for old in (root / scale).glob("*.json"):  # DVC keeps the files in this folder
         if old.stem not in inputs:
             old.unlink()
-    return {name: entry["missing"] for name, entry in known.items() if "missing" in entry}
+    return {name: entry["missing"] for name, entry in data.items() if "missing" in entry}
 
 
 def _failed(name: str, scale: Scale) -> list[str]:
@@ -121,11 +126,11 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
     """Delete the inputs that record a dataset's absence (None: any dataset's), so that DVC looks for it again."""
     for path in root.rglob("*.json"):
         try:
-            known = unsealed(json.loads(path.read_bytes())).get("data", {})
+            data = unsealed(json.loads(path.read_bytes())).get("data", {})
         except ValueError:  # a damaged input, which DVC makes again
             path.unlink()
             continue
-        if any("missing" in known.get(name, {}) for name in ([dataset] if dataset else known)):
+        if any("missing" in data.get(name, {}) for name in ([dataset] if dataset else data)):
             path.unlink()
 
 
@@ -199,7 +204,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     """
     settings = params.load()
     with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
-        return _make_pages(settings, scale, lambda made, at: _run(made, at, tell, start))
+        return _make_pages(settings, scale, lambda stale, level: _run(stale, level, tell, start))
 
 
 def _make_pages(
@@ -210,16 +215,21 @@ def _make_pages(
 
     notebooks.normalise_all()
     names = [*settings.names, *settings.studies]
-    shown = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
+    sources = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
     failed = run(_stale_logs(names, settings, scale), scale)
-    failed += run(_stale_pages(shown, scale), scale)
+    failed += run(_stale_pages(sources, scale), scale)
     if instead := site.INSTEAD.get(scale):
         gaps = {name for name in names if results.record(name, scale).get("missing", True)}
-        used = {name for of in shown.values() if gaps & set(of) for name in of}
+        used = {name for experiments in sources.values() if gaps & set(experiments) for name in experiments}
         failed += run(_stale_logs(sorted(used), settings, instead, logs=False), instead)
-        here, there = ({n: coverage.covered(of, at) for n, of in shown.items()} for at in (scale, instead))
-        more = {name: of for name, of in shown.items() if there[name] - here[name]}
-        failed += run(_stale_pages(more, instead), instead)
+        covered, elsewhere = (
+            {n: coverage.covered(experiments, level) for n, experiments in sources.items()}
+            for level in (scale, instead)
+        )
+        fuller = {
+            name: experiments for name, experiments in sources.items() if elsewhere[name] - covered[name]
+        }
+        failed += run(_stale_pages(fuller, instead), instead)
     return failed
 
 
@@ -232,11 +242,11 @@ def _stale_logs(
     from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
-    commands, here = [], Place.from_environment()
+    commands, environment = [], Place.from_environment()
     for name in names:
         page = results.path_of(name, scale).with_suffix(".ipynb")
         whole = plan(name, scale, settings)
-        finished = Finished(whole, here, any_data=True)
+        finished = Finished(whole, environment, any_data=True)
         addresses = [finished.address(work) for work in whole.work]
         current = results.shows(name, scale, addresses) and (
             not logs or seals.is_current(page, notebooks.log_sources(name, scale))
@@ -247,13 +257,13 @@ def _stale_logs(
     return commands
 
 
-def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
+def _stale_pages(sources_of: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
     """The commands that make the stale pages of artifacts; shown: artifact -> experiments.
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """
     sizes = {}
-    for name, experiments in shown.items():
+    for name, experiments in sources_of.items():
         sources = notebooks.page_sources(name, experiments, scale)
         if not seals.is_current(notebooks.page(name, scale), sources):
             tables = [path for path in sources if path.suffix == ".parquet" and path.exists()]
@@ -262,16 +272,16 @@ def _stale_pages(shown: Mapping[str, list[str]], scale: Scale) -> list[list[str]
     return [["notebook", "run", name] for name in order]
 
 
-def _run(made: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
+def _run(stale: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
     """Run `fedlib` commands, one a core; returns those that failed, of which the last lines are shown."""
     from fedlib.runs.place import cores
 
-    words = [f"fedlib {' '.join(command)} --scale {scale}" for command in made]
+    words = [f"fedlib {' '.join(command)} --scale {scale}" for command in stale]
     running: set[Command] = set()
 
     def work(number: int) -> Command:
         tell(f"{number + 1} of {len(words)}: {words[number]}")
-        names = [word for word in made[number] if not word.startswith("-")]
+        names = [word for word in stale[number] if not word.startswith("-")]
         command = start(names[-1], words[number], os.environ)
         running.add(command)
         command.wait()
@@ -284,10 +294,10 @@ def _run(made: list[list[str]], scale: Scale, tell: Callable[[str], None], start
     order = list(range(len(words)))
     failed = []
     with closing(in_turn(order, dict.fromkeys(order, ()), work, stop, min(cores(), MOST))) as turns:
-        for number, done in turns:
-            if done.result().status:
+        for number, future in turns:
+            if future.result().status:
                 failed.append(number)
-                for line in done.result().said:
+                for line in future.result().tail:
                     say(line)
     return [words[number] for number in sorted(failed)]
 

@@ -17,7 +17,7 @@ WHOLE = {"data", "notebooks"}  # a change of what these made says nothing of mos
 TRUST = 30.0  # seconds after which this machine's own pace counts as much as what is usual
 
 
-class Progress:
+class StageProgress:
     """What has been done of a plan of stages, told as it goes on, and how long it took, kept for the next time.
 
     at_once, alone: as in `dvc.Loop`.
@@ -35,22 +35,22 @@ class Progress:
         self.path, self.scale, self.tell, self.clock = path, scale, tell, clock
         self.at_once, self.alone = at_once, alone
         self.needs: Mapping[str, set[str]] = {}
-        self.known: set[str] = set()
+        self.earlier: set[str] = set()
         self.ran: dict[str, float] = {}  # seconds
         self.looked: set[str] = set()
         self.running: dict[str, float] = {}  # when each began
-        self.before: dict[str, float] = self._read().get(scale, {})
+        self.last_times: dict[str, float] = self._read().get(scale, {})
 
-    def planned(self, needs: Mapping[str, set[str]], known: set[str]) -> None:
-        """All stages in order, each with those that it needs; known: those that ran before."""
-        self.needs, self.known = needs, known
+    def planned(self, needs: Mapping[str, set[str]], earlier: set[str]) -> None:
+        """All stages in order, each with those that it needs; earlier: those that ran before."""
+        self.needs, self.earlier = needs, earlier
 
     def begins(self, name: str) -> None:
         """A stage's command starts."""
         self.running[name] = self.clock()
-        left = self.left()
-        about = "" if left is None else f" (about {duration(left)} left)"
-        self.tell(f"{len(self.looked) + len(self.running)} of {len(self.needs)}: {name}{about}")
+        remaining = self.remaining()
+        estimate = "" if remaining is None else f" (about {duration(remaining)} left)"
+        self.tell(f"{len(self.looked) + len(self.running)} of {len(self.needs)}: {name}{estimate}")
 
     def ended(self, name: str, well: bool = True) -> None:
         """A stage has been looked at; if its command ran, it is done. The time of one cut short is not kept."""
@@ -59,7 +59,7 @@ class Progress:
         if began is not None and well:
             self.ran[name] = self.clock() - began
 
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """Seconds until all stages are done; None if how long one takes that surely runs is not known."""
         looked_up = {name: self.usual(name) for name in self.needs}
         usual = {name: seconds for name, seconds in looked_up.items() if seconds is not None}
@@ -68,7 +68,7 @@ class Progress:
         for name in self.needs:
             if name in self.looked:
                 continue
-            surely = name not in self.known or bool(self.needs[name] & stale) or name in self.running
+            surely = name not in self.earlier or bool(self.needs[name] & stale) or name in self.running
             if surely:
                 stale.add(name)
             if name not in usual:
@@ -76,31 +76,35 @@ class Progress:
                     return None
                 continue
             seconds[name] = usual[name] * (1.0 if surely else share)
-        known = [name for name in self.ran if name in usual]
-        pace = (sum(self.ran[name] for name in known) + TRUST) / (sum(usual[name] for name in known) + TRUST)
-        gone = {name: (self.clock() - began) / pace for name, began in self.running.items()}
-        seconds = {name: max(0.0, of - gone.get(name, 0.0)) for name, of in seconds.items()}
+        timed = [name for name in self.ran if name in usual]
+        pace = (sum(self.ran[name] for name in timed) + TRUST) / (sum(usual[name] for name in timed) + TRUST)
+        spent = {name: (self.clock() - began) / pace for name, began in self.running.items()}
+        seconds = {
+            name: max(0.0, usual_seconds - spent.get(name, 0.0)) for name, usual_seconds in seconds.items()
+        }
         last = list(self.needs)[-1]  # it waits for all others
-        one_by_one = sum(of for name, of in seconds.items() if self.alone(name) or name == last)
+        one_by_one = sum(
+            stage_seconds for name, stage_seconds in seconds.items() if self.alone(name) or name == last
+        )
         return pace * (one_by_one + (sum(seconds.values()) - one_by_one) / self.at_once)
 
     def usual(self, name: str) -> float | None:
         """Seconds of a stage: the last time, else those of its kind at scale demo."""
-        if name in self.before or self.scale != "demo":
-            return self.before.get(name)
+        if name in self.last_times or self.scale != "demo":
+            return self.last_times.get(name)
         return USUAL.get(name.split("@")[0], USUAL["page"])
 
     def keep(self) -> None:
         """Write how long the stages took, for the next time."""
         if self.ran:
-            kept = {scale: of for scale, of in self._read().items() if scale != self.scale}
-            times = {name: round(seconds, 2) for name, seconds in {**self.before, **self.ran}.items()}
-            write_whole(self.path, json.dumps({**kept, self.scale: times}, indent=1).encode() + b"\n")
+            other_scales = {scale: stages for scale, stages in self._read().items() if scale != self.scale}
+            times = {name: round(seconds, 2) for name, seconds in {**self.last_times, **self.ran}.items()}
+            write_whole(self.path, json.dumps({**other_scales, self.scale: times}, indent=1).encode() + b"\n")
 
     def _read(self) -> dict[str, dict[str, float]]:
         try:
             read = json.loads(self.path.read_bytes())
-            return {scale: {name: float(s) for name, s in of.items()} for scale, of in read.items()}
+            return {scale: {name: float(s) for name, s in stages.items()} for scale, stages in read.items()}
         except (
             OSError,
             ValueError,

@@ -14,7 +14,7 @@ from typing import IO, Any
 from fedlib.commands import pipeline
 from fedlib.commands.command import CORES, Command, commands
 from fedlib.commands.dvc import Loop, reproduce
-from fedlib.commands.progress import Progress
+from fedlib.commands.progress import StageProgress
 from fedlib.files import alone, say
 from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
@@ -45,16 +45,18 @@ def repro(arguments: list[str]) -> int:
         if ASKING & set(arguments):
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
         status = _reproduced(arguments, settings.scale)
-    failed = [one for name in settings.names for one in coverage.failed(results.record(name, settings.scale))]
-    for one in failed:
-        say(f"Failed: {one}")
+    failed = [
+        reason for name in settings.names for reason in coverage.failed(results.record(name, settings.scale))
+    ]
+    for reason in failed:
+        say(f"Failed: {reason}")
     return status or int(bool(failed))
 
 
 def _reproduced(arguments: list[str], scale: Scale) -> int:
     began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
     at_once, alone = min(cores(), pipeline.MOST), taking_all_cores(scale, Place.from_environment())
-    progress = Progress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
+    progress = StageProgress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
     with ExitStack() as stack:
         stack.enter_context(_terminated_as_interrupted())
         log = stack.enter_context(open(LOG, "w", buffering=1))
@@ -76,13 +78,16 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
     if status == 252:  # DVC's for an interruption
         tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
     elif status:
-        for line in [*(line for one in started if one.status for line in one.said), *errors.said]:
+        for line in [
+            *(line for command in started if command.status for line in command.tail),
+            *errors.messages,
+        ]:
             say(line)
         say(f"Failed; the log is {where}. Once it is mended, `fedlib repro` goes on from here.")
     else:
         count = f"{len(progress.ran)} of {len(progress.needs)} stages had to run"
-        made = "report" in progress.needs and SITE.exists()
-        site = f": open {SITE.relative_to(ROOT)} in a browser" if made else ""
+        has_site = "report" in progress.needs and SITE.exists()
+        site = f": open {SITE.relative_to(ROOT)} in a browser" if has_site else ""
         tell(f"Done in {duration(time.monotonic() - began)} ({count}){site}; the log is {where}.")
     return status
 
@@ -101,11 +106,11 @@ class Errors:
 
     def __init__(self, log: IO[str]) -> None:
         self.log = log
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def write(self, text: str) -> int:
         if "ERROR" in text:
-            self.said += text.strip().splitlines()
+            self.messages += text.strip().splitlines()
         return self.log.write(text)
 
     def flush(self) -> None:

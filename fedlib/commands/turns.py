@@ -16,7 +16,7 @@ def in_turn(
     work: Callable[[T], R],
     stop: Callable[[], None],
     at_once: int,
-    room: Callable[[T, Iterable[T]], bool] = lambda item, others: True,
+    room: Callable[[T, Iterable[T]], bool] = lambda item, running: True,
 ) -> Generator[tuple[T, Future[R]]]:
     """Call `work(item)` in threads; yields each item with what came of it.
 
@@ -27,14 +27,14 @@ def in_turn(
     with ThreadPoolExecutor(at_once) as pool:
         try:
             while waiting or running:
-                left = {*waiting, *running.values()}
-                for item in [item for item in waiting if left.isdisjoint(needs[item])]:
+                unfinished = {*waiting, *running.values()}
+                for item in [item for item in waiting if unfinished.isdisjoint(needs[item])]:
                     if len(running) >= at_once or not room(item, running.values()):
                         break
                     waiting.remove(item)
                     running[pool.submit(work, item)] = item
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(done), done
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future
         except BaseException:
             stop()
             raise

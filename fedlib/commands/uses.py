@@ -72,8 +72,8 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
 
 def plain(cell: str) -> str:
     """A cell's code without IPython's own syntax: `%matplotlib inline`, `!pip list`, `%%time` in its first line."""
-    first, _, rest = cell.partition("\n")
-    return TransformerManager().transform_cell(rest if first.startswith("%%") else cell)
+    first, _, remainder = cell.partition("\n")
+    return TransformerManager().transform_cell(remainder if first.startswith("%%") else cell)
 
 
 def parsed(cell: str) -> bool:
@@ -87,14 +87,14 @@ def parsed(cell: str) -> bool:
 
 def closure(files: Iterable[Path], root: Path) -> set[Path]:
     """The files, and all files of `fedlib` that they import, directly or indirectly."""
-    found: set[Path] = set()
+    files_used: set[Path] = set()
     waiting = list(files)
     while waiting:
         file = waiting.pop()
-        if file not in found:
-            found.add(file)
+        if file not in files_used:
+            files_used.add(file)
             waiting += imported(file.read_text(), root)
-    return found
+    return files_used
 
 
 @cache

@@ -22,23 +22,23 @@ SECONDS = 5.0
 
 def checked() -> tuple[Table, list[str]]:
     """One row per kind of file, and a sentence for each file that is not as written."""
-    found = verify.everything(Place.from_environment(), RESULTS, ARCHIVE, INPUTS)
+    kinds = verify.everything(Place.from_environment(), RESULTS, ARCHIVE, INPUTS)
     pages = sorted((ROOT / "data" / "artifacts").glob("*/*/notebook.ipynb"))
-    found += [
-        verify.each("pages", pages, _page),
-        verify.each("logs", sorted(RESULTS.glob("*/*.ipynb")), _page),
-        verify.each("error rates of claims", [power.TABLE], lambda path: power.stored(path).empty),
-        verify.each(
+    kinds += [
+        verify.check_each("pages", pages, _page),
+        verify.check_each("logs", sorted(RESULTS.glob("*/*.ipynb")), _page),
+        verify.check_each("error rates of claims", [power.TABLE], lambda path: power.stored(path).empty),
+        verify.check_each(
             "reference curves", list(reference.programs()), lambda paper: reference.reference(paper).empty
         ),
     ]
     rows = [
-        (one.kind, one.files, one.files - one.older - len(one.wrong), one.older, len(one.wrong))
-        for one in found
+        (kind.kind, kind.files, kind.files - kind.older - len(kind.wrong), kind.older, len(kind.wrong))
+        for kind in kinds
     ]
     title = "Stored files (older: written before files had digests; identified only by their addresses)"
     return table(title, ("", "files", "as written", "older", "wrong"), rows), [
-        s for one in found for s in one.wrong
+        s for kind in kinds for s in kind.wrong
     ]
 
 
@@ -57,39 +57,42 @@ def trained_again(
     """
     place = Place.from_environment()
     sample = retrain.sample(scale, n, seed, ARCHIVE, place)
-    found = []
-    for i, one in enumerate(sample, start=1):
-        tell(f"{i} of {len(sample)}: {one.experiment}, {_name(one)}")
-        found.append(retrain.again(one, rounds or retrain.rounds_within(one, SECONDS), place))
+    compared = []
+    for i, archived in enumerate(sample, start=1):
+        tell(f"{i} of {len(sample)}: {archived.experiment}, {_name(archived)}")
+        compared.append(
+            retrain.train_again(archived, rounds or retrain.rounds_within(archived, SECONDS), place)
+        )
     rows = [
         (
-            one.run.experiment,
-            _name(one.run),
-            f"{one.rounds} of {len(one.run.rows) - 1}",
-            f"{one.largest:.0e}",
-            one.verdict,
+            run.run.experiment,
+            _name(run.run),
+            f"{run.rounds} of {len(run.run.rows) - 1}",
+            f"{run.largest:.0e}",
+            run.verdict,
         )
-        for one in found
+        for run in compared
     ]
     columns = ("experiment", "run", "rounds", "losses differ by", "")
     title = f"Archived runs of scale {scale}, trained again (seed {seed})"
-    return table(title, columns, rows), all(one.allowed for one in found)
+    return table(title, columns, rows), all(run.allowed for run in compared)
 
 
-def _name(one: retrain.Archived) -> str:
-    names = (one.record["setting"], one.record["method"], f"seed {one.record['seed']}")
+def _name(archived: retrain.ArchivedRun) -> str:
+    names = (archived.record["setting"], archived.record["method"], f"seed {archived.record['seed']}")
     return ", ".join(name for name in names if name)
 
 
 def renewed() -> Iterable[str]:
     """Seal the old archives; yields one line per archive, then the counts of all before and after."""
     before, after = [], []
-    for path, one in verify.renew(ARCHIVE):
-        before.append(one.before)
-        after.append(one.after)
-        what = "sealed" if one.rewritten else "unchanged"
-        runs, rows = one.after
-        yield f"{path.relative_to(ROOT)}: {what}; {runs:,} runs, {rows:,} rows, {one.moved:,} with another address"
+    for path, renewed_file in verify.renew(ARCHIVE):
+        before.append(renewed_file.before)
+        after.append(renewed_file.after)
+        outcome = "sealed" if renewed_file.rewritten else "unchanged"
+        runs, rows = renewed_file.after
+        counts = f"{runs:,} runs, {rows:,} rows, {renewed_file.moved:,} with another address"
+        yield f"{path.relative_to(ROOT)}: {outcome}; {counts}"
     yield "; ".join(
         f"{when}: {len(counts)} files, {sum(c[0] for c in counts):,} runs, {sum(c[1] for c in counts):,} rows"
         for when, counts in (("before", before), ("after", after))

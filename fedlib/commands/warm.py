@@ -42,7 +42,7 @@ KILLED = 128 + signal.SIGKILL  # as shells say it
 HEADER = 8  # bytes, which hold the length of the request that follows
 
 
-def asked(
+def send(
     arguments: Sequence[str],
     address: str,
     output: tuple[int, int] = (1, 2),
@@ -71,8 +71,8 @@ def ask(
     output: tuple[int, int] = (1, 2),
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """As `asked`; returns the exit status once the command has ended."""
-    with asked(arguments, address, output, environment) as connection:
+    """As `send`; returns the exit status once the command has ended."""
+    with send(arguments, address, output, environment) as connection:
         return answer(connection)
 
 
@@ -98,7 +98,8 @@ class Handler(BaseRequestHandler):
         threading.Thread(target=self._end_with_client, daemon=True).start()
         assert isinstance(self.server, Server)
         status = run(self.server.app, request["arguments"])
-        atexit._run_exitfuncs()  # a forked process skips these at its end, but joblib cleans up in them
+        # joblib cleans up in these; a forked process skips them at its end, and no public function calls them
+        atexit._run_exitfuncs()
         self.request.sendall(str(status).encode())
 
     def _end_with_client(self) -> None:

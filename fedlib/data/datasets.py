@@ -114,17 +114,17 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as scratch:
-            found, source = sources.find(name, mirror, Path(scratch))
-        _check(name, kind, found.arrays)
+            content, source = sources.find(name, mirror, Path(scratch))
+        _check(name, kind, content.arrays)
         with _whole(path) as handle:
-            np.savez(handle, **found.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
+            np.savez(handle, **content.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
         record = {
             "name": name,
-            "provenance": found.provenance,
+            "provenance": content.provenance,
             "source": source,
-            "digest": _digest(found.arrays),
-            "classes": list(found.classes),
-            "shapes": {key: list(found.arrays[key].shape) for key in ARRAYS},
+            "digest": _digest(content.arrays),
+            "classes": list(content.classes),
+            "shapes": {key: list(content.arrays[key].shape) for key in ARRAYS},
             "members": _members(path),
         }
         with _whole(path.with_suffix(".json")) as handle:
@@ -171,9 +171,9 @@ def verify(name: str, root: Path = DATASETS) -> str:
     """
     recorded, arrays = _record(name, root)["digest"], _read(name, root)
     _check(name, _kind(name), arrays)
-    if (found := _digest(arrays)) != recorded:
-        raise DataError(f"{name}.npz: expected digest {recorded}, found {found}; {_again(name)}.")
-    return found
+    if (digest := _digest(arrays)) != recorded:
+        raise DataError(f"{name}.npz: expected digest {recorded}, found {digest}; {_how_to_mend(name)}.")
+    return digest
 
 
 def status(name: str, root: Path = DATASETS) -> dict[str, str]:
@@ -193,7 +193,7 @@ def _kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def _again(name: str) -> str:
+def _how_to_mend(name: str) -> str:
     return f"delete {name}.npz and {name}.json, then run: fedlib data prepare {name}"
 
 
@@ -208,14 +208,14 @@ def _record(name: str, root: Path) -> dict[str, Any]:
         raise DataError(f"{name} is not prepared; run: fedlib data prepare {name}") from None
     except (ValueError, TypeError):
         raise DataError(
-            f"{name}.json is not a record of a prepared dataset, or was changed; {_again(name)}."
+            f"{name}.json is not a record of a prepared dataset, or was changed; {_how_to_mend(name)}."
         ) from None
     if missing:
-        raise DataError(f"{name}.json lacks {min(missing)!r}; {_again(name)}.")
+        raise DataError(f"{name}.json lacks {min(missing)!r}; {_how_to_mend(name)}.")
     if record["name"] != name:
-        raise DataError(f"{name}.json is the record of {record['name']}; {_again(name)}.")
+        raise DataError(f"{name}.json is the record of {record['name']}; {_how_to_mend(name)}.")
     if _members(path) != record["members"]:
-        raise DataError(f"{name}.npz differs from what {name}.json records; {_again(name)}.")
+        raise DataError(f"{name}.npz differs from what {name}.json records; {_how_to_mend(name)}.")
     return record
 
 
@@ -225,10 +225,10 @@ def _members(path: Path) -> dict[str, list[int]]:
         with zipfile.ZipFile(path) as archive:
             return {info.filename: [info.file_size, info.CRC] for info in archive.infolist()}
     except FileNotFoundError:
-        raise DataError(f"{path.name} is missing beside its record; {_again(path.stem)}.") from None
+        raise DataError(f"{path.name} is missing beside its record; {_how_to_mend(path.stem)}.") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         raise DataError(
-            f"{path.name} is truncated or not an archive of arrays; {_again(path.stem)}."
+            f"{path.name} is truncated or not an archive of arrays; {_how_to_mend(path.stem)}."
         ) from None
 
 
@@ -237,7 +237,9 @@ def _read(name: str, root: Path) -> Arrays:
         with np.load(root / f"{name}.npz", allow_pickle=False) as archive:
             return {key: archive[key] for key in ARRAYS}
     except Exception as error:  # a damaged archive raises almost anything
-        raise DataError(f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_again(name)}.") from None
+        raise DataError(
+            f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_how_to_mend(name)}."
+        ) from None
 
 
 def _check(name: str, kind: Kind, arrays: Arrays) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import entr
 
-from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split
+from fedlib.data.schemes.base import LabelledData, Parts, Scheme, Split
 from fedlib.errors import ConfigError
 from fedlib.streams import stream
 
@@ -136,7 +136,7 @@ class Partition:
         return table if self.group is None else table.assign(group=self.group)
 
 
-def make(spec: Scheme, data: Labelled, N: int, seed: int, holdout: float = 0.0) -> Partition:
+def make(spec: Scheme, data: LabelledData, N: int, seed: int, holdout: float = 0.0) -> Partition:
     """Split a dataset over N clients according to `spec`. The same seed gives the same partition.
 
     holdout: share of each client's (shuffled) samples that is set aside; the client trains on the first
@@ -155,16 +155,16 @@ def make(spec: Scheme, data: Labelled, N: int, seed: int, holdout: float = 0.0) 
         raise ConfigError(
             f"partition: {type(spec).__name__}.split gives {result}; return a Split of N = {N} clients."
         )
-    train, kept = split.train, split.holdout
+    train, holdouts = split.train, split.holdout
     K = int(y.max()) + 1
     labels = np.stack([np.bincount(y[part], minlength=K) for part in train])
-    if kept is not None:
-        labels += np.stack([np.bincount(y[part], minlength=K) for part in kept])
+    if holdouts is not None:
+        labels += np.stack([np.bincount(y[part], minlength=K) for part in holdouts])
         if holdout:
             raise ConfigError(f"holdout: {holdout}, but the given partition brings its own; leave it out.")
     elif holdout:
-        train, kept = hold_out(train, holdout, rng)
-    return Partition(train, kept, split.test, labels, split.group)
+        train, holdouts = hold_out(train, holdout, rng)
+    return Partition(train, holdouts, split.test, labels, split.group)
 
 
 def _indices(part: Sequence[int] | np.ndarray, name: str, k: int) -> np.ndarray:
@@ -181,7 +181,7 @@ def hold_out(parts: Parts, share: float, rng: np.random.Generator) -> tuple[Part
 
     Where a client owns a sample several times, distinct samples are split: none is on both sides.
     """
-    train, kept = [], []
+    train, holdouts = [], []
     for k, part in enumerate(parts):
         distinct = np.unique(part)
         if len(distinct) == len(part):
@@ -193,5 +193,5 @@ def hold_out(parts: Parts, share: float, rng: np.random.Generator) -> tuple[Part
             )
         first = np.isin(part, rng.permutation(distinct)[:cut])
         train.append(np.sort(part[first]))
-        kept.append(np.sort(part[~first]))
-    return train, kept
+        holdouts.append(np.sort(part[~first]))
+    return train, holdouts

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedlib.flower.answers import ASK
 from fedlib.flower.records import FlatModel, number, only_arrays
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import Gradients, Losses, TrialLosses, Updates
-from fedlib.simulation.live import Costs
+from fedlib.simulation.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class Trained:
+class ClientResult:
     """The result of one client's training: its model (d,), its loss, its steps."""
 
     flat: np.ndarray
@@ -43,7 +43,7 @@ class Trained:
 class Asker:
     """The questions of one round, about one global model `arrays` after another.
 
-    config: what every message of the round also contains. costs: the costs of the round so far.
+    config: what every message of the round also contains.
     """
 
     wire: Wire
@@ -51,16 +51,16 @@ class Asker:
     metrics: Metrics
     arrays: ArrayRecord
     config: dict[str, Any]
-    costs: Costs = field(default_factory=Costs)
 
     def __post_init__(self) -> None:
+        self.ledger = Ledger(self.model.d)
         self.about(self.arrays)
 
     def about(self, arrays: ArrayRecord) -> None:
         """From now on, questions are about this global model, which no client has yet."""
         self.arrays, self.start = arrays, self.model.flat(arrays)
-        self.holds: set[int] = set()  # clients that have received it
-        self.trained: dict[int, Trained] = {}  # clients whose complete training result has arrived
+        self.ledger.new_model()
+        self.trained: dict[int, ClientResult] = {}  # clients whose complete training result has arrived
         self.kept: set[int] = set()  # clients that have trained but sent only their encoded update
 
     def converse(self, method: Callable, *arguments: Any) -> Any:
@@ -77,7 +77,7 @@ class Asker:
                     question = result.send(answer)
             except StopIteration as stop:
                 result = stop.value
-        self.costs.server_seconds += time.perf_counter() - started - asked
+        self.ledger.costs.server_seconds += time.perf_counter() - started - asked
         return result
 
     def answer(self, question: Any) -> np.ndarray:
@@ -109,7 +109,7 @@ class Asker:
         config = {ASK: "train" if plain else "encoded", "purpose": "local"}
         clients = [int(k) for k in question.clients]
         new = [k for k in clients if k not in self.trained]
-        self.send_model(new)
+        self.ledger.send_model(new)
         encoded: dict[int, np.ndarray] = {}
         for k, content in zip(
             new, self.wire.ask([self.request(k, "train", config) for k in new]), strict=True
@@ -121,16 +121,15 @@ class Asker:
                 continue
             encoded[k] = content["encoded"]["encoded"].numpy()
             self.kept.add(k)
-            self.costs.client_steps += self.steps(content)
-            self.costs.parameters_up += question.parameters or 0
-            self.costs.scalars_up += question.scalars
+            self.ledger.train(self.steps(content))
+            self.ledger.upload([k], question.parameters, question.scalars)
         for k in set(clients) & set(self.trained):
             update = self.trained[k].flat - self.start
             encoded[k] = question.encode(update[None, : self.model.n_trained])[0]
         return [encoded.get(k) for k in clients]
 
     def gradients(self, question: Gradients) -> list[np.ndarray | None]:
-        self.send_model(question.clients)
+        self.ledger.send_model(question.clients)
         requests = [
             self.request(k, "train", {ASK: "gradient", "purpose": "question"}) for k in question.clients
         ]
@@ -139,54 +138,51 @@ class Asker:
             gradient = None
             if content is not None:
                 gradient = self.model.flat(only_arrays(content))[: self.model.n_trained]
-                self.costs.parameters_up += self.model.d
-                self.costs.client_steps += 1
+                self.ledger.gradients(1)
             rows.append(gradient)
         return rows
 
     def losses(self, clients: Iterable[int], arrays: ArrayRecord) -> list[float | None]:
         """The clients' losses of a model, computed by their own evaluate functions."""
         if arrays is self.arrays:
-            self.send_model(clients)
+            self.ledger.send_model(clients)
         rows = []
         for content in self.wire.ask([self.request(k, "evaluate", {}, arrays) for k in clients]):
             loss = None
             if content is not None:
                 loss = number(content, self.metrics.eval_loss)
-                self.costs.scalars_up += 1
-                self.costs.samples_evaluated += int(number(content, self.metrics.examples))
+                self.ledger.losses(1, int(number(content, self.metrics.examples)))
             rows.append(loss)
         return rows
 
     def trial_losses(self, question: TrialLosses) -> list[float | None]:
-        self.send_model(question.train)
+        self.ledger.send_model(question.train)
         requests = [self.request(k, "train", {ASK: "train", "purpose": "probe"}) for k in question.train]
         trained = [self.read(content) for content in self.wire.ask(requests) if content is not None]
         if not trained:
             return [None] * len(question.clients)
-        self.costs.parameters_up += len(trained) * self.model.d
-        self.costs.client_steps += sum(each.steps for each in trained)
+        self.ledger.trial(len(trained), sum(each.steps for each in trained), len(question.clients))
         mean = np.mean([each.flat - self.start for each in trained], axis=0)
         trial = self.model.record(self.start + mean, self.arrays)
-        self.costs.parameters_down += len(question.clients) * self.model.d
         return self.losses(question.clients, trial)
 
     # -- training of the selected clients ----------------------------------------------------------------------
 
     def selected(self, draws: Sequence[tuple[int, int]]) -> list[Request]:
         """Messages to the (client, draw) pairs whose training has not arrived as the answer to a question."""
-        self.send_model(k for k, _ in draws)
+        self.ledger.send_model(k for k, _ in draws)
         return [
             self.request(k, "train", {ASK: "train", "purpose": "local", "draw": draw})
             for k, draw in draws
             if draw or k not in self.trained
         ]
 
-    def arrived(self, client: int, content: RecordDict, draw: int = 0) -> Trained:
+    def arrived(self, client: int, content: RecordDict, draw: int = 0) -> ClientResult:
         """Count and read a complete training result; the first one of a client is remembered."""
         trained = self.read(content)
-        self.costs.parameters_up += self.model.d
-        self.costs.client_steps += 0 if client in self.kept and not draw else trained.steps
+        self.ledger.upload_draws([client])
+        if draw or client not in self.kept:
+            self.ledger.train(trained.steps)
         if not draw:
             self.trained[client] = trained
         return trained
@@ -200,14 +196,8 @@ class Asker:
         config = self.config | {"draw": 0} | names | config
         return Request(int(client), kind, self.arrays if arrays is None else arrays, config)
 
-    def send_model(self, clients: Iterable[int]) -> None:
-        """Count the cost of sending the model to clients that do not have it."""
-        new = set(map(int, clients)) - self.holds
-        self.costs.parameters_down += len(new) * self.model.d
-        self.holds |= new
-
-    def read(self, content: RecordDict) -> Trained:
-        return Trained(
+    def read(self, content: RecordDict) -> ClientResult:
+        return ClientResult(
             self.model.flat(only_arrays(content)),
             number(content, self.metrics.train_loss),
             self.steps(content),

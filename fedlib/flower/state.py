@@ -12,7 +12,7 @@ import torch
 from fedlib.errors import StoreError
 from fedlib.files import write_whole
 from fedlib.runs.store import pack, unpack
-from fedlib.simulation.live import plain
+from fedlib.simulation.checks import plain
 
 
 def of_settings(settings: dict[str, Any]) -> str:

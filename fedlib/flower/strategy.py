@@ -20,12 +20,13 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
-from fedlib.flower.questions import Asker, Metrics, Trained, problem, without
+from fedlib.flower.questions import Asker, ClientResult, Metrics, problem, without
 from fedlib.flower.records import FlatModel
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
 from fedlib.samplers.registry import load_all
-from fedlib.simulation.live import Costs, check
+from fedlib.simulation.checks import check
+from fedlib.simulation.ledger import Costs
 from fedlib.streams import Purpose, stream
 
 log = logging.getLogger("flwr")  # whose messages Flower shows
@@ -211,14 +212,14 @@ class SamplerStrategy(Strategy):
         losses = np.array([t.loss for t in each])
         report = Report(selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing)
         self.asker.converse(self.sampler.observe, self.round("observe"), report)
-        told = dict(vars(self.asker.costs))
+        told = dict(vars(self.asker.ledger.costs))
         if each:
             told |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
         about = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
         self.rows.append(about | {"notes": self.selection.notes} | told)
         return self.arrays, MetricRecord(told)
 
-    def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], Trained]:
+    def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], ClientResult]:
         """(client, draw) -> result of its training, for all results that arrived, at any time of the round."""
         out = {(k, 0): trained for k, trained in self.asker.trained.items() if (k, 0) in self.draws}
         for request, content in zip(self.requests, self.wire.ask(self.requests, replies), strict=True):
@@ -227,7 +228,7 @@ class SamplerStrategy(Strategy):
                 out[request.client, draw] = self.asker.arrived(request.client, content, draw)
         return out
 
-    def aggregated(self, selection, updates: np.ndarray, each: list[Trained]) -> np.ndarray:
+    def aggregated(self, selection, updates: np.ndarray, each: list[ClientResult]) -> np.ndarray:
         """The next global model (d,). The updates are summed in sorted client order, as in the engine."""
         order = np.argsort(selection.clients, kind="stable")
         new = FedAvg().aggregate(

@@ -95,7 +95,7 @@ class Training:
     def rounds(self) -> tuple[int, int]:
         """Rounds done and rounds planned, summed over all runs. A run that ended early counts only what it did."""
         lives = [live for method in self.methods.values() for live in method.live]
-        return sum(live.t for live in lives), sum(live.t if live.done else live.run.T for live in lives)
+        return sum(live.t for live in lives), sum(live.t if live.ended else live.run.T for live in lives)
 
     def advance(self) -> None:
         """Train one round of every unfinished run. A method that fails is removed, and its error is raised."""

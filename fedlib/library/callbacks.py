@@ -127,7 +127,7 @@ class Watcher:
                 live.stopped = row["round"] < live.run.T
                 self.ended[address] = live.rows[: row["round"] + 1]
                 break
-        if live.done:
+        if live.ended:
             self._end(address, live)
 
     def replay(self, address: str, rounds: pd.DataFrame) -> None:

@@ -19,7 +19,7 @@ from fedlib.samplers.checks import ELSEWHERE
 from fedlib.samplers.registry import REVISIONS
 from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.schema import Local, Run
-from fedlib.simulation.guard import Watch
+from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.live import Live
 from fedlib.training.executors import Own
 from fedlib.training.objective import Function, first_line
@@ -213,7 +213,7 @@ def first_step(live: Live) -> Any:
     """What a run's sampler chooses or asks first in round 1; None if it fails, which the run itself will report."""
     live.t = 1
     step: Any = None
-    with live.trying("select", Watch()):
+    with live.trying("select", GlobalDraws()):
         step = live.sampler.select(live.round("select"))
         if isinstance(step, Generator):
             try:

@@ -16,7 +16,7 @@ from fedlib.data import partition, schemes
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.data.schemes import Scheme
-from fedlib.data.schemes.given import Given
+from fedlib.data.schemes.given import GivenPartition
 from fedlib.digests import address_of
 from fedlib.errors import ConfigError, meant
 from fedlib.library.inputs import Packing, by_client, packed, pair_of, put_aside
@@ -254,7 +254,7 @@ class Clients:
         parts.check(len(self.data.y_train), len(self.data.y_test))
         given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
         content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
-        self.spec = Given(scheme="given", digest=address_of(content))
+        self.spec = GivenPartition(scheme="given", digest=address_of(content))
         self.fixed = parts
 
     def _register(self, scheme: Scheme) -> None:

@@ -90,7 +90,7 @@ class Handed:
     def partition(self, run: Run) -> Partition:
         return self.clients.partition(run.seed)
 
-    def about(self, run: Run) -> dict[str, str]:
+    def data_record(self, run: Run) -> dict[str, str]:
         return {"name": run.dataset, "provenance": "handed over by a program", "digest": self.data.digest}
 
     def module(self, flat: Tensor) -> nn.Module:

@@ -300,10 +300,6 @@ class Site:
             found[name] = planned, finished
         return found
 
-    def titled(self, place: str) -> str:
-        """The title of the page at a place: "fedcor/table_1"."""
-        return next((page.title for page in self.pages if page.place == place), place)
-
     @cached_property
     def ran(self) -> dict[str, str]:
         """Section -> how many of its runs there are, by data set."""

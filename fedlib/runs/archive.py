@@ -70,9 +70,9 @@ class Packed:
     def find(self, dataset: str, address: Callable[[str], str], digest: str | None) -> str | None:
         """The address of a run if it is here. address: makes it from the data's digest (None: any digest here)."""
         digests = sorted(self._digests.get(dataset, ())) if digest is None else [digest]
-        return next((a for a in map(address, digests) if self.has(a)), None)
+        return next((a for a in map(address, digests) if self.contains(a)), None)
 
-    def has(self, address: str) -> bool:
+    def contains(self, address: str) -> bool:
         """Whether a run is here, with the columns that are needed."""
         return address in self.records and (not self.needed or self.needed <= set(self.rows(address)))
 
@@ -84,10 +84,10 @@ class Packed:
 
     @cached_property
     def _digests(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        digests: dict[str, set[str]] = {}
         for record in self.runs:
-            found.setdefault(record["data"]["name"], set()).add(record["data"]["digest"])
-        return found
+            digests.setdefault(record["data"]["name"], set()).add(record["data"]["digest"])
+        return digests
 
     @cached_property
     def _spans(self) -> dict[tuple, tuple[int, int]]:
@@ -103,29 +103,29 @@ class Packed:
         return self.table.drop(columns=[*labels_of(self.runs[0]), "experiment"], errors="ignore")
 
 
-def sources(name: str, scale: Scale, kept: Collection[str], results: Path, archive: Path) -> list[Packed]:
+def sources(name: str, scale: Scale, columns: Collection[str], results: Path, archive: Path) -> list[Packed]:
     """Tables that can supply runs that are not in the store: the earlier results, the archive, and the archives of
     other experiments and scales, which may hold the same runs.
 
-    kept: the columns that archives of `name` keep (`Experiments.archived`). An archive without them cannot be used.
+    columns: the columns that archives of `name` keep (`Experiments.archived`). An archive without them cannot be used.
     """
-    here = read_results(name, scale, results), read(name, scale, archive)
-    return [*here, *_others(name, scale, kept, archive)]
+    own_tables = read_results(name, scale, results), read(name, scale, archive)
+    return [*own_tables, *_other_archives(name, scale, columns, archive)]
 
 
 def elsewhere(
-    name: str, scale: Scale, kept: Collection[str], runs: list[dict[str, Any]], archive: Path = ARCHIVE
+    name: str, scale: Scale, columns: Collection[str], runs: list[dict[str, Any]], archive: Path = ARCHIVE
 ) -> bool:
     """Whether archives of other experiments and scales hold all of these runs, and `name` has no archive."""
     if path_of(name, scale, archive).exists():
         return False
-    there = {
+    archived = {
         address
-        for packed in _others(name, scale, kept, archive)
+        for packed in _other_archives(name, scale, columns, archive)
         for address in packed.records
-        if packed.has(address)
+        if packed.contains(address)
     }
-    return there.issuperset(record["address"] for record in runs)
+    return archived.issuperset(record["address"] for record in runs)
 
 
 def all_of(archive: Path = ARCHIVE) -> Iterator[tuple[Scale, Path]]:
@@ -135,12 +135,12 @@ def all_of(archive: Path = ARCHIVE) -> Iterator[tuple[Scale, Path]]:
             yield scale, path
 
 
-def _others(name: str, scale: Scale, kept: Collection[str], archive: Path) -> Iterator[Packed]:
-    needed = {OPTIONAL[what] for what in kept}
-    for of, path in all_of(archive):
+def _other_archives(name: str, scale: Scale, columns: Collection[str], archive: Path) -> Iterator[Packed]:
+    needed = {OPTIONAL[name_in_params] for name_in_params in columns}
+    for other_scale, path in all_of(archive):
         if path != path_of(name, scale, archive):
             with suppress(StoreError):  # whoever needs this archive will get the error
-                packed = read(path.stem, of, archive)
+                packed = read(path.stem, other_scale, archive)
                 if needed <= set(packed.columns):
                     yield replace(packed, needed=frozenset(needed & {*LISTS}))
 
@@ -150,9 +150,9 @@ def find(
 ) -> tuple[Packed, str] | None:
     """The first table that has a run, and the run's address there (`Packed.find`)."""
     address = cache(address)
-    for one in packed:
-        if (found := one.find(dataset, address, digest)) is not None:
-            return one, found
+    for table in packed:
+        if (place := table.find(dataset, address, digest)) is not None:
+            return table, place
     return None
 
 
@@ -204,10 +204,10 @@ def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
         ValueError: its address matches its settings neither now nor at the time of writing.
     """
     made_by = record["numerics"], record["data"]["digest"], record.get("code", {})
-    known = addresses(name, record, *made_by)
-    if record["address"] not in known:
+    valid = addresses(name, record, *made_by)
+    if record["address"] not in valid:
         raise ValueError("a run's settings do not match its address")
-    return {**record, "address": known[0]}
+    return {**record, "address": valid[0]}
 
 
 def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list[Any] | None) -> pd.DataFrame:
@@ -227,16 +227,16 @@ def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list
 def write(
     name: str,
     scale: Scale,
-    kept: Collection[str],
+    columns: Collection[str],
     table: pd.DataFrame,
     runs: list[dict[str, Any]],
     root: Path = ARCHIVE,
 ) -> Path:
     """Pack the rows of finished runs, with records of what made them (including `address`), into the archive.
 
-    kept: the `OPTIONAL` columns to keep (`Experiments.archived`).
+    columns: the `OPTIONAL` columns to keep (`Experiments.archived`).
     """
-    lean = _lean_study(table) if any(map(is_measurement, runs)) else _lean(table, kept)
+    lean = _lean_study(table) if any(map(is_measurement, runs)) else _lean(table, columns)
     packed = pa.Table.from_pandas(lean, preserve_index=False)
     info = {"name": name, "scale": scale, "runs": runs}
     info["seals"] = seals(packed.to_pandas(ignore_metadata=True), [labels_of(record) for record in runs])
@@ -260,36 +260,36 @@ def _compressed(table: pa.Table, info: dict[str, Any]) -> bytes:
 
 def _lean_study(table: pd.DataFrame) -> pd.DataFrame:
     """A study's table in its archived form: small, except for samples kept as lists of decimals."""
-    out = table.drop(columns="experiment", errors="ignore")
-    for column in out.columns[[kind.kind == "O" for kind in out.dtypes]]:
-        out[column] = [
-            np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in out[column]
+    lean = table.drop(columns="experiment", errors="ignore")
+    for column in lean.columns[[kind.kind == "O" for kind in lean.dtypes]]:
+        lean[column] = [
+            np.float32(v) if isinstance(v, np.ndarray) and v.dtype == float else v for v in lean[column]
         ]
-    return out
+    return lean
 
 
-def _lean(table: pd.DataFrame, kept: Collection[str]) -> pd.DataFrame:
+def _lean(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
     """A table of training runs in its archived form."""
-    left_out = set(OPTIONAL.values()) - {OPTIONAL[what] for what in kept} - {*LISTS}
-    out = table.drop(columns=["experiment", *left_out], errors="ignore")
-    for column in out.select_dtypes("float64"):
+    left_out = set(OPTIONAL.values()) - {OPTIONAL[column] for column in columns} - {*LISTS}
+    lean = table.drop(columns=["experiment", *left_out], errors="ignore")
+    for column in lean.select_dtypes("float64"):
         if column not in EXACT:
-            out[column] = out[column].astype(np.float32)
-    for column in out.select_dtypes("int64"):
-        if column != "seed" and out[column].abs().max() < 2**31:
-            out[column] = out[column].astype(np.int32)
-    for column in (c for c in TIMES if c in out):
-        out[column] = rounded(out[column].to_numpy(), TIME_BITS)
-    for column in (c for c in LISTS if c in out):
-        if out[column].isna().all():
-            out = out.drop(columns=column)
+            lean[column] = lean[column].astype(np.float32)
+    for column in lean.select_dtypes("int64"):
+        if column != "seed" and lean[column].abs().max() < 2**31:
+            lean[column] = lean[column].astype(np.int32)
+    for column in (c for c in TIMES if c in lean):
+        lean[column] = rounded(lean[column].to_numpy(), TIME_BITS)
+    for column in (c for c in LISTS if c in lean):
+        if lean[column].isna().all():
+            lean = lean.drop(columns=column)
         else:
-            out[column] = [np.int32(v) if isinstance(v, list | np.ndarray) else None for v in out[column]]
-    if "notes" in out and "notes" not in kept:
-        noted = out["notes"].notna()
-        first = ~out[noted].duplicated([*LABELS]).reindex(out.index, fill_value=True)
-        out["notes"] = out["notes"].where(first, None)
-    return out
+            lean[column] = [np.int32(v) if isinstance(v, list | np.ndarray) else None for v in lean[column]]
+    if "notes" in lean and "notes" not in columns:
+        noted = lean["notes"].notna()
+        first = ~lean[noted].duplicated([*LABELS]).reindex(lean.index, fill_value=True)
+        lean["notes"] = lean["notes"].where(first, None)
+    return lean
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
@@ -317,18 +317,19 @@ def renew(path: Path) -> Renewed:
     name, scale, content = path.stem, path.parent.name, path.read_bytes()
     old = _opened(path, name, scale, content)
     with named(path, mend(path)):
-        written, _ = info_of(content)
+        stored, _ = info_of(content)
         table = pq.read_table(pa.BufferReader(content))
         info = {"name": name, "scale": scale, "runs": list(old.runs)}
         info["seals"] = seals(old.table, [labels_of(record) for record in old.runs])
         moved = sum(
-            now["address"] != then["address"] for now, then in zip(old.runs, written["runs"], strict=True)
+            new_record["address"] != old_record["address"]
+            for new_record, old_record in zip(old.runs, stored["runs"], strict=True)
         )
-        if rewritten := written != info:
+        if rewritten := stored != info:
             content = _compressed(table, info)
         new = _opened(path, name, scale, content)
         if rows_digest(new.table) != rows_digest(old.table):
             raise ValueError("its rows would change")
     if rewritten:
         write_whole(path, content)
-    return Renewed((len(written["runs"]), table.num_rows), (len(new.runs), len(new.table)), moved, rewritten)
+    return Renewed((len(stored["runs"]), table.num_rows), (len(new.runs), len(new.table)), moved, rewritten)

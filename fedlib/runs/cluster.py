@@ -42,12 +42,12 @@ def train_on_cluster(
     from concurrent.futures import CancelledError
 
     from distributed import Client, KilledWorker, as_completed
-    from distributed.comm import CommClosedError, get_address_host_port
+    from distributed.comm import get_address_host_port
 
     logging.getLogger("distributed.client").setLevel(
         logging.CRITICAL
     )  # its traceback says less than our message
-    gone = StoreError(
+    lost = StoreError(
         f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
         "command: finished runs are kept."
     )
@@ -60,10 +60,10 @@ def train_on_cluster(
             f"FEDLIB_SCHEDULER is {place.scheduler!r}; it must be an address such as tcp://host:8786 ({error})."
         ) from None
     except OSError:
-        raise gone from None
+        raise lost from None
     store = Store(place.runs)
-    with client:
-        try:
+    try:
+        with client:
             if not client.nthreads():
                 tell(f"the Dask scheduler {place.scheduler} has no workers; waiting for the first")
                 client.wait_for_workers(1)
@@ -71,6 +71,11 @@ def train_on_cluster(
             settings = [[run.model_dump(mode="json") for run in group] for group in groups]
             futures = client.map(work, settings, pure=False)
             for i, future in enumerate(as_completed(futures), start=1):
+                if isinstance(error := future.exception(), OSError):
+                    raise StoreError(
+                        f"a worker of the cluster cannot read or write there ({error}); mend that and repeat the "
+                        "command: finished runs are kept."
+                    )
                 for files in future.result():
                     if files[0] in missing and "trace" in files[3]:
                         store.fail(files[0], files[3]["reason"], files[3]["trace"])
@@ -79,28 +84,28 @@ def train_on_cluster(
                     if not store.finished(files[0]):  # it is finished where workers share our disk
                         store.adopt(*files)
                 tell(f"{i} of {len(groups)} groups of runs are back from the cluster")
-        except KilledWorker as error:
-            raise StoreError(
-                f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
-                "memory exhausted there? Repeat the command: finished runs are kept."
-            ) from None
-        except (CancelledError, CommClosedError):
-            raise gone from None
+    except KilledWorker as error:
+        raise StoreError(
+            f"a group of runs was given up after its workers died ({error.last_worker.address} the last); is "
+            "memory exhausted there? Repeat the command: finished runs are kept."
+        ) from None
+    except (CancelledError, OSError):  # closed connections and time-outs are OSErrors
+        raise lost from None
 
 
-def check_returned(files: Files, wanted: Mapping[str, Run]) -> None:
+def check_returned(files: Files, expected: Mapping[str, Run]) -> None:
     """Check that a worker returned the complete result of a requested run, made with our numerics and our data.
 
     Raises:
         StoreError: it did not.
     """
     a, rounds, timing, record = files
-    if a not in wanted:
+    if a not in expected:
         raise StoreError(
             f"a worker of the cluster sent run {a}, which was not asked for: its fedlib or its dataset differs "
             "from ours; bring both up to date there and repeat the command."
         )
-    run = wanted[a]
+    run = expected[a]
     try:
         if record["run"] != run.model_dump(mode="json"):
             raise ValueError("other settings")

@@ -106,12 +106,12 @@ def measured(dataset: str, model: str, batch: int, threads: int | None = None) -
     images = datasets.Dataset(dataset, x, y, x, y, (), "random images", "")
     executor = make_executor(model, datasets.tensors(images), threads=threads)
     clock = time.process_time if threads == 1 else time.perf_counter
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads or usual)
     start = executor.initial(stream(0, "init"))[None]
     step = _time(lambda steps: _train(executor, start, n, batch, steps), clock) / PROBED_CLIENTS
     sample = _time(lambda times: [executor.evaluate(start, "test") for _ in range(times)], clock) / n
-    torch.set_num_threads(before)
+    torch.set_num_threads(usual)
     return Speed(step, sample)
 
 
@@ -127,8 +127,8 @@ def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
     while True:
         started = clock()
         work(repetitions)
-        if (taken := clock() - started) > PROBED_SECONDS or repetitions >= 256:
-            return taken / repetitions
+        if (seconds := clock() - started) > PROBED_SECONDS or repetitions >= 256:
+            return seconds / repetitions
         repetitions *= 2
 
 

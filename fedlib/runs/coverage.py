@@ -20,7 +20,7 @@ def lacking(info: dict[str, Any]) -> str:
     that lack the same seeds are named together, and so are settings that lack the same methods.
     """
     finished = {(_setting(run), run["method"]) for run in info["runs"]}
-    begun = {setting for setting, _ in finished}
+    started = {setting for setting, _ in finished}
     gaps: dict[str, dict[str, list[str]]] = {}  # setting -> method -> seeds
     for run in info.get("missing", []):
         methods = gaps.setdefault(_setting(run), {})
@@ -29,13 +29,13 @@ def lacking(info: dict[str, Any]) -> str:
     for setting, methods in gaps.items():
         alike: dict[str, list[str]] = {}  # seeds -> methods
         for method, seeds in methods.items():
-            some = f" (seeds {', '.join(seeds)})" if (setting, method) in finished else ""
-            alike.setdefault(some, []).append(method)
-        for some, names in alike.items() if setting in begun else [("", ["all"])]:
-            lacks.setdefault((_counted(names, "methods"), some), []).append(setting)
+            suffix = f" (seeds {', '.join(seeds)})" if (setting, method) in finished else ""
+            alike.setdefault(suffix, []).append(method)
+        for suffix, names in alike.items() if setting in started else [("", ["all"])]:
+            lacks.setdefault((_counted(names, "methods"), suffix), []).append(setting)
     return "; ".join(
-        " of ".join(filter(None, [names, _counted(settings, "settings")])) + some
-        for (names, some), settings in lacks.items()
+        " of ".join(filter(None, [names, _counted(settings, "settings")])) + suffix
+        for (names, suffix), settings in lacks.items()
     )
 
 
@@ -45,8 +45,8 @@ def present(info: dict[str, Any]) -> str:
     for run in info.get("runs", []):
         seeds.setdefault((_setting(run), run.get("method", "")), set()).add(run["seed"])
     methods: dict[tuple[str, int], list[str]] = {}  # (setting, number of seeds) -> methods
-    for (setting, method), of in seeds.items():
-        methods.setdefault((setting, len(of)), []).append(method)
+    for (setting, method), present_seeds in seeds.items():
+        methods.setdefault((setting, len(present_seeds)), []).append(method)
     alike: dict[tuple[str, int], list[str]] = {}  # (methods, number of seeds) -> settings
     for (setting, n), names in methods.items():
         alike.setdefault((_counted(names, "methods"), n), []).append(setting)
@@ -81,5 +81,5 @@ def _setting(run: dict[str, Any]) -> str:
     return data if setting in data else f"{data} {setting}".strip()
 
 
-def _counted(names: list[str], what: str) -> str:
-    return " / ".join(names) if len(names) <= FEW else f"{len(names)} {what}"
+def _counted(names: list[str], plural: str) -> str:
+    return " / ".join(names) if len(names) <= FEW else f"{len(names)} {plural}"

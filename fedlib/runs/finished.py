@@ -35,7 +35,7 @@ class Finished:
         any_data: bool = False,
     ) -> None:
         self.store, self.place, self.any_data = Store(place.runs), place, any_data
-        self.packed = archives.sources(plan.name, plan.scale, plan.kept, results, archive)
+        self.packed = archives.sources(plan.name, plan.scale, plan.archived, results, archive)
         self.digests: dict[str, str] = {}
         self.absent: dict[str, str] = {}
 
@@ -65,7 +65,7 @@ class Finished:
         archived = self._archived(work)
         return archived[1] if archived else None
 
-    def has(self, work: Work) -> bool:
+    def contains(self, work: Work) -> bool:
         """Whether work is finished."""
         return self.address(work) is not None
 
@@ -77,7 +77,7 @@ class Finished:
     def failure(self, work: Work) -> dict[str, str] | None:
         """Why work failed when it was last tried (see `Store.failure`)."""
         digest = self.digest(work)
-        return None if digest is None or self.has(work) else self.store.failure(work.address(digest))
+        return None if digest is None or self.contains(work) else self.store.failure(work.address(digest))
 
     def read(self, work: Work) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The rows and the record of finished work; None if it is not finished."""

@@ -34,7 +34,7 @@ def follow(
     if halfway.state is not None:
         live.load_state_dict(halfway.state["live"])
         gathered |= halfway.state["gathered"]
-    while not live.done and live.t < rounds:
+    while not live.ended and live.t < rounds:
         halfway.reached(live.t, rounds, {"live": live.state_dict(), "gathered": gathered})
         lockstep.advance()
         yield lockstep

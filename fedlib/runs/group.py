@@ -43,11 +43,11 @@ def groups_of(runs: Sequence[Run], processes: int) -> list[list[Run]]:
     shapes: dict[str, list[Run]] = {}
     for run in sorted(runs, key=partition_key):
         shapes.setdefault(shape_of(run), []).append(run)
-    out = []
-    for same in shapes.values():
-        for group in _cut(same, processes * -(-len(same) // (processes * LARGEST_GROUP))):
-            out += _cut(group, -(-len(group) // LARGEST_GROUP))
-    return out
+    groups = []
+    for alike in shapes.values():
+        for group in _cut(alike, processes * -(-len(alike) // (processes * LARGEST_GROUP))):
+            groups += _cut(group, -(-len(group) // LARGEST_GROUP))
+    return groups
 
 
 def _cut(runs: Sequence[Run], parts: int) -> list[list[Run]]:
@@ -75,8 +75,8 @@ def train_group(
 
     torch.set_num_threads(threads)
     store, supply = Store(place.runs), supply or Prepared(place)
-    with ExitStack() as held:
-        mine = {a: run for run in runs if held.enter_context(store.claim(a := supply.address(run)))}
+    with ExitStack() as claims:
+        mine = {a: run for run in runs if claims.enter_context(store.claim(a := supply.address(run)))}
         mine = {a: run for a, run in mine.items() if not store.finished(a)}
         if not mine:
             return []
@@ -90,7 +90,7 @@ def train_group(
                     store.drop_checkpoint(a)
         for a, live in zip(mine, lockstep.live, strict=True):
             watch(a, live)
-        done: list[str] = []
+        finished: list[str] = []
         failed: set[str] = set()
         saved = beat = time.monotonic()
         while True:
@@ -98,32 +98,32 @@ def train_group(
                 if live.failed and a not in failed:
                     store.fail(a, str(live.failed), live.failed.trace)
                     failed.add(a)
-                elif live.stopped and a not in done:
+                elif live.stopped and a not in finished:
                     if (state := _state(live)) is not None:
                         store.save_checkpoint(a, state)
-                    done.append(a)
-                elif live.done and not live.failed and a not in done:
+                    finished.append(a)
+                elif live.ended and not live.failed and a not in finished:
                     frame = pd.DataFrame(live.rows)
                     settings = {"run": live.run.model_dump(mode="json")}
-                    record = describe(settings, supply.about(live.run), place)
+                    record = describe(settings, supply.data_record(live.run), place)
                     store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
-                    done.append(a)
-            now = time.monotonic()
-            if heartbeats and (now - beat > HEARTBEAT_SECONDS or not lockstep.active):
+                    finished.append(a)
+            moment = time.monotonic()
+            if heartbeats and (moment - beat > HEARTBEAT_SECONDS or not lockstep.active):
                 done_and_spared = [
                     sum(live.t for live in lockstep.live),
-                    sum(live.run.T - live.t for live in lockstep.live if live.done),
+                    sum(live.run.T - live.t for live in lockstep.live if live.ended),
                 ]
                 write_whole(
                     heartbeats / f"{os.getpid()}-{next(iter(mine))}.json",
                     json.dumps(done_and_spared).encode(),
                 )
-                beat = now
+                beat = moment
             if not lockstep.active:
-                return done
-            if now - saved > place.checkpoint_seconds:
+                return finished
+            if moment - saved > place.checkpoint_seconds:
                 for a, live in zip(mine, lockstep.live, strict=True):
-                    if not live.done and (state := _state(live)) is not None:
+                    if not live.ended and (state := _state(live)) is not None:
                         store.save_checkpoint(a, state)
                 saved = time.monotonic()
             advanced = set(map(id, lockstep.active))

@@ -17,22 +17,22 @@ class Halfway:
     state: the last saved state; None for a new unit.
     """
 
-    def __init__(self, address: str, place: Place, tell: Callable[[str], None], what: str) -> None:
+    def __init__(self, address: str, place: Place, tell: Callable[[str], None], title: str) -> None:
         self.store, self.address = Store(place.runs), address
-        self.seconds, self.tell, self.what = place.checkpoint_seconds, tell, what
+        self.seconds, self.tell, self.title = place.checkpoint_seconds, tell, title
         self.state: dict[str, Any] | None = self.store.load_checkpoint(address)
         self.first: int | None = None
 
-    def reached(self, done: int, total: int, state: dict[str, Any]) -> None:
-        """Round `done` of `total` is finished; state: arrays, numbers, text, lists and dicts to resume from."""
-        now = time.monotonic()
+    def reached(self, finished: int, total: int, state: dict[str, Any]) -> None:
+        """Round `finished` of `total` is finished; state: arrays, numbers, text, lists and dicts to resume from."""
+        moment = time.monotonic()
         if self.first is None:
-            self.first, self.began, self.told, self.saved = done, now, now, now
+            self.first, self.began, self.reported, self.saved = finished, moment, moment, moment
             return
-        if now - self.saved > self.seconds:
+        if moment - self.saved > self.seconds:
             self.store.save_checkpoint(self.address, state)
-            self.saved = now
-        if now - self.told > min(60.0, max(5.0, (now - self.began) / 20)):
-            rate = (done - self.first) / (now - self.began)
-            self.tell(report(self.what, done, total, rate, (total - done) / rate))
-            self.told = now
+            self.saved = moment
+        if moment - self.reported > min(60.0, max(5.0, (moment - self.began) / 20)):
+            rate = (finished - self.first) / (moment - self.began)
+            self.tell(report(self.title, finished, total, rate, (total - finished) / rate))
+            self.reported = moment

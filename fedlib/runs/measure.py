@@ -18,10 +18,10 @@ def measure(missing: Sequence[Work], finished: Finished, tell: Callable[[str], N
     """Measure units whose data is available, and report progress."""
     store, place = finished.store, finished.place
     began = time.monotonic()
-    for done, work in enumerate(missing):
+    for k, work in enumerate(missing):
         started = time.monotonic()
-        left = duration((started - began) / max(done, 1) * (len(missing) - done))
-        tell(f"{title}: {done + 1} of {len(missing)}: {work.words}" + f", about {left} left" * bool(done))
+        remaining = duration((started - began) / max(k, 1) * (len(missing) - k))
+        tell(f"{title}: {k + 1} of {len(missing)}: {work.words}" + f", about {remaining} left" * bool(k))
         address = work.address(finished.digest(work))
         halfway = Halfway(address, place, tell, f"{title}: {work.words}")
         assert work.measure is not None

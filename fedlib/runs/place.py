@@ -53,24 +53,24 @@ class Place:
 
 
 def _folder(variable: str, default: Path) -> Path:
-    given = os.environ.get(variable, str(default))
-    if not given.strip():
+    value = os.environ.get(variable, str(default))
+    if not value.strip():
         raise ConfigError(f"{variable} is empty; name a folder, or unset it.")
-    return Path(given)
+    return Path(value)
 
 
 def _number(variable: str, default: float) -> int:
-    given = os.environ.get(variable, str(int(default)))
-    if not given.isdecimal() or len(given) > 9:
-        raise ConfigError(f"{variable} is {given!r}; it must be a whole number.")
-    return int(given)
+    value = os.environ.get(variable, str(int(default)))
+    if not value.isdecimal() or len(value) > 9:
+        raise ConfigError(f"{variable} is {value!r}; it must be a whole number.")
+    return int(value)
 
 
 def _device() -> str:
-    given = os.environ.get("FEDLIB_DEVICE", "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", given):
-        raise ConfigError(f"FEDLIB_DEVICE is {given!r}; it must be cpu or cuda.")
-    return given
+    value = os.environ.get("FEDLIB_DEVICE", "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
+        raise ConfigError(f"FEDLIB_DEVICE is {value!r}; it must be cpu or cuda.")
+    return value
 
 
 def cores() -> int:

@@ -23,12 +23,12 @@ class Progress:
         root: Path,
         total: int,
         tell: Callable[[str], None],
-        what: str,
-        about: str = "about",
-        every: float = 5.0,
+        title: str,
+        bound: str = "about",
+        interval: float = 5.0,
     ) -> None:
         self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
-        self.total, self.tell, self.what, self.about, self.every = total, tell, what, about, every
+        self.total, self.tell, self.title, self.bound, self.interval = total, tell, title, bound, interval
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -47,23 +47,24 @@ class Progress:
 
     def _watch(self) -> None:
         first = last = (0.0, 0)
-        while not self.stop.wait(min(60.0, max(self.every, (time.monotonic() - self.started) / 20))):
+        while not self.stop.wait(min(60.0, max(self.interval, (time.monotonic() - self.started) / 20))):
             beats = [json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json")]
-            done, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
-            now = time.monotonic()
-            if done > last[1]:
-                last = now, done
+            finished, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
+            moment = time.monotonic()
+            if finished > last[1]:
+                last = moment, finished
                 first = first if first[1] else last
-            if done > first[1]:
+            if finished > first[1]:
                 rate = (last[1] - first[1]) / (last[0] - first[0])
-                left = max(0.0, (total - done) / rate - (now - last[0]))
-                self.tell(report(self.what, done, total, rate, left, self.about))
+                remaining = max(0.0, (total - finished) / rate - (moment - last[0]))
+                self.tell(report(self.title, finished, total, rate, remaining, self.bound))
 
 
-def report(what: str, done: int, total: int, rate: float, left: float, about: str = "about") -> str:
-    """A progress line for work counted in rounds. rate: rounds per second. left: seconds."""
+def report(title: str, finished: int, total: int, rate: float, remaining: float, bound: str = "about") -> str:
+    """A progress line for work counted in rounds. rate: rounds per second. remaining: seconds."""
     pace = f"{rate:.1f} rounds/s" if rate >= 0.5 else f"{duration(1 / rate)} a round"
-    return f"{what}: {done:,} of {total:,} rounds ({done / total:.0%}), {pace}, {about} {duration(left)} left"
+    share = f"{finished:,} of {total:,} rounds ({finished / total:.0%})"
+    return f"{title}: {share}, {pace}, {bound} {duration(remaining)} left"
 
 
 def duration(seconds: float) -> str:

@@ -72,8 +72,8 @@ def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], result
             info, _ = info_of(path.read_bytes())
     except (FileNotFoundError, StoreError):
         return False
-    there = {run["address"] for run in info["runs"]}
-    return info["planned"] == len(addresses) and there == set(addresses) - {None}
+    present = {run["address"] for run in info["runs"]}
+    return info["planned"] == len(addresses) and present == set(addresses) - {None}
 
 
 def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, Any]:

@@ -33,7 +33,7 @@ LOSSES = ("test_loss", "train_loss", "local_loss")
 
 
 @dataclass(frozen=True)
-class Archived:
+class ArchivedRun:
     """An archived run: its experiment, its record, its rows."""
 
     experiment: str
@@ -45,27 +45,28 @@ class Archived:
 class Compared:
     """A run trained again. rounds: how many. largest: relative difference of losses while the choices are the same.
 
-    other: the first round with different numbers, None if there is none. allowed: whether this difference is allowed.
+    first_different: the first round with different numbers, None if there is none. allowed: whether this difference is
+    allowed.
     """
 
-    run: Archived
+    run: ArchivedRun
     rounds: int
     largest: float
-    other: int | None
+    first_different: int | None
     allowed: bool
 
     @property
     def verdict(self) -> str:
-        if self.other is None:
+        if self.first_different is None:
             return "the same"
         return (
-            f"another choice, from round {self.other} on"
+            f"another choice, from round {self.first_different} on"
             if self.allowed
-            else f"differs from round {self.other} on"
+            else f"differs from round {self.first_different} on"
         )
 
 
-def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list[Archived]:
+def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list[ArchivedRun]:
     """At most n archived runs at a scale, drawn at random from those that this code would train and whose dataset is
     prepared here.
 
@@ -75,35 +76,37 @@ def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list
     Raises:
         StoreError: there is no such run.
     """
-    rng, seen, found = np.random.default_rng(seed), set(), []
-    paths, here = sorted((archive / scale).glob("*.parquet")), _prepared(place)
+    rng, visited, queues = np.random.default_rng(seed), set(), []
+    paths, prepared = sorted((archive / scale).glob("*.parquet")), _prepared(place)
     for i in rng.permutation(len(paths)):
         packed = archives.read(paths[i].stem, scale, archive)
-        own = [a for a, record in packed.records.items() if a not in seen and _at_hand(record, here)]
-        seen.update(own)
-        found.append([(packed, paths[i].stem, own[j]) for j in rng.permutation(len(own))])
-    in_turn = (one for turn in zip_longest(*found) for one in turn if one)
-    drawn = list(islice((one for one in in_turn if _is_of_this_code(*one)), n))
-    if not drawn:
+        candidates = [
+            a for a, record in packed.records.items() if a not in visited and _at_hand(record, prepared)
+        ]
+        visited.update(candidates)
+        queues.append([(packed, paths[i].stem, candidates[j]) for j in rng.permutation(len(candidates))])
+    in_turn = (candidate for turn in zip_longest(*queues) for candidate in turn if candidate)
+    chosen = list(islice((candidate for candidate in in_turn if _is_of_this_code(*candidate)), n))
+    if not chosen:
         raise StoreError(
             f"{archive / scale}: no run that this code would train has its dataset prepared here; see "
             "`fedlib data status`, or name another scale."
         )
-    return [Archived(name, packed.records[a], packed.rows(a)) for packed, name, a in drawn]
+    return [ArchivedRun(name, packed.records[a], packed.rows(a)) for packed, name, a in chosen]
 
 
 def _prepared(place: Place) -> dict[str, str]:
     """The digests of the datasets that are prepared here."""
-    found = {}
+    digests = {}
     for name in datasets.KINDS:
         with suppress(DataError):
-            found[name] = datasets.digest(name, place.datasets)
-    return found
+            digests[name] = datasets.digest(name, place.datasets)
+    return digests
 
 
-def _at_hand(record: dict[str, Any], here: dict[str, str]) -> bool:
+def _at_hand(record: dict[str, Any], prepared: dict[str, str]) -> bool:
     data = record["data"]
-    return not is_measurement(record) and here.get(data["name"]) == data["digest"]
+    return not is_measurement(record) and prepared.get(data["name"]) == data["digest"]
 
 
 def _is_of_this_code(packed: archives.Packed, _: str, address: str) -> bool:
@@ -112,12 +115,12 @@ def _is_of_this_code(packed: archives.Packed, _: str, address: str) -> bool:
     return Run(**record["run"]).address(NUMERICS, record["data"]["digest"]) == address
 
 
-def rounds_within(run: Archived, seconds: float) -> int:
+def rounds_within(run: ArchivedRun, seconds: float) -> int:
     """Number of a run's first rounds, at least one, that together took at most `seconds` when it was archived."""
     return max(1, int((run.rows["seconds"].cumsum() <= seconds).sum()) - 1)
 
 
-def again(run: Archived, rounds: int, place: Place) -> Compared:
+def train_again(run: ArchivedRun, rounds: int, place: Place) -> Compared:
     """Train a run again, for at most its first `rounds` rounds, and compare."""
     lockstep = runs_in_lockstep([Run(**run.record["run"])], place)
     while lockstep.active and lockstep.live[0].t < rounds:
@@ -132,40 +135,40 @@ def informed(sampler: Sampler) -> bool:
     return kind.observe is not Sampler.observe or inspect.isgeneratorfunction(kind.select)
 
 
-def compare(archived: Archived, trained: pd.DataFrame, informed: bool) -> Compared:
+def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool) -> Compared:
     """Compare round by round, up to the first round that differs.
 
     Different numbers are allowed after a different choice by a sampler that depends on training results. Where choices
     are not archived, such a sampler is assumed to have made a different one.
     """
     n, dataset = min(len(trained), len(archived.rows)), archived.record["data"]["name"]
-    before, now = archived.rows.head(n), trained.head(n)
+    old, new = archived.rows.head(n), trained.head(n)
     differs, largest = np.zeros(n, bool), np.zeros(n)
-    for column in (c for c in LOSSES if c in before and c in now):
-        relative = _relative(before[column], now[column])
+    for column in (c for c in LOSSES if c in old and c in new):
+        relative = _relative(old[column], new[column])
         # the last round trained here may be measured only because it is a run's last, or the other way round
         largest = np.fmax(largest, relative)
         differs |= relative > ROUNDING
-    if "test_accuracy" in before:
-        gap = np.abs(before["test_accuracy"].to_numpy(float) - now["test_accuracy"].to_numpy(float))
+    if "test_accuracy" in old:
+        gap = np.abs(old["test_accuracy"].to_numpy(float) - new["test_accuracy"].to_numpy(float))
         differs |= gap > SAMPLES / KINDS[dataset].n_test + 1e-9
-    other = int(np.argmax(differs)) if differs.any() else None
-    choices = _other_choice(before, now)
-    if choices is not None and (other is None or choices <= other):
-        other, allowed = choices, informed and choices > 0
+    first_different = int(np.argmax(differs)) if differs.any() else None
+    choices = _other_choice(old, new)
+    if choices is not None and (first_different is None or choices <= first_different):
+        first_different, allowed = choices, informed and choices > 0
     else:
-        allowed = other is None or ("clients" not in before and informed and other > 1)
-    same = largest[: n if other is None else other]
-    return Compared(archived, n - 1, float(np.nanmax(same, initial=0.0)), other, allowed)
+        allowed = first_different is None or ("clients" not in old and informed and first_different > 1)
+    comparable = largest[: n if first_different is None else first_different]
+    return Compared(archived, n - 1, float(np.nanmax(comparable, initial=0.0)), first_different, allowed)
 
 
-def _relative(before: pd.Series, now: pd.Series) -> np.ndarray:
-    one, two = before.to_numpy(float), now.to_numpy(float)
-    return np.abs(one - two) / np.maximum(np.abs(one), 1e-3)
+def _relative(old: pd.Series, new: pd.Series) -> np.ndarray:
+    first, two = old.to_numpy(float), new.to_numpy(float)
+    return np.abs(first - two) / np.maximum(np.abs(first), 1e-3)
 
 
-def _other_choice(before: pd.DataFrame, now: pd.DataFrame) -> int | None:
-    if "clients" not in before:
+def _other_choice(old: pd.DataFrame, new: pd.DataFrame) -> int | None:
+    if "clients" not in old:
         return None
-    pairs = zip(before["clients"], now["clients"], strict=True)
-    return next((t for t, (one, two) in enumerate(pairs) if list(one) != list(two)), None)
+    pairs = zip(old["clients"], new["clients"], strict=True)
+    return next((t for t, (first, two) in enumerate(pairs) if list(first) != list(two)), None)

@@ -86,12 +86,16 @@ def parts(table: pd.DataFrame, labels: Labels) -> list[tuple[int, int]]:
     Raises:
         ValueError: rows belong to no run, a run has no rows, or a run's rows are not contiguous.
     """
-    by = list(labels[0]) if labels else []
-    known = set(by) <= set(table.columns)
-    keys = list(zip(*(table[column].to_numpy(object) for column in by), strict=True)) if known else []
-    counted = [(key, len(list(same))) for key, same in groupby(keys)]
-    found, expected = [key for key, _ in counted], {tuple(one.values()) for one in labels}
-    if set(found) != expected or len(found) != len(expected) or len(keys) != len(table):
+    label_names = list(labels[0]) if labels else []
+    has_labels = set(label_names) <= set(table.columns)
+    keys = (
+        list(zip(*(table[column].to_numpy(object) for column in label_names), strict=True))
+        if has_labels
+        else []
+    )
+    counted = [(key, len(list(group))) for key, group in groupby(keys)]
+    actual, expected = [key for key, _ in counted], {tuple(label.values()) for label in labels}
+    if set(actual) != expected or len(actual) != len(expected) or len(keys) != len(table):
         raise ValueError("its rows are not those of its runs")
     ends = list(accumulate(n for _, n in counted))
     return [(end - n, end) for end, (_, n) in zip(ends, counted, strict=True)]
@@ -110,8 +114,8 @@ def check(table: pd.DataFrame, labels: Labels, expected: list[list[Any]]) -> Non
     Raises:
         ValueError: it is not.
     """
-    found = seals(table, labels)
-    if found != [list(one) for one in expected]:
+    actual = seals(table, labels)
+    if actual != [list(seal) for seal in expected]:
         raise ValueError("its rows are not those that were written")
 
 
@@ -130,10 +134,10 @@ def info_of(content: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
     Raises:
         ValueError, OSError: it has no record, or is damaged.
     """
-    found = _metadata(content)
-    if KEY not in (found.metadata or {}):
+    metadata = _metadata(content)
+    if KEY not in (metadata.metadata or {}):
         raise ValueError("it has no record of what made it")
-    return unsealed(unpacked(found.metadata[KEY])), tuple(found.schema.to_arrow_schema().names)
+    return unsealed(unpacked(metadata.metadata[KEY])), tuple(metadata.schema.to_arrow_schema().names)
 
 
 def _metadata(content: bytes) -> pq.FileMetaData:

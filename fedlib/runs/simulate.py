@@ -47,7 +47,7 @@ def simulate(
     tried: Sequence[Work] = () if only_finished else (only or plan).work
     title = f"{plan.name} [{plan.scale}]"
     if tried:
-        missing = [work for work in tried if not finished.has(work) and not finished.why_not(work)]
+        missing = [work for work in tried if not finished.contains(work) and not finished.why_not(work)]
         do(missing, finished, tell, title)
         for reason in finished.absent.values():
             tell(f"{title}: {reason}")
@@ -80,13 +80,13 @@ class Failed(StoreError):
     """
 
     def __init__(
-        self, what: str, failures: dict[str, dict[str, str]], planned: int, missing: Sequence[Any] = ()
+        self, title: str, failures: dict[str, dict[str, str]], planned: int, missing: Sequence[Any] = ()
     ) -> None:
         self.traces = {name: why["trace"] for name, why in failures.items()}
         self.missing = list(missing)
         lines = "".join(f"\n{name}: {why['reason']}" for name, why in failures.items())
         super().__init__(
-            f"{what}: {len(failures)} of {planned} runs failed; repeat the command to try them again, with "
+            f"{title}: {len(failures)} of {planned} runs failed; repeat the command to try them again, with "
             f"--traceback to see where.{lines}"
         )
 
@@ -102,18 +102,18 @@ def tidy(
             if why := finished.failure(work):
                 failures[work.words] = why
             reason = why["reason"] if why else finished.why_not(work)
-            gap = {**work.shown, "labels": work.labels, "reason": reason}
+            gap = {**work.columns, "labels": work.labels, "reason": reason}
             missing.append(gap | ({"failed": why["date"]} if why else {}))
             continue
         rows, record = result
         frames.append(rows if "diverged" in rows else rows.assign(diverged=False))
         labels.append({"experiment": plan.name, **work.labels})
-        records.append({**record, **work.shown, **({} if work.run else work.settings)})
+        records.append({**record, **work.columns, **({} if work.run else work.settings)})
     if not frames:
         return pd.DataFrame(), records, missing, failures
     table = pd.concat(frames, ignore_index=True).drop(columns=[*labels[0]], errors="ignore")
-    of = [k for k, rows in enumerate(frames) for _ in range(len(rows))]
-    for k, (label, values) in enumerate(pd.DataFrame(labels).iloc[of].items()):
+    label_of_row = [k for k, rows in enumerate(frames) for _ in range(len(rows))]
+    for k, (label, values) in enumerate(pd.DataFrame(labels).iloc[label_of_row].items()):
         table.insert(k, str(label), values.array)
     for column in LISTS:
         if column in table:
@@ -153,8 +153,8 @@ def pack(plan: Plan, tell: Tell = print) -> Path:
     """
     simulate(plan, tell=tell, only_finished=True)
     table, info = open_results(plan.name, plan.scale)
-    if archives.elsewhere(plan.name, plan.scale, plan.kept, info["runs"]):
+    if archives.elsewhere(plan.name, plan.scale, plan.archived, info["runs"]):
         raise Unfinished(
             f"all that is finished of {plan.name} at scale {plan.scale} is in other archives already; nothing to pack."
         )
-    return archives.write(plan.name, plan.scale, plan.kept, table, info["runs"])
+    return archives.write(plan.name, plan.scale, plan.archived, table, info["runs"])

@@ -28,7 +28,7 @@ class Spent:
         self.steps = steps
         rows = []
         for plan, table in finished:
-            runs = {tuple(work.shown.values()): work for work in plan.work if work.run}
+            runs = {tuple(work.columns.values()): work for work in plan.work if work.run}
             for labels, rounds in table.groupby([*LABELS], sort=False) if len(table) else ():
                 if work := runs.get(labels):
                     took = rounds[["seconds", "client_steps"]].sum().tolist()

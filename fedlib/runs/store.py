@@ -98,8 +98,8 @@ class Store:
         }
         record = sealed({**record, "address": address, **digests})
         write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
-        for left in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
-            left.unlink(missing_ok=True)
+        for leftover in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
+            leftover.unlink(missing_ok=True)
 
     def convert(self, address: str, record: dict[str, Any]) -> None:
         """Store a measurement that an older version kept in `studies/` like a run; a damaged one is reported."""
@@ -112,8 +112,8 @@ class Store:
             say(error)
         else:
             date = datetime.fromtimestamp(older.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            made = {"numerics": NUMERICS, "code": code_of(record["unit"]), "date": date}
-            self.finish(address, table, pd.DataFrame({"seconds": [np.nan]}), {**record, **made})
+            provenance = {"numerics": NUMERICS, "code": code_of(record["unit"]), "date": date}
+            self.finish(address, table, pd.DataFrame({"seconds": [np.nan]}), {**record, **provenance})
         older.unlink()
 
     def fail(self, address: str, reason: str, trace: str) -> None:
@@ -220,9 +220,9 @@ class Store:
         Raises:
             StoreError: the disk is full or the folder cannot be written.
         """
-        with ExitStack() as held:
+        with ExitStack() as lock:
             try:
-                held.enter_context(alone(self.folder(address)))
+                lock.enter_context(alone(self.folder(address)))
                 ours = True
             except InUse:
                 ours = False
@@ -255,9 +255,10 @@ def pack(value: Any) -> Any:
         return kind(pack(v) for v in value)
     elif value is None or kind in (bool, int, float, str) or isinstance(value, torch.Tensor):
         return value
-    of = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
+    dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
     raise StoreError(
-        f"a {kind.__name__}{of} cannot be kept in a checkpoint; keep arrays of numbers, numbers, text, lists or dicts."
+        f"a {kind.__name__}{dtype} cannot be kept in a checkpoint; keep arrays of numbers, numbers, text, lists or "
+        "dicts."
     )
 
 

@@ -39,10 +39,10 @@ def runs_of(
 
     planned = {label: experiments.runs(name, scale) for label, name in settings["experiments"].items()}
     for kind in ("method", "setting"):
-        known = sorted({getattr(labelled, kind) for runs in planned.values() for labelled in runs})
+        names = sorted({getattr(labelled, kind) for runs in planned.values() for labelled in runs})
         for name in settings.get(f"{kind}s") or []:
-            if name not in known:
-                raise ConfigError(f"studies: there is no {kind} {name!r} to follow; {meant(name, known)}")
+            if name not in names:
+                raise ConfigError(f"studies: there is no {kind} {name!r} to follow; {meant(name, names)}")
     for data, runs in planned.items():
         seeds = list(dict.fromkeys(labelled.run.seed for labelled in runs))[: settings.get("seeds", 1)]
         for labelled in runs:

@@ -28,7 +28,7 @@ class Supply(Protocol):
     def partition(self, run: Run) -> Partition:
         """Partition of the data over the run's clients."""
 
-    def about(self, run: Run) -> dict[str, str]:
+    def data_record(self, run: Run) -> dict[str, str]:
         """Name, provenance and digest of the data."""
 
 
@@ -70,7 +70,7 @@ class Prepared:
             )
         return self.partitions[key]
 
-    def about(self, run: Run) -> dict[str, str]:
+    def data_record(self, run: Run) -> dict[str, str]:
         dataset = self.dataset(run)
         return {"name": dataset.name, "provenance": dataset.provenance, "digest": dataset.digest}
 
@@ -104,5 +104,5 @@ def runs_in_lockstep(
     supply = supply or Prepared(place)
     executor = supply.executor(runs[0], threads or place.threads or cores())
     parts = {partition_key(run): run for run in runs}
-    made = {key: supply.partition(run) for key, run in parts.items()}
-    return Lockstep(runs, [made[partition_key(run)] for run in runs], executor, strict)
+    partitions = {key: supply.partition(run) for key, run in parts.items()}
+    return Lockstep(runs, [partitions[partition_key(run)] for run in runs], executor, strict)

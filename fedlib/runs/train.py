@@ -24,41 +24,41 @@ from fedlib.samplers import find
 from fedlib.settings.schema import Run
 
 
-def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, what: str = "") -> None:
+def train(runs: Sequence[Run], place: Place, tell: Callable[[str], None] = print, title: str = "") -> None:
     """Train every unfinished run; returns when all runs are in the store or have failed.
 
     Runs that failed before are tried again. If they fail now, the store says why (`Store.failure`).
     """
     store = Store(place.runs)
-    wanted = {address(run, place): run for run in runs}
-    for a in wanted:
+    planned = {address(run, place): run for run in runs}
+    for a in planned:
         store.try_again(a)
     attempts, waiting = 0, False
-    while missing := {a: r for a, r in wanted.items() if not store.finished(a) and not store.failure(a)}:
+    while missing := {a: r for a, r in planned.items() if not store.finished(a) and not store.failure(a)}:
         rounds = sum(run.T for run in missing.values())
         if place.scheduler:
             from fedlib.runs.cluster import train_on_cluster
 
-            if own := {run.method.sampler for run in missing.values() if not _importable(run)}:
+            if unseen := {run.method.sampler for run in missing.values() if not _importable(run)}:
                 raise ConfigError(
-                    f"the sampler {min(own)} is defined in a notebook, where a cluster's workers cannot find it; write "
-                    "it to a file, or unset FEDLIB_SCHEDULER."
+                    f"the sampler {min(unseen)} is defined in a notebook, where a cluster's workers cannot find it; "
+                    "write it to a file, or unset FEDLIB_SCHEDULER."
                 )
             train_on_cluster(missing, place, tell, train_elsewhere)
             continue
         groups = groups_of(list(missing.values()), place.processes(rounds))
-        about = "at most" if any(run.until for run in missing.values()) else "about"
-        with Progress(place.runs, rounds, tell, what, about) as progress:
+        bound = "at most" if any(run.until for run in missing.values()) else "about"
+        with Progress(place.runs, rounds, tell, title, bound) as progress:
             killed = _train_groups(groups, place.processes(rounds), place, progress.folder, tell)
         attempts = attempts + 1 if killed else 0
         if attempts == 3:
             raise StoreError(
-                f"{what}: the worker processes were killed three times in a row; is memory exhausted?"
+                f"{title}: the worker processes were killed three times in a row; is memory exhausted?"
             )
         if not any(store.finished(a) or store.failure(a) for a in missing):
             if not waiting:
-                others = sorted({store.holder(a) for a in missing})
-                tell(f"{what}: waiting for runs that are held by {' and '.join(others)}")
+                holders = sorted({store.holder(a) for a in missing})
+                tell(f"{title}: waiting for runs that are held by {' and '.join(holders)}")
             waiting = True
             time.sleep(2.0)
 
@@ -119,12 +119,12 @@ def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, by
     """
     import torch
 
-    runs = [Run(**one) for one in settings]
+    runs = [Run(**values) for values in settings]
     threads = torch.get_num_threads()  # from OMP_NUM_THREADS, which Dask sets to 1
     place = replace(Place.from_environment(), workers=1, threads=threads, scheduler=None)
     for name in {run.dataset for run in runs}:
         datasets.prepare(name, root=place.datasets)
-    train(runs, place, what="cluster worker")
+    train(runs, place, title="cluster worker")
     store = Store(place.runs)
     addresses = [address(run, place) for run in runs]
     return [(a, b"", b"", failed) if (failed := store.failure(a)) else store.files(a) for a in addresses]

@@ -36,24 +36,24 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
         name for name in datasets.KINDS if datasets.status(name, place.datasets)["state"] != "missing"
     ]
     return [
-        each("datasets", prepared, lambda name: _dataset(name, place)),
-        each("inputs", sorted(inputs.glob("*/*.json")), _json),
-        each("finished runs", runs, lambda path: _run(store, path)),
-        each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
-        each("results", sorted(results.glob("*/*.parquet")), _results),
-        each("archives", [*archives.all_of(archive)], lambda one: _archive(*one, archive)),
+        check_each("datasets", prepared, lambda name: _dataset(name, place)),
+        check_each("inputs", sorted(inputs.glob("*/*.json")), _json),
+        check_each("finished runs", runs, lambda path: _run(store, path)),
+        check_each("checkpoints", checkpoints, lambda path: _checkpoint(store, path)),
+        check_each("results", sorted(results.glob("*/*.parquet")), _results),
+        check_each("archives", [*archives.all_of(archive)], lambda archived: _archive(*archived, archive)),
     ]
 
 
-def each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
+def check_each(kind: str, files: list, older: Callable[..., bool]) -> Checked:
     """older: checks a file (it raises what is wrong) and returns whether the file is too old to have digests."""
-    found = Checked(kind, len(files))
+    checked = Checked(kind, len(files))
     for file in files:
         try:
-            found.older += older(file)
+            checked.older += older(file)
         except (DataError, StoreError) as error:
-            found.wrong.append(str(error))
-    return found
+            checked.wrong.append(str(error))
+    return checked
 
 
 def _dataset(name: str, place: Place) -> bool:

@@ -51,7 +51,7 @@ class Work:
         return self.addresses(digest)[0]
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         """Setting, method and seed, as every table of results has them."""
         return {key: self.labels.get(key, default) for key, default in LABELS.items()}
 
@@ -60,7 +60,7 @@ class Work:
         """Its labels as text, for messages."""
         if self.run is None:
             return ", ".join(str(label) for label in self.labels.values() if label != "")
-        return words(self.shown)
+        return words(self.columns)
 
 
 def training(run: Run, experiment: str = "", setting: str = "", method: str = "") -> Work:
@@ -76,12 +76,12 @@ def measurement(study: str, unit: Unit, measure: Measure) -> Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """All the work of an experiment or study at a scale. kept: see `Experiments.archived`."""
+    """All the work of an experiment or study at a scale. archived: see `Experiments.archived`."""
 
     name: str
     scale: Scale
     work: tuple[Work, ...] = ()
-    kept: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
 
     @classmethod
     def of_experiment(cls, name: str, scale: Scale, experiments: Experiments) -> Plan:
@@ -104,15 +104,15 @@ class Plan:
             ConfigError: a method, seed or setting is unknown, or nothing has all three.
         """
         chosen = self.work
-        for key, wanted in (("method", methods), ("setting", settings), ("seed", seeds)):
-            known = dict.fromkeys(work.shown[key] for work in self.work)
-            for value in wanted or []:
-                if value not in known:
+        for key, chosen_labels in (("method", methods), ("setting", settings), ("seed", seeds)):
+            labels = dict.fromkeys(work.columns[key] for work in self.work)
+            for value in chosen_labels or []:
+                if value not in labels:
                     raise ConfigError(
-                        f"{self.name!r} has no {key} {value!r}; {meant(value, map(str, known))}"
+                        f"{self.name!r} has no {key} {value!r}; {meant(value, map(str, labels))}"
                     )
-            if wanted is not None:
-                chosen = tuple(work for work in chosen if work.shown[key] in wanted)
+            if chosen_labels is not None:
+                chosen = tuple(work for work in chosen if work.columns[key] in chosen_labels)
         if not chosen:
             raise ConfigError(f"{self.name!r} has no run of these methods, settings and seeds.")
         return replace(self, work=chosen)

@@ -46,14 +46,14 @@ def code_of(settings: Any) -> Code:
         settings = dict(enumerate(settings))
     if not isinstance(settings, dict):
         return {}
-    found: Code = {}
+    versions: Code = {}
     for key, value in settings.items():
         if key in (*REGISTRIES, *SOURCES) and isinstance(value, str):
             version = REGISTRIES[key](value) if key in REGISTRIES else _version_of(key, value)
-            found |= {f"{key} {value}": version} if version else {}
+            versions |= {f"{key} {value}": version} if version else {}
         elif key != "labels":  # the labels of a study's unit do not affect any number
-            found |= code_of(value)
-    return found
+            versions |= code_of(value)
+    return versions
 
 
 def _version_of(kind: str, name: str) -> int | str:

@@ -9,17 +9,13 @@ counts too: closures, defaults, globals, attributes, base classes. What is insta
 from __future__ import annotations
 
 import collections
-import dis
 import enum
 import functools
 import hashlib
 import os
 import re
 import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
-from importlib.util import resolve_name
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -37,19 +33,8 @@ from typing import Any
 import numpy as np
 
 from fedlib.errors import ConfigError
+from fedlib.settings.used import cell_content, installed, shortened, uses, version
 
-HOUSE = Path(__file__).resolve().parents[1]
-PLACES = tuple(  # of what is installed, not written for this program
-    {
-        str(HOUSE),
-        *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "purelib", "platlib")),
-    }
-)
-ENGINE = {
-    "torch",
-    "numpy",
-    "fedlib",
-}  # their versions are not part of an address; `settings/code.py` says what is
 PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), range, slice)
 BUILT_IN = (
     BuiltinFunctionType,
@@ -105,7 +90,7 @@ class _Walk:
 
     def __init__(self, skip: bool) -> None:
         self.total, self.skip = hashlib.sha256(), skip
-        self.seen: dict[int, int] = {}
+        self.ordinals: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no id is used twice
         self.names: set[str] = set()  # that code reads
 
@@ -118,17 +103,17 @@ class _Walk:
         if isinstance(value, PLAIN):
             self.put(type(value).__name__, "nan" if value != value else repr(value))
             return
-        if id(value) in self.seen:
-            self.put("again", self.seen[id(value)])
+        if id(value) in self.ordinals:
+            self.put("again", self.ordinals[id(value)])
             return
-        self.seen[id(value)] = len(self.seen)
+        self.ordinals[id(value)] = len(self.ordinals)
         self.alive.append(value)
         if isinstance(value, CodeType):
             self.code(value, name)
         elif isinstance(value, FunctionType):
             self.function(value, name)
         elif isinstance(value, MethodType):
-            self.each("method", [("", value.__func__), ("", value.__self__)], name)
+            self.add_parts("method", [("", value.__func__), ("", value.__self__)], name)
         elif isinstance(value, type):
             self.kind(value, name)
         elif isinstance(value, ModuleType):
@@ -138,15 +123,15 @@ class _Walk:
             if isinstance(owner := getattr(value, "__self__", None), ModuleType | None | type) is False:
                 self.add(owner, f"{name}.__self__")
         elif isinstance(value, property):
-            self.each("property", [("", value.fget), ("", value.fset)], name)
+            self.add_parts("property", [("", value.fget), ("", value.fset)], name)
         elif isinstance(value, functools.partial):
-            self.each("partial", [("", value.func), ("", value.args), ("", value.keywords)], name)
+            self.add_parts("partial", [("", value.func), ("", value.args), ("", value.keywords)], name)
         elif isinstance(value, functools.cached_property):
             self.add(value.func, name)
         else:
             self.thing(value, name)
 
-    def each(self, kind: str, parts: Iterable[tuple[str, Any]], name: str) -> None:
+    def add_parts(self, kind: str, parts: Iterable[tuple[str, Any]], name: str) -> None:
         parts = list(parts)
         self.put(kind, len(parts))
         for key, part in parts:
@@ -169,47 +154,45 @@ class _Walk:
     def function(self, function: FunctionType, name: str) -> None:
         code = function.__code__
         cells = [
-            (key, _content(cell))
+            (key, cell_content(cell))
             for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
         ]
-        if _installed(code.co_filename):
-            self.put(
-                "installed", _shortened(code.co_filename), code.co_qualname, _version(function.__module__)
-            )
+        if installed(code.co_filename):
+            self.put("installed", shortened(code.co_filename), code.co_qualname, version(function.__module__))
             with_code = [(key, value) for key, value in cells if isinstance(value, Callable)]
             self.lenient(with_code, name)
             return
         self.add(code, name)
-        self.each("cells", cells, name)
-        self.each("defaults", [("", function.__defaults__), ("", function.__kwdefaults__)], name)
-        own = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
-        self.each("attributes", own.items(), name)
-        self.each("uses", _uses(code, function.__globals__), name)
+        self.add_parts("cells", cells, name)
+        self.add_parts("defaults", [("", function.__defaults__), ("", function.__kwdefaults__)], name)
+        attributes = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+        self.add_parts("attributes", attributes.items(), name)
+        self.add_parts("uses", uses(code, function.__globals__), name)
 
     def lenient(self, parts: Iterable[tuple[str, Any]], name: str) -> None:
         """Add parts of something installed; what cannot be identified there is its own affair."""
         skip, self.skip = self.skip, True
-        self.each("within", parts, name)
+        self.add_parts("within", parts, name)
         self.skip = skip
 
     def kind(self, cls: type, name: str) -> None:
         module = sys.modules.get(cls.__module__)
         self.put("class", cls.__qualname__)
-        if cls.__module__ == "builtins" or _installed(getattr(module, "__file__", None), module):
-            self.put(cls.__module__, _version(cls.__module__))
+        if cls.__module__ == "builtins" or installed(getattr(module, "__file__", None), module):
+            self.put(cls.__module__, version(cls.__module__))
             return
         inner = [(key, part) for key, part in vars(cls).items() if key not in NOT_COMPUTED]
         fields = dict(inner).pop("__dataclass_fields__", {})
         inner = [(key, part) for key, part in inner if key != "__dataclass_fields__"]
         inner += [(key, (field.default, field.default_factory, field.init)) for key, field in fields.items()]
-        self.each("holds", inner, name)
-        self.each("bases", [(base.__qualname__, base) for base in cls.__bases__], name)
+        self.add_parts("holds", inner, name)
+        self.add_parts("bases", [(base.__qualname__, base) for base in cls.__bases__], name)
 
     def module(self, module: ModuleType, name: str) -> None:
         self.put("module", module.__name__)
         file = getattr(module, "__file__", None)
-        if _installed(file, module):
-            self.put(_version(module.__name__))
+        if installed(file, module):
+            self.put(version(module.__name__))
         elif file and Path(file).suffix == ".py":  # used as a whole
             self.add(compile(Path(file).read_bytes(), "", "exec", dont_inherit=True, optimize=2), name)
         else:
@@ -229,7 +212,7 @@ class _Walk:
                 self.add(key, name)
                 self.add(part, f"{name}[{key!r}]" if keys else name)
         elif isinstance(value, tuple | list | collections.deque):
-            self.each("list", [("", part) for part in value], name)
+            self.add_parts("list", [("", part) for part in value], name)
             self.named(value, name)
         elif isinstance(value, set | frozenset):
             self.put(*sorted(digest_of_value(part, name, self.skip) for part in value))
@@ -244,15 +227,15 @@ class _Walk:
                 self.put(np.ascontiguousarray(value).tobytes())
         elif isinstance(value, np.generic | np.dtype | re.Pattern):
             self.put(repr(value))
-        elif _is(value, "torch", "Tensor"):
+        elif _instance_of(value, "torch", "Tensor"):
             self.tensor(value, name)
-        elif _is(value, "torch", "Generator"):
+        elif _instance_of(value, "torch", "Generator"):
             self.put(value.get_state().numpy().tobytes())
-        elif _is(value, "torch", "dtype", "device", "Size", "layout", "memory_format"):
+        elif _instance_of(value, "torch", "dtype", "device", "Size", "layout", "memory_format"):
             self.put(repr(value))
         elif value is os.environ:
             self.refuse(value, name)
-        elif _is(value, "pandas", "DataFrame", "Series", "Index"):
+        elif _instance_of(value, "pandas", "DataFrame", "Series", "Index"):
             self.add([np.asarray(part) for part in (value, *getattr(value, "axes", ()))], name)
         else:
             self.object(value, name)
@@ -271,7 +254,7 @@ class _Walk:
             else b""
         )
         if hooks := getattr(tensor, "_backward_hooks", None):
-            self.each("hooks", [("", hook) for hook in hooks.values()], name)
+            self.add_parts("hooks", [("", hook) for hook in hooks.values()], name)
 
     def object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
@@ -287,7 +270,7 @@ class _Walk:
         if state is None:
             self.refuse(value, name)
         else:
-            self.each("attributes", state, name)
+            self.add_parts("attributes", state, name)
 
     def refuse(self, value: Any, name: str) -> None:
         if not self.skip:
@@ -300,124 +283,33 @@ class _Walk:
 
 def _state(value: Any) -> list[tuple[str, Any]] | None:
     """The attributes of an object, by the protocol of copying; None if it has none that can be read."""
-    own = dict(getattr(value, "__dict__", {}))
+    attributes = dict(getattr(value, "__dict__", {}))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
         for key in [slots] if isinstance(slots, str) else slots:
             if key not in ("__dict__", "__weakref__") and hasattr(value, key):
-                own[key] = getattr(value, key)
+                attributes[key] = getattr(value, key)
     try:  # a lock, an open file and the like refuse
-        made = value.__reduce_ex__(2)
+        reduced = value.__reduce_ex__(2)
     except Exception:
         return None
     if (
-        own
+        attributes
         or type(value).__reduce_ex__ is object.__reduce_ex__
         and type(value).__reduce__ is object.__reduce__
     ):
-        return list(own.items())
-    return [("", made)] if isinstance(made, str) else [("", part) for part in made[1:3]]
+        return list(attributes.items())
+    return [("", reduced)] if isinstance(reduced, str) else [("", part) for part in reduced[1:3]]
 
 
-def _uses(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a function refers to: (name, value) of the globals that it and the functions inside it read.
-
-    Of a module, only what is read from it. Of the environment, the variables that the code names.
-    """
-    reached: dict[str, Any] = {}
-    inside: dict[str, Any] = {}  # modules that the function imports
-    steps = list(dis.get_instructions(code))
-    for i, step in enumerate(steps):
-        after = steps[i + 1 :]
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval in names:
-            path, value = step.argval, names[step.argval]
-        elif step.opname in ("LOAD_FAST", "LOAD_DEREF") and step.argval in inside:
-            path, value = step.argval, inside[step.argval]
-        elif step.opname == "IMPORT_NAME":
-            module = _imported(steps, i, names)
-            for from_it, stored in zip(after, after[1:], strict=False):
-                if from_it.opname == "IMPORT_FROM":
-                    inside[stored.argval] = getattr(module, from_it.argval, None)
-                elif not from_it.opname.startswith("STORE"):
-                    break
-            if after[0].opname.startswith("STORE"):
-                inside[after[0].argval] = module
-            continue
-        else:
-            continue
-        for read in after:
-            if not isinstance(value, ModuleType) or read.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-                break
-            path, value = f"{path}.{read.argval}", getattr(value, read.argval, None)
-        if value is os.environ or value is os.getenv:
-            known = [text for text in code.co_consts if isinstance(text, str)]
-            known += [text for key in code.co_names if isinstance(text := names.get(key), str)]
-            value = {text: os.environ.get(text) for text in known} or os.environ
-        reached[path] = value
-    yield from sorted(reached.items())
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _uses(constant, names)
-
-
-def _imported(steps: list[dis.Instruction], i: int, names: dict[str, Any]) -> ModuleType | None:
-    """The module that an import inside a function brings; None if it cannot be loaded."""
-    level = next((step.argval for step in reversed(steps[:i]) if isinstance(step.argval, int)), 0)
-    name = steps[i].argval
-    try:
-        whole = resolve_name("." * level + name, names.get("__package__") or "") if level else name
-        module = import_module(whole)
-    except (ImportError, ValueError):
-        return None
-    from_it = steps[i + 1].opname == "IMPORT_FROM"
-    return module if from_it else sys.modules.get(whole.split(".")[0], module)
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
-
-
-def _installed(file: str | None, module: ModuleType | None = None) -> bool:
-    """Whether code comes from an installed package or from Python itself, and not from the program."""
-    if not file or file.startswith("<"):
-        return module is not None and module.__name__ != "__main__" and not file and _built_in(module)
-    parts = Path(file).parts
-    if "site-packages" in parts or "dist-packages" in parts:
-        return True
-    return str(Path(file).resolve()).startswith(PLACES)
-
-
-def _built_in(module: ModuleType) -> bool:
-    spec = getattr(module, "__spec__", None)
-    return module.__name__ in sys.builtin_module_names or getattr(spec, "origin", None) in (
-        "built-in",
-        "frozen",
-    )
-
-
-def _shortened(file: str) -> str:
-    return "/".join(Path(file).parts[-3:])
-
-
-@functools.cache
-def _version(module: str | None) -> str:
-    """The version of the package that a module is part of; empty for Python's and the engine's own."""
-    top = (module or "").partition(".")[0]
-    version = getattr(sys.modules.get(top), "__version__", "")
-    return "" if top in ENGINE or top in sys.stdlib_module_names else str(version)
-
-
-def _is(value: Any, package: str, *kinds: str) -> bool:
+def _instance_of(value: Any, package: str, *kinds: str) -> bool:
     """Whether a value is of a class of a package, which is not imported for that."""
     module = sys.modules.get(package)
     return module is not None and isinstance(value, tuple(getattr(module, kind) for kind in kinds))
 
 
 def _is_module(value: Any) -> bool:
-    return _is(value, "torch.nn", "Module")
+    return _instance_of(value, "torch.nn", "Module")
 
 
 def _bytes() -> Any:

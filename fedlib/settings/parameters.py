@@ -15,26 +15,26 @@ from fedlib.errors import meant
 from fedlib.kinds import whole
 
 
-def checked(model: type[BaseModel], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def checked(model: type[BaseModel], values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The given parameters, converted to their types. `where` begins error messages.
 
     Raises:
         ValueError: a parameter is unknown, or its value has the wrong type or is out of bounds.
     """
-    known = model.model_fields
-    for key in given:
-        if key not in known:
-            raise ValueError(f"{where} has no parameter {key!r}; {meant(key, known)}")
+    declared = model.model_fields
+    for key in values:
+        if key not in declared:
+            raise ValueError(f"{where} has no parameter {key!r}; {meant(key, declared)}")
     try:
-        made = model.model_validate({key: whole(value) for key, value in given.items()})
+        validated = model.model_validate({key: whole(value) for key, value in values.items()})
     except ValidationError as error:
         first = error.errors()[0]
         key, message = first["loc"][0], first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where}: {key}: {message} (given: {given.get(key)!r})") from None
-    converted = made.model_dump()
-    return {key: converted[key] for key in given}
+        raise ValueError(f"{where}: {key}: {message} (given: {values.get(key)!r})") from None
+    converted = validated.model_dump()
+    return {key: converted[key] for key in values}
 
 
-def own(model: type[BaseModel], params: Mapping[str, Any]) -> dict[str, Any]:
+def without_defaults(model: type[BaseModel], params: Mapping[str, Any]) -> dict[str, Any]:
     """The checked parameters that differ from their defaults."""
     return model.model_construct(**params).model_dump(exclude_defaults=True)

@@ -77,8 +77,8 @@ class Experiments:
         where = f"{self.source}: experiments.{experiment}"
         base = dict(mapping(self.raw["experiments"][experiment], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
-        known = {*Run.model_fields, *RESERVED} - {"scales"}
-        self._check_scales(where, scales, known)
+        keys = {*Run.model_fields, *RESERVED} - {"scales"}
+        self._check_scales(where, scales, keys)
         scale = scale or self.scale
         place = f"{where}.scales.{scale}"
         return merge(base, mapping(scales.get(scale), place), place)
@@ -99,25 +99,28 @@ class Experiments:
         place = f"{where}.scales.{scale or self.scale}"
         return merge(base, mapping(scales.get(scale or self.scale), place), place)
 
-    def _check_scales(self, where: str, scales: dict[str, Any], known: set[str]) -> None:
+    def _check_scales(self, where: str, scales: dict[str, Any], keys: set[str]) -> None:
         """Check the names and keys under `scales`, including those of scales that are not in use."""
         for name, changes in scales.items():
             if name not in SCALES:
                 raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
             for key in mapping(changes, f"{where}.scales.{name}"):
-                if key not in known:
-                    raise ConfigError(f"{where}.scales.{name}: no key {key!r}; {meant(key, sorted(known))}")
+                if key not in keys:
+                    raise ConfigError(f"{where}.scales.{name}: no key {key!r}; {meant(key, sorted(keys))}")
 
     def archived(self, name: str) -> tuple[str, ...]:
         """The `OPTIONAL` columns that the archive keeps of an experiment. A study does not list its columns: ()."""
         if name in self.studies:
             return ()
-        kept = self.describe(name).get("archive", [])
-        if not isinstance(kept, list) or not all(isinstance(what, str) and what in OPTIONAL for what in kept):
+        columns = self.describe(name).get("archive", [])
+        if not isinstance(columns, list) or not all(
+            isinstance(column, str) and column in OPTIONAL for column in columns
+        ):
             raise ConfigError(
-                f"{self.source}: experiments.{name}.archive must be a list of {', '.join(OPTIONAL)} (given: {kept!r})."
+                f"{self.source}: experiments.{name}.archive must be a list of {', '.join(OPTIONAL)} "
+                f"(given: {columns!r})."
             )
-        return tuple(kept)
+        return tuple(columns)
 
     def runs(self, experiment: str, scale: Scale | None = None) -> list[Labelled]:
         """Every run of an experiment at a scale: settings x methods x seeds.
@@ -131,7 +134,7 @@ class Experiments:
         if not methods:
             raise ConfigError(f"{where}.methods is missing; name at least one method.")
         base = {k: v for k, v in spec.items() if k not in RESERVED} | {"methods": methods}
-        out = []
+        labelled = []
         for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
             place = f"{where}.{setting}" if setting else where
             raw = merge(base, mapping(changes, place), place)
@@ -141,13 +144,13 @@ class Experiments:
             for label, method in methods.items():
                 if label.startswith("_"):
                     raise ConfigError(f"{place}.methods: {label!r} begins with _, and legends leave it out.")
-                own = merge(raw, split_method(mapping(method, f"{place}.{label}")))
+                merged = merge(raw, split_method(mapping(method, f"{place}.{label}")))
                 seeds = seeds_of(spec, where)
-                first, _ = (build(own, seed, f"{place}.{label}") for seed in (min(seeds), max(seeds)))
+                first, _ = (build(merged, seed, f"{place}.{label}") for seed in (min(seeds), max(seeds)))
                 for seed in seeds:
                     run = first.model_copy(update={"seed": seed})
-                    out.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
-        return out
+                    labelled.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
+        return labelled
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -171,10 +174,10 @@ def split_method(method: dict[str, Any]) -> dict[str, Any]:
 
     A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`).
     """
-    own = {"sampler", "algorithm", "algorithm_params", "aggregation"}
+    of_method = {"sampler", "algorithm", "algorithm_params", "aggregation"}
     of_run = set(Run.model_fields) - {"method"}
-    inner = {k: v for k, v in method.items() if k in own}
-    inner["params"] = {k: v for k, v in method.items() if k not in own | of_run}
+    inner = {k: v for k, v in method.items() if k in of_method}
+    inner["params"] = {k: v for k, v in method.items() if k not in of_method | of_run}
     return {"method": inner} | {k: v for k, v in method.items() if k in of_run}
 
 
@@ -197,21 +200,21 @@ def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.nam
     Raises:
         ConfigError: a list is empty or names a key that does not exist.
     """
-    out = dict(base)
+    merged = dict(base)
     for key, value in changes.items():
-        old, inner = out.get(key), f"{place}.{key}"
+        old, inner = merged.get(key), f"{place}.{key}"
         if value is None:
-            out.pop(key, None)
+            merged.pop(key, None)
         elif isinstance(old, dict) and isinstance(value, list):
-            out[key] = _kept(old, value, inner)
+            merged[key] = _selected(old, value, inner)
         elif isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
-            out[key] = merge(old, value, inner)
+            merged[key] = merge(old, value, inner)
         else:
-            out[key] = value
-    return out
+            merged[key] = value
+    return merged
 
 
-def _kept(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
+def _selected(old: dict[str, Any], names: list[Any], place: str) -> dict[str, Any]:
     if not names:
         raise ConfigError(f"{place} keeps nothing; name at least one of {', '.join(old)}.")
     for name in names:

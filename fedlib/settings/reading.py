@@ -67,13 +67,13 @@ def parse(content: bytes, name: str) -> dict[str, Any]:
     except (YAMLError, Warning, ValueError, OverflowError, TypeError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{name}{_told(error)}") from None
+        raise ConfigError(f"{name}{_problem(error)}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{name} must hold a mapping of settings.")
     return raw
 
 
-def _told(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = (error.problem or error.context) if isinstance(error, MarkedYAMLError) else str(error)
     line = f", line {mark.line + 1}" if mark else ""
@@ -91,9 +91,9 @@ def _size(node: Node | None, name: str, sizes: dict[int, int | None], depth: int
         return 0
     line = f"{name}, line {node.start_mark.line + 1}"
     if id(node) in sizes:
-        if (known := sizes[id(node)]) is None:
+        if (size := sizes[id(node)]) is None:
             raise ConfigError(f"{line}: contains itself; write it out.")
-        return known
+        return size
     if depth > DEPTH:
         raise ConfigError(f"{line}: nested more than {DEPTH} deep; settings need less.")
     kind = str(node.tag).rsplit(":", 1)[-1]
@@ -108,7 +108,7 @@ def _size(node: Node | None, name: str, sizes: dict[int, int | None], depth: int
                 f"{line}: {node.value} is not a number in YAML 1.2; write it in decimal digits."
             )
     elif isinstance(node, MappingNode):
-        _each_once(node, name)
+        _check_keys(node, name)
         total += sum(_size(part, name, sizes, depth + 1) for pair in node.value for part in pair)
     else:
         total += sum(_size(part, name, sizes, depth + 1) for part in node.value)
@@ -118,15 +118,15 @@ def _size(node: Node | None, name: str, sizes: dict[int, int | None], depth: int
     return total
 
 
-def _each_once(node: MappingNode, name: str) -> None:
-    seen: dict[tuple[str, str], int] = {}
+def _check_keys(node: MappingNode, name: str) -> None:
+    lines: dict[tuple[str, str], int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, ScalarNode):
             raise ConfigError(f"{name}, line {line}: a key must be text or a number.")
-        known = (str(key.tag), key.value)
-        if known in seen:
+        tagged = (str(key.tag), key.value)
+        if tagged in lines:
             raise ConfigError(
-                f"{name}: {key.value} appears twice, in lines {seen[known]} and {line}; keep one of them."
+                f"{name}: {key.value} appears twice, in lines {lines[tagged]} and {line}; keep one of them."
             )
-        seen[known] = line
+        lines[tagged] = line

@@ -45,7 +45,7 @@ from fedlib.samplers import Aggregation
 from fedlib.samplers.checks import check_class
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.identity import digest_of_value
-from fedlib.settings.parameters import checked, own
+from fedlib.settings.parameters import checked, without_defaults
 from fedlib.settings.world import World
 
 Scale = Literal["demo", "cpu", "paper"]
@@ -61,16 +61,16 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
 
 
-def _scheme(written: Any) -> Scheme:
+def _scheme(spec: Any) -> Scheme:
     """The partition scheme that a mapping names, with its settings."""
-    if isinstance(written, Scheme):
-        return written
-    if not isinstance(written, dict) or not isinstance(written.get("scheme"), str):
+    if isinstance(spec, Scheme):
+        return spec
+    if not isinstance(spec, dict) or not isinstance(spec.get("scheme"), str):
         raise ValueError(
             f"name a scheme, as {{scheme: iid}}; there are {', '.join(sorted(schemes.load_all()))}"
         )
     try:
-        return schemes.find(written["scheme"]).model_validate(written)
+        return schemes.find(spec["scheme"]).model_validate(spec)
     except ValidationError as error:
         key, message = first_error(error)
         raise ValueError(f"{key}: {message}" if key else message) from None
@@ -240,8 +240,10 @@ class Method(Settings):
         """As JSON without defaults: the same for all ways of writing the same settings."""
         rule = self._class(**self.params).aggregation
         return self.model_dump(mode="json") | {
-            "params": own(parameters_of(self._class), self.params),
-            "algorithm_params": own(parameters_of(algorithms.find(self.algorithm)), self.algorithm_params),
+            "params": without_defaults(parameters_of(self._class), self.params),
+            "algorithm_params": without_defaults(
+                parameters_of(algorithms.find(self.algorithm)), self.algorithm_params
+            ),
             "aggregation": None if self.aggregation == rule else self.aggregation,
         }
 
@@ -270,10 +272,10 @@ class Run(Settings):
 
     @field_validator("dataset", "model")
     @classmethod
-    def _known(cls, name: str, info: ValidationInfo) -> str:
-        known = model_names() if info.field_name == "model" else sources.KINDS
-        if name not in known and not name.startswith(OWN):
-            raise ValueError(f"unknown {info.field_name} {name!r}; {meant(name, known)}")
+    def _registered(cls, name: str, info: ValidationInfo) -> str:
+        names = model_names() if info.field_name == "model" else sources.KINDS
+        if name not in names and not name.startswith(OWN):
+            raise ValueError(f"unknown {info.field_name} {name!r}; {meant(name, names)}")
         return name
 
     @field_validator("scaling")
@@ -287,9 +289,9 @@ class Run(Settings):
     def _possible(self) -> Run:
         if self.m > self.N:
             raise ValueError(f"m = {self.m} clients per round are more than there are (N = {self.N})")
-        for name, most, what in (("warmup", self.T, "rounds (T"), ("H", self.N, "clients (N")):
-            if isinstance(value := self.method.params.get(name), int) and value > most:
-                raise ValueError(f"{name} = {value} exceeds the number of {what} = {most}); lower it")
+        for name, limit, meaning in (("warmup", self.T, "rounds (T"), ("H", self.N, "clients (N")):
+            if isinstance(value := self.method.params.get(name), int) and value > limit:
+                raise ValueError(f"{name} = {value} exceeds the number of {meaning} = {limit}); lower it")
         if self.until and self.until.least > self.T:
             raise ValueError(
                 f"until.least = {self.until.least} exceeds the number of rounds (T = {self.T}); lower it, or raise T"
@@ -304,11 +306,6 @@ class Run(Settings):
         """Name of this run's folder in the store: a digest of everything that determines its numbers."""
         run = self.model_dump(mode="json")
         return address_of_run(run, numerics, dataset_digest, code_of(run))
-
-    def address_of_before(self, numerics: int, dataset_digest: str) -> str:
-        """Its address in older stores, where the same settings, written in two ways, had two addresses."""
-        run = self.model_dump(mode="json")
-        return address_as_written(run, numerics, dataset_digest, code_of(run))
 
 
 def address_of_run(run: dict[str, Any], numerics: int, dataset_digest: str, code: Code) -> str:

@@ -23,7 +23,7 @@ SEEDS = 10_000  # at most, per experiment
 Seeds = Annotated[int, Field(ge=1, le=SEEDS)]
 
 
-class Artifact(Settings):
+class ArtifactEntry(Settings):
     """A page, with the experiments and studies whose results it shows."""
 
     experiments: list[str] = []
@@ -73,22 +73,22 @@ def check(raw: Mapping[str, Any], source: str) -> None:
                 raise ConfigError(
                     f"{place}.paper: {headings.paper!r} is not a valid name; use letters, digits, _."
                 )
-    known = [*sections["experiments"], *sections["studies"]]
+    names = [*sections["experiments"], *sections["studies"]]
     for name, entry in sections["artifacts"].items():
         place = f"{source}: artifacts.{name}"
-        for opened in valid(Artifact, mapping(entry, place), place).experiments:
-            if opened not in known:
-                raise ConfigError(f"{place}.experiments: {opened!r} does not exist; {meant(opened, known)}")
+        for opened in valid(ArtifactEntry, mapping(entry, place), place).experiments:
+            if opened not in names:
+                raise ConfigError(f"{place}.experiments: {opened!r} does not exist; {meant(opened, names)}")
 
 
-def valid(model: type[Model], given: Mapping[str, Any], place: str) -> Model:
+def valid(model: type[Model], settings: Mapping[str, Any], place: str) -> Model:
     """The settings as an instance of `model`.
 
     Raises:
         ConfigError: they are invalid; the message is one sentence that names the place and the key.
     """
     try:
-        return model.model_validate(dict(given))
+        return model.model_validate(dict(settings))
     except ValidationError as error:
         raise one_sentence(error, place) from None
 

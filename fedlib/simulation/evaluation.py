@@ -26,11 +26,11 @@ def segment_means(values: np.ndarray, sizes: Sequence[int], weights: np.ndarray 
             segment_means(values * weights, sizes), total, where=total > 0, out=np.full(len(total), np.nan)
         )
     counts = np.asarray(sizes)
-    out = np.full(len(counts), np.nan)
-    some = np.flatnonzero(counts)
-    starts = (np.cumsum(counts) - counts)[some]
-    out[some] = np.add.reduceat(values, starts, dtype=float) / counts[some]
-    return out
+    means = np.full(len(counts), np.nan)
+    filled = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[filled]
+    means[filled] = np.add.reduceat(values, starts, dtype=float) / counts[filled]
+    return means
 
 
 def weights_of(executor: Executor, split: str, rows: np.ndarray | slice = slice(None)) -> np.ndarray | None:
@@ -64,8 +64,8 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
             if executor.measures:
                 rows[r][executor.measures] = float(test_hit[best].mean())
     due = [train_is_due(live, row) for live, row in zip(lives, rows, strict=True)]
-    asked = [live for live, now in zip(lives, due, strict=True) if now or must_choose(live)]
-    train_loss = dict(zip(map(id, asked), client_losses(executor, asked), strict=True))
+    training = [live for live, is_due in zip(lives, due, strict=True) if is_due or must_choose(live)]
+    train_loss = dict(zip(map(id, training), client_losses(executor, training), strict=True))
     for r, live in enumerate(lives):
         mine = np.flatnonzero(owner == r)
         chosen = np.full(live.fed.N, mine[0])
@@ -78,8 +78,8 @@ def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]
             rows[r] |= worst(test_hit[mine[0]], executor.y["test"].cpu().numpy(), live.partition.shares)
         if live.run.evaluate.clients and live.partition.test and accuracy:
             hits = [test_hit[model][part] for model, part in zip(chosen, live.partition.test, strict=True)]
-            own = segment_means(np.concatenate(hits), [len(part) for part in hits])
-            rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(own, live.fed.p)
+            accuracies = segment_means(np.concatenate(hits), [len(part) for part in hits])
+            rows[r]["client_accuracy"], rows[r]["client_accuracy_std"] = spread(accuracies, live.fed.p)
     return rows
 
 
@@ -104,8 +104,9 @@ def worst(hits: np.ndarray, labels: np.ndarray, shares: np.ndarray) -> dict[str,
 def train_is_due(live: Live, measured: dict[str, float]) -> bool:
     """Whether the training loss is measured in this round. measured: this round's measures on the test set."""
     settings = live.run.evaluate
-    now = live.t % (settings.train_every or 1) == 0 or live.ends(measured.get("test_accuracy", np.nan))
-    return settings.train and now
+    if not settings.train:
+        return False
+    return live.t % (settings.train_every or 1) == 0 or live.ends(measured.get("test_accuracy", np.nan))
 
 
 def must_choose(live: Live) -> bool:

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from fedlib.errors import SamplerError
+from fedlib.samplers import Sampler
+from fedlib.simulation.ledger import Ledger
 
 GLOBAL: dict[str, Callable[[], Any]] = {
     "numpy.random": lambda: np.random.random(),  # noqa: NPY002 - this generator is watched
@@ -26,7 +28,7 @@ GLOBAL: dict[str, Callable[[], Any]] = {
 for_main: ContextVar[bool] = ContextVar("for_main", default=False)  # True in a thread that shares its work
 
 
-class Watch:
+class GlobalDraws:
     """Detects draws from a global generator and calls that seed it: their results would not depend on the run alone.
 
     Workers of a cluster, and the lab, train outside the main thread. Meanwhile, other code draws from Python's
@@ -34,33 +36,34 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.known = states()
+        self.states = states()
 
     def touched(self) -> list[str]:
         """The global generators that have changed since the last call."""
-        before, self.known = self.known, states()
-        names = [name for name in self.known if self.known[name] != before.get(name, self.known[name])]
+        last, self.states = self.states, states()
+        names = [name for name in self.states if self.states[name] != last.get(name, self.states[name])]
         for name in names:
             GLOBAL[name]()  # so that the next call that sets the same seed is found too
         if names:
-            self.known = states()
+            self.states = states()
         return names
 
 
 def states() -> dict[str, Any]:
     """Values that change with every draw from the generators of `GLOBAL`; Python's in the main thread only.
 
-    NumPy's state of 2,500 bytes is read in place, at the address that numpy publishes: `state` copies it into a dict.
+    NumPy's state of 2,500 bytes is read in place, at the address that NumPy publishes for C: `get_state` takes 100
+    microseconds, and it is needed several times a round and run.
     """
     bits = np.random.get_bit_generator()  # ty: ignore[missing-attribute]  # numpy's stubs lack it
     usual = type(bits) is np.random.MT19937
-    found = {
+    values = {
         "numpy.random": ctypes.string_at(bits.ctypes.state_address, 2500) if usual else repr(bits.state),
         "torch": torch.default_generator.get_state().numpy().tobytes(),
     }
     if is_main():
-        found["random"] = random.getstate()
-    return found
+        values["random"] = random.getstate()
+    return values
 
 
 def is_main() -> bool:
@@ -75,11 +78,11 @@ class Guarded:
         name: str
         t: int
         sampler: Any
-        costs: Any
+        ledger: Ledger
     failed: SamplerError | None = None
 
     @contextmanager
-    def trying(self, phase: str, watch: Watch | None = None) -> Generator[None]:
+    def trying(self, phase: str, watch: GlobalDraws | None = None) -> Generator[None]:
         """A context for calls of the run's methods: whatever they raise ends this run alone.
 
         watch: for calls of its sampler, which may not touch a global generator and whose time counts as the server's.
@@ -90,7 +93,7 @@ class Guarded:
                 yield
             finally:
                 if watch:
-                    self.costs.server_seconds += time.perf_counter() - started
+                    self.ledger.costs.server_seconds += time.perf_counter() - started
             if watch and (touched := watch.touched()):
                 raise SamplerError(
                     f"it drew from the global generator of {' and '.join(touched)}, which other code uses too; draw "
@@ -127,3 +130,12 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception as inner:
         return f"its text raises {type(inner).__name__}"
+
+
+def check_state(sampler: Sampler) -> None:
+    """Raise SamplerError if a sampler keeps a generator: its draws would depend on the order of events."""
+    for name, value in vars(sampler).items():
+        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
+            raise SamplerError(
+                f"it keeps a generator of its own, self.{name}; draw from round.rng, or in setup from rng"
+            )

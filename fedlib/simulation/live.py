@@ -1,11 +1,9 @@
-"""One run in progress: its models, its sampler, its costs, and checks of what its sampler returns."""
+"""One run in progress: its models, its sampler and its costs."""
 
 from __future__ import annotations
 
 import copy
 import math
-import random
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,28 +15,17 @@ from torch import Tensor
 
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
-from fedlib.samplers import Federation, Round, Sampler, Selection, find
+from fedlib.samplers import Federation, Round, Sampler, find
 from fedlib.samplers.checks import check_attributes, check_memory
 from fedlib.settings.schema import Run
-from fedlib.simulation.guard import Guarded, Watch
+from fedlib.simulation.guard import GlobalDraws, Guarded, check_state
+from fedlib.simulation.ledger import Costs, Ledger
 from fedlib.simulation.presence import Answer, Presence
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
-from fedlib.world import World
+from fedlib.world import LiveWorld
 
 SERVER = 4  # the place of the server's samples in the stream "world"
-
-
-@dataclass
-class Costs:
-    """The cost of one run's round, summed over the clients."""
-
-    parameters_down: int = 0
-    parameters_up: int = 0
-    scalars_up: int = 0
-    client_steps: int = 0
-    samples_evaluated: int = 0
-    server_seconds: float = 0.0
 
 
 @dataclass
@@ -71,7 +58,7 @@ class Live(Guarded):
         )
         kind = find(run.method.sampler)
         self.begin_round()
-        with self.trying("setup", Watch()):
+        with self.trying("setup", GlobalDraws()):
             self.sampler = kind(**copy.deepcopy(run.method.params))
             check_attributes(self.sampler, kind.__name__)
             check_memory(self.sampler, self.fed, run.method.sampler)
@@ -90,10 +77,8 @@ class Live(Guarded):
         self.begin_round()
 
     def begin_round(self) -> None:
-        self.costs = Costs()
-        self.holds: Counter[int] = Counter()  # models of this round that each client was sent
-        self.uploaded: set[int] = set()  # clients whose full update has arrived
-        self.asked: dict[int, Answer] = {}  # result of each client's first training of this round
+        self.ledger = Ledger(self.executor.layout.sent)
+        self.answers: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
         self.questions = 0
         self.received: tuple[Tensor, np.ndarray, Tensor] | None = None  # the model before, clients, updates
@@ -118,10 +103,10 @@ class Live(Guarded):
     @property
     def deserted(self) -> bool:
         """Whether nobody is there in this round, so that nothing is asked or selected."""
-        return self.presence is not None and not len(self.presence.here)
+        return self.presence is not None and not len(self.presence.present)
 
     @property
-    def done(self) -> bool:
+    def ended(self) -> bool:
         """Whether the run has ended or failed."""
         return self.diverged or self.stopped or self.failed is not None or self.ends()
 
@@ -140,8 +125,8 @@ class Live(Guarded):
     @property
     def learns(self) -> bool:
         """Whether the sampler is told what came back: it has an `observe` of its own, and the run goes on."""
-        own = getattr(self.sampler.observe, "__func__", None) is not Sampler.observe
-        return own and not (self.diverged or self.failed)
+        observes = getattr(self.sampler.observe, "__func__", None) is not Sampler.observe
+        return observes and not (self.diverged or self.failed)
 
     def round(self, purpose: Purpose) -> Round:
         rng = stream(self.run.seed, purpose, self.t)
@@ -149,9 +134,12 @@ class Live(Guarded):
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
         """Count what clients still lack of `copies` vectors: the model, and what the algorithm sends with it."""
-        for k in set(map(int, clients)):
-            self.costs.parameters_down += max(0, copies - self.holds[k]) * self.executor.layout.sent
-            self.holds[k] = max(copies, self.holds[k])
+        self.ledger.send_model(clients, copies)
+
+    @property
+    def costs(self) -> Costs:
+        """The costs of this round."""
+        return self.ledger.costs
 
     def job(self, row: int, client: int, draw: int = 0, purpose: Purpose = "local") -> Job:
         """A job that trains a client from row `row` of the stacked models, with its own stream."""
@@ -187,81 +175,6 @@ def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:
         return None
     sizes, local = np.array([len(samples) for samples in partition.train]), run.local
     work = local.epochs * sizes if local.epochs else (local.steps or 0) * np.minimum(local.batch, sizes)
-    asked = np.array([len(samples) for samples in partition.asked])
-    world = World(run.world, partition.sizes, partition.labels, d, run.seed)
-    return Presence(world, run.m, work, asked, local.batch)
-
-
-def check_clients(live: Live, of: str, clients: Any, least: int = 1) -> np.ndarray:
-    """The clients that a selection or a question names, as a separate array.
-
-    Raises:
-        SamplerError: they are not whole numbers, are fewer than `least`, or do not exist.
-    """
-    clients = np.array(clients)
-    if clients.ndim != 1 or (len(clients) and not np.issubdtype(clients.dtype, np.integer)):
-        raise SamplerError(f"the {of} must be a list of whole numbers")
-    if len(clients) < least:
-        raise SamplerError(f"the {of} must not be empty")
-    if len(clients) and (clients.min() < 0 or clients.max() >= live.fed.N):
-        unknown = clients[(clients < 0) | (clients >= live.fed.N)][0]
-        raise SamplerError(f"the {of} must be 0 to {live.fed.N - 1}; there is no client {unknown}")
-    return clients.astype(int)
-
-
-def check(live: Live, selection: Any, round: Round | None = None) -> Selection:
-    """The selection, if it keeps the sampler's contract, with arrays that the sampler cannot change.
-
-    round: of a run in a world, where a sampler may choose fewer than the round's m, and only those that are available.
-
-    Raises:
-        SamplerError: it is not a Selection; it names unknown or repeated clients, too few or too many; or its weights
-            or expected draws are unusable.
-    """
-    if not isinstance(selection, Selection):
-        raise SamplerError(f"select must return a Selection, not {type(selection).__name__}")
-    draws, m = live.sampler.draws, round.m if round else live.fed.m
-    least = 0 if draws == "random" or round else 1
-    clients = check_clients(live, "clients of its Selection", selection.clients, least)
-    if round and not np.isin(clients, round.available).all():
-        absent = np.setdiff1d(clients, round.available)[0]
-        raise SamplerError(f"it chose client {absent}, who is absent; choose among round.available")
-    if draws != "repeated" and len(np.unique(clients)) < len(clients):
-        raise SamplerError("a client was chosen twice; a sampler that allows this sets draws = 'repeated'")
-    numbers: dict[str, np.ndarray | None] = {}
-    for what, values in (("weights", selection.weights), ("expected", selection.expected)):
-        numbers[what] = values = None if values is None else np.array(values)
-        if values is not None and (values.shape != clients.shape or not np.isfinite(values).all()):
-            raise SamplerError(f"its {what} must be one finite number per draw")
-    if (expected := numbers["expected"]) is not None and not (expected > 0).all():
-        raise SamplerError(
-            "its expected draws must be above zero: each drawn client is expected, and ipw divides by them"
-        )
-    if draws != "random" and not (len(clients) == m or ((live.sampler.fewer or round) and len(clients) < m)):
-        raise SamplerError(
-            f"it chose {len(clients)} clients, but m is {m}; a sampler that picks any number sets draws = 'random', "
-            "one that may pick fewer sets fewer = True"
-        )
-    if live.rule == "ipw" and numbers["weights"] is None and expected is None:
-        raise SamplerError("it states no expected draws, which aggregation ipw divides by; name another rule")
-    return Selection(clients, **numbers, notes=selection.notes)
-
-
-def check_state(sampler: Sampler) -> None:
-    """Raise SamplerError if a sampler keeps a generator: its draws would depend on the order of events."""
-    for name, value in vars(sampler).items():
-        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
-            raise SamplerError(
-                f"it keeps a generator of its own, self.{name}; draw from round.rng, or in setup from rng"
-            )
-
-
-def plain(value: Any) -> Any:
-    """A numpy or torch value as plain numbers, for JSON.
-
-    Raises:
-        TypeError: it is another object, whose text may differ from run to run.
-    """
-    if isinstance(value, np.ndarray | np.generic | Tensor):
-        return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is neither a number, a text, a list nor a mapping of these")
+    measured = np.array([len(samples) for samples in partition.asked])
+    world = LiveWorld(run.world, partition.sizes, partition.labels, d, run.seed)
+    return Presence(world, run.m, work, measured, local.batch)

@@ -13,8 +13,9 @@ from torch import Tensor
 from fedlib.algorithms import FedAvg
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Gradients, Report, Round, Selection, TrialLosses, Updates, read_only
+from fedlib.simulation.ledger import Ledger
 from fedlib.training.contract import Executor
-from fedlib.world import World
+from fedlib.world import LiveWorld
 
 FORWARD = 1 / 3  # of the seconds that training on a sample takes, a loss takes (FedScale)
 
@@ -35,9 +36,8 @@ class InRound(Protocol):
     executor: Executor
     algorithm: FedAvg
     failed: SamplerError | None
-    holds: Counter[int]
-    uploaded: set[int]
-    asked: dict[int, Answer]
+    ledger: Ledger
+    answers: dict[int, Answer]
     assigned: dict[int, int]
 
 
@@ -60,18 +60,18 @@ class Flying:
 class Presence:
     """What a run's world changes in its rounds. Only `world.time`, `flying` and `counts` last longer than a round.
 
-    m: clients that the server wants in a round. local: (N,) samples that each client trains on in a round; asked: (N,)
-        samples on which it measures its loss; batch: samples of one step.
-    here: clients that are there. absent: selected, and not there. spent: seconds that questions took. ready: clients
+    m: clients that the server wants in a round. local: (N,) samples that each client trains on in a round; measured:
+        (N,) samples on which it measures its loss; batch: samples of one step.
+    present: clients that are there. absent: selected, and not there. spent: seconds that questions took. ready: clients
         that trained for a question, before they were selected. counts: (N,) updates of each client that arrived.
     """
 
-    world: World
+    world: LiveWorld
     m: int
     local: np.ndarray
-    asked: np.ndarray
+    measured: np.ndarray
     batch: int
-    here: np.ndarray = field(init=False)
+    present: np.ndarray = field(init=False)
     flying: list[Flying] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -84,34 +84,34 @@ class Presence:
 
     def begin(self, t: int) -> None:
         """The state at the start of round t; 0 is the time before the first round."""
-        there = self.world.there(t) if t else np.arange(len(self.local))
-        self.here = np.setdiff1d(there, [flying.client for flying in self.flying])
+        awake = self.world.there(t) if t else np.arange(len(self.local))
+        self.present = np.setdiff1d(awake, [flying.client for flying in self.flying])
         self.absent: list[int] = []
         self.spent, self.ready, self.uploaded = 0.0, set[int](), set[int]()
         self.wasted = self.arrived = 0
-        self.told: dict[str, Any] = {}
+        self.additions: dict[str, Any] = {}
 
     def round(self, fed: Federation, t: int, rng: np.random.Generator) -> Round:
         """What the sampler is told of round t."""
         hidden = self.absences == "hidden"
-        ids = fed.everyone if hidden else self.here
+        ids = fed.everyone if hidden else self.present
         m = len(ids) if self.absences == "all" else min(fed.m, len(ids))
         return Round(t, rng, read_only(ids), m, self.world.time + self.spent, silent=hidden)
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def check_named(self, clients: np.ndarray, what: str) -> None:
+    def check_named(self, clients: np.ndarray, role: str) -> None:
         """Raises SamplerError where a sampler that sees who is there names somebody else."""
-        absent = np.setdiff1d(clients, self.here)
+        absent = np.setdiff1d(clients, self.present)
         if self.absences != "hidden" and len(absent):
-            raise SamplerError(f"the {what} must be among round.available; client {absent[0]} is absent")
+            raise SamplerError(f"the {role} must be among round.available; client {absent[0]} is absent")
 
     def reached(self, question: Any) -> Any:
         """The part of a question that reaches its clients; None where it reaches nobody."""
         for name in ("train", "clients"):
             if hasattr(question, name):
                 clients = np.asarray(getattr(question, name), dtype=int)
-                question = replace(question, **{name: clients[np.isin(clients, self.here)]})
+                question = replace(question, **{name: clients[np.isin(clients, self.present)]})
                 if not len(getattr(question, name)):
                     return None
         return question
@@ -120,7 +120,7 @@ class Presence:
         """The answer to the whole `question`, with NaN for absent clients, from those that were reached."""
         if not hasattr(question, "clients"):
             return answer
-        came = np.isin(question.clients, self.here)
+        came = np.isin(question.clients, self.present)
         if answer is not None and came.all():
             return answer
         if answer is None and not live.failed:
@@ -130,21 +130,21 @@ class Presence:
             return np.full((len(came), *shape), np.nan)
         if answer is None:
             return None
-        out = np.full((len(came), *answer.shape[1:]), np.nan, dtype=np.result_type(answer, np.float32))
-        out[came] = answer
-        return out
+        rows = np.full((len(came), *answer.shape[1:]), np.nan, dtype=np.result_type(answer, np.float32))
+        rows[came] = answer
+        return rows
 
     def wait_for(self, live: InRound, question: Any) -> None:
         """Add the seconds until the last client has answered a question. Call before it is answered."""
         if not hasattr(question, "clients"):
             return
         clients, d = question.clients, live.executor.layout.d
-        down = np.array([0 if live.holds[int(k)] else d for k in clients])
-        new = np.array([int(k) not in live.asked for k in clients])
+        down = np.array([0 if live.ledger.holds[int(k)] else d for k in clients])
+        new = np.array([int(k) not in live.answers for k in clients])
         match question:
             case Updates():
-                up = d if question.parameters is None else question.parameters
-                self.take(clients, new * self.local[clients], down, up + question.scalars)
+                sent = d if question.parameters is None else question.parameters
+                self.take(clients, new * self.local[clients], down, sent + question.scalars)
             case Gradients():
                 self.take(clients, np.full(len(clients), self.batch), down, d)
             case _:
@@ -152,18 +152,18 @@ class Presence:
                     train, full = np.asarray(question.train), np.full(len(question.train), d)
                     self.take(train, self.local[train], full, d)
                     down = np.full(len(clients), d)
-                self.take(clients, FORWARD * self.asked[clients], down, 1)
+                self.take(clients, FORWARD * self.measured[clients], down, 1)
 
-    def take(self, clients: np.ndarray, samples: np.ndarray, down: np.ndarray, up: int) -> None:
-        self.spent += float(self.world.seconds(clients, samples, down, np.full(len(clients), up)).max())
+    def take(self, clients: np.ndarray, samples: np.ndarray, down: np.ndarray, sent: int) -> None:
+        self.spent += float(self.world.seconds(clients, samples, down, np.full(len(clients), sent)).max())
 
     # -- the end of a round ------------------------------------------------------------------------------------
 
     def met(self, live: InRound, selection: Selection) -> Selection:
         """The draws of a selection whose clients are there."""
-        came = np.isin(selection.clients, self.here)
+        came = np.isin(selection.clients, self.present)
         self.absent = np.asarray(selection.clients)[~came].tolist()
-        self.ready, self.uploaded = set(live.asked), set(live.uploaded)
+        self.ready, self.uploaded = set(live.answers), set(live.ledger.uploaded)
         return part(selection, came)
 
     def end(
@@ -172,19 +172,19 @@ class Presence:
         """The draws whose updates are aggregated in this round, and their answers; moves the clock to its end."""
         clients, world = np.asarray(selection.clients, dtype=int), self.world
         size = live.executor.layout.d * live.algorithm.payload
-        seen: Counter[int] = Counter()
-        repeated, before = [], []
+        draws: Counter[int] = Counter()
+        repeated, trained = [], []
         for k in clients.tolist():
-            repeated.append(seen[k] > 0)
-            before.append(k in self.ready and not seen[k])
-            seen[k] += 1
-        samples = np.where(before, 0, self.local[clients]).astype(float)
+            repeated.append(draws[k] > 0)
+            trained.append(k in self.ready and not draws[k])
+            draws[k] += 1
+        samples = np.where(trained, 0, self.local[clients]).astype(float)
         sent = np.array([k in self.uploaded for k in clients.tolist()], dtype=bool) & ~np.array(
             repeated, bool
         )
-        down = np.where(np.array(before, bool) | np.array(repeated, bool), 0, size * live.algorithm.models)
+        down = np.where(np.array(trained, bool) | np.array(repeated, bool), 0, size * live.algorithm.models)
         seconds = world.seconds(clients, samples, down, np.where(sent, 0, size))
-        for k in [k for k, draws in seen.items() if draws > 1]:  # one after another
+        for k in [k for k, n in draws.items() if n > 1]:  # one after another
             seconds[clients == k] = np.cumsum(seconds[clients == k])
         arrivals = world.end(seconds, self.m)
         begin = world.time + self.spent
@@ -210,25 +210,23 @@ class Presence:
                 )
         else:
             self.wasted = sum(answers[i].steps for i in late.tolist())
-        whole, kept = (
-            joined(part(selection, arrivals.arrived), landing),
-            [answer for answer, came in zip(answers, arrivals.arrived, strict=True) if came],
-        )
-        kept += [flying.answer for flying in landing]
+        whole = joined(part(selection, arrivals.arrived), landing)
+        landed = [answer for answer, came in zip(answers, arrivals.arrived, strict=True) if came]
+        landed += [flying.answer for flying in landing]
         live.assigned |= {flying.client: flying.model for flying in landing}
         self.arrived = len(whole.clients)
         np.add.at(self.counts, np.asarray(whole.clients, dtype=int), 1)
         ages = [max(0.0, flying.at - begin) for flying in landing]
-        self.told = {
+        self.additions = {
             "missing": missing,
             "seconds": read_only(np.concatenate([seconds[arrivals.arrived], ages])),
             "late": [flying.client for flying in landing],
         }
-        return whole, kept
+        return whole, landed
 
     def report(self, report: Report) -> Report:
         """The report with what the world adds."""
-        return replace(report, **self.told)
+        return replace(report, **self.additions)
 
     def row(self) -> dict[str, Any]:
         """The columns that a world adds to the results."""
@@ -237,7 +235,7 @@ class Presence:
         squares = int((self.counts**2).sum())
         return {
             "clock": self.world.time,
-            "available": len(self.here),
+            "available": len(self.present),
             "arrived": self.arrived,
             "wasted_steps": self.wasted,
             "jain": float(self.counts.sum()) ** 2 / (len(self.counts) * squares) if squares else np.nan,
@@ -246,16 +244,16 @@ class Presence:
 
     def state_dict(self) -> dict[str, Any]:
         flying = []
-        for kept in self.flying:
-            answer = vars(kept.answer) | {"update": kept.answer.update.cpu()}
-            flying.append(vars(kept) | {"answer": answer})
+        for late in self.flying:
+            answer = vars(late.answer) | {"update": late.answer.update.cpu()}
+            flying.append(vars(late) | {"answer": answer})
         return {"time": self.world.time, "counts": self.counts, "flying": flying}
 
     def load_state_dict(self, state: dict[str, Any], device: Any) -> None:
         self.world.time, self.counts = state["time"], state["counts"]
-        self.flying = [Flying(**kept | {"answer": Answer(**kept["answer"])}) for kept in state["flying"]]
-        for kept in self.flying:
-            kept.answer.update = kept.answer.update.to(device)
+        self.flying = [Flying(**late | {"answer": Answer(**late["answer"])}) for late in state["flying"]]
+        for late in self.flying:
+            late.answer.update = late.answer.update.to(device)
 
 
 def part(selection: Selection, chosen: np.ndarray) -> Selection:

@@ -1,6 +1,6 @@
 """The world around the clients: who is there, how fast they are, and when a round ends."""
 
 from fedlib.world.availability import availability, latent
-from fedlib.world.clock import Arrivals, World
+from fedlib.world.clock import LiveWorld, RoundArrivals
 
-__all__ = ["Arrivals", "World", "availability", "latent"]
+__all__ = ["RoundArrivals", "LiveWorld", "availability", "latent"]

@@ -18,7 +18,7 @@ ROUND = 1.0  # seconds of an answer where there are no speeds, and of a round in
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class RoundArrivals:
     """How a round ended, for the draws of its selection, in their order.
 
     seconds: (n,) from the start of the round until the update would arrive. arrived: (n,) whether it did in time.
@@ -31,7 +31,7 @@ class Arrivals:
 
 
 @dataclass
-class World:
+class LiveWorld:
     """The world of a run; a function of its settings, the partition and the seed, not of the sampler.
 
     sizes: (N,) samples of each client; label_counts: (N, K). parameters: of the model, for the time to send it.
@@ -121,7 +121,7 @@ class World:
         sent = BITS / 1000 * (down / self.down[clients] + up / self.up[clients])
         return samples * self.per_sample[clients] + sent
 
-    def end(self, seconds: np.ndarray, m: int) -> Arrivals:
+    def end(self, seconds: np.ndarray, m: int) -> RoundArrivals:
         """How a round ends whose draws take `seconds` (n,); m: draws that the server wants."""
         ends = self.settings.ends
         length = float(seconds.max(initial=0.0))
@@ -132,7 +132,7 @@ class World:
         arrived = seconds <= length
         if isinstance(ends, settings.First):
             arrived[np.argsort(seconds, kind="stable")[m:]] = False
-        return Arrivals(seconds, arrived, length)
+        return RoundArrivals(seconds, arrived, length)
 
     def empty(self) -> float:
         """Seconds that a round lasts in which nobody is selected."""

@@ -150,20 +150,6 @@ def test_speed_up_of_hcsfeds_table():
     assert math.isnan(measure.speed_up([50], [201], cap=200)[0])
 
 
-@pytest.mark.parametrize(
-    ("differences", "verdict"),
-    [
-        ([1, 1, 1, 1, -1], "supported"),
-        ([1, 1, 1, -1, -1], "inconclusive"),
-        ([5, -1, -1, -1, -1], "refuted"),
-        ([1, 1, 1, 1, -9], "inconclusive"),
-        ([0.1, 0.2, -5, -5.1, -5.2], "refuted"),
-    ],
-)
-def test_sign_rule(differences, verdict):
-    assert measure.sign_rule(np.array(differences, dtype=float)) == verdict
-
-
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30))
 def test_gini_equals_the_mean_absolute_difference_form(counts):
     x = np.array(counts, dtype=float)

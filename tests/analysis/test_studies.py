@@ -117,12 +117,12 @@ def test_a_study_says_how_far_it_is(settings, place, tmp_path):
     whole = plan("x_partitions", "demo", settings)
     known = Finished(whole, place, tmp_path, tmp_path)
     simulate(replace(whole, work=whole.work[:1]), None, place, tmp_path, tell=lambda line: None)
-    assert [known.has(work) for work in whole.work] == [True] + [False] * 3
+    assert [known.contains(work) for work in whole.work] == [True] + [False] * 3
     said = []
     simulate(whole, None, place, tmp_path, tell=said.append)
     assert said[0] == "x_partitions [demo]: 1 of 3: D, (1), 1"
     assert said[2].startswith("x_partitions [demo]: 3 of 3: D, (2), 1, about ")
-    assert all(map(known.has, whole.work))
+    assert all(map(known.contains, whole.work))
 
 
 @pytest.mark.parametrize("sealed", [True, False])

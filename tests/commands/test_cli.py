@@ -159,7 +159,7 @@ def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPat
     methods, seeds = ["Random, attrition", "Random", "Cluster"], [0, 2, 3]
     setting = "MNIST, q = 10 %, alpha = 0.1"
     expected = {(setting, method, seed) for method in methods for seed in seeds}
-    assert {tuple(work.shown.values()) for work in asked} == expected
+    assert {tuple(work.columns.values()) for work in asked} == expected
 
 
 def test_a_study_is_run_by_its_name_and_in_part(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fedlib.commands import dvc
 from fedlib.commands.command import Command
-from fedlib.commands.progress import TRUST, Progress
+from fedlib.commands.progress import TRUST, StageProgress
 from fedlib.commands.repro import taking_all_cores
 from fedlib.commands.warm import VARIABLE
 from fedlib.runs.place import Place
@@ -48,7 +48,7 @@ def times(tmp_path: Path) -> Path:
     return path
 
 
-def goes(progress: Progress, clock: Clock, name: str, seconds: float | None) -> None:
+def goes(progress: StageProgress, clock: Clock, name: str, seconds: float | None) -> None:
     """A stage of a plan, which runs for so long, or is left out."""
     if seconds is not None:
         progress.begins(name)
@@ -58,8 +58,8 @@ def goes(progress: Progress, clock: Clock, name: str, seconds: float | None) -> 
 
 def test_the_time_left_follows_this_machine(times: Path) -> None:
     said, clock = [], Clock()
-    progress = Progress(times, "paper", 1, never, said.append, clock)
-    progress.planned(NEEDS, known=set())
+    progress = StageProgress(times, "paper", 1, never, said.append, clock)
+    progress.planned(NEEDS, earlier=set())
     for name in NEEDS:
         goes(progress, clock, name, 120.0)
     assert said[0] == "1 of 5: data (about 5 min left)"
@@ -70,8 +70,8 @@ def test_the_time_left_follows_this_machine(times: Path) -> None:
 
 def test_the_time_of_a_stage_that_was_cut_short_is_not_kept(times: Path) -> None:
     clock = Clock()
-    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
-    progress.planned(NEEDS, known=set())
+    progress = StageProgress(times, "paper", 1, never, lambda line: None, clock)
+    progress.planned(NEEDS, earlier=set())
     progress.begins("data")
     clock.now += 5.0
     progress.ended("data", well=False)
@@ -82,28 +82,28 @@ def test_the_time_of_a_stage_that_was_cut_short_is_not_kept(times: Path) -> None
 
 def test_what_is_not_stale_takes_no_time(times: Path) -> None:
     clock = Clock()
-    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
-    progress.planned(NEEDS, known=set(NEEDS))
+    progress = StageProgress(times, "paper", 1, never, lambda line: None, clock)
+    progress.planned(NEEDS, earlier=set(NEEDS))
     for name in ("data", "simulate@a", "page-a"):
         goes(progress, clock, name, None)
-    few = progress.left()
+    few = progress.remaining()
     assert few == pytest.approx(2 * 60 / 4)
-    progress = Progress(times, "paper", 1, never, lambda line: None, clock)
-    progress.planned(NEEDS, known=set(NEEDS))
+    progress = StageProgress(times, "paper", 1, never, lambda line: None, clock)
+    progress.planned(NEEDS, earlier=set(NEEDS))
     goes(progress, clock, "data", None)
     goes(progress, clock, "simulate@a", 60.0)
-    assert progress.left() == pytest.approx(60 + 60 * 2 / 3 + 60), "what needs the stale is stale"
+    assert progress.remaining() == pytest.approx(60 + 60 * 2 / 3 + 60), "what needs the stale is stale"
 
 
 def test_two_at_once_take_half_as_long_but_for_those_that_take_all_cores_and_the_last(times: Path) -> None:
     said, clock = [], Clock()
-    progress = Progress(times, "paper", 2, lambda name: name == "simulate@a", said.append, clock)
-    progress.planned(NEEDS, known=set())
+    progress = StageProgress(times, "paper", 2, lambda name: name == "simulate@a", said.append, clock)
+    progress.planned(NEEDS, earlier=set())
     progress.begins("data")
-    assert progress.left() == pytest.approx(60 / 2 + 60 + 2 * 60 / 2 + 60)
+    assert progress.remaining() == pytest.approx(60 / 2 + 60 + 2 * 60 / 2 + 60)
     clock.now += 20.0
     progress.begins("page-b")
-    assert progress.left() == pytest.approx(40 / 2 + 60 + 2 * 60 / 2 + 60)
+    assert progress.remaining() == pytest.approx(40 / 2 + 60 + 2 * 60 / 2 + 60)
     assert said == ["1 of 5: data (about 4 min left)", "2 of 5: page-b (about 3 min left)"]
 
 
@@ -130,12 +130,12 @@ def test_who_says_how_to_train_has_one_training_at_a_time(scale: str, place: Pla
 
 def test_no_time_is_told_that_nobody_knows(tmp_path: Path) -> None:
     said = []
-    progress = Progress(tmp_path / "repro.json", "paper", 1, never, said.append)
-    progress.planned(NEEDS, known=set())
+    progress = StageProgress(tmp_path / "repro.json", "paper", 1, never, said.append)
+    progress.planned(NEEDS, earlier=set())
     progress.begins("data")
     assert said == ["1 of 5: data"]
     (tmp_path / "repro.json").write_text("[1")
-    Progress(tmp_path / "repro.json", "demo", 1, never, said.append)
+    StageProgress(tmp_path / "repro.json", "demo", 1, never, said.append)
 
 
 @pytest.mark.parametrize("record", ['{"write": {"x": {"pid"', "[]", '{"read": {"x": [7]}}'])
@@ -178,9 +178,9 @@ def test_a_command_that_is_killed_says_so_and_speaks_of_memory(tmp_path: Path) -
     log = io.StringIO()
     command = Command("page", "kill -KILL $$", dict(os.environ), log, lambda line: None)
     assert command.wait() == -9
-    (told,) = command.said
+    (told,) = command.tail
     assert re.fullmatch(r"page: it was killed\. .*memory ran out \(\d+\.\d GiB are free now\): .*", told)
     stopped = Command("page", "sleep 600", dict(os.environ), log, lambda line: None)
     stopped.stop()
     stopped.wait()
-    assert not stopped.said
+    assert not stopped.tail

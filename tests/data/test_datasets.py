@@ -14,6 +14,7 @@ import pytest
 from mirrors import left, make_mnist
 
 from fedlib.data import datasets, sources
+from fedlib.digests import import_statements
 from fedlib.errors import DataError
 from fedlib.files import sealed
 
@@ -227,6 +228,5 @@ def test_scaling_by_channel() -> None:
 @pytest.mark.parametrize("module", [datasets, sources])
 def test_slow_libraries_are_imported_only_where_needed(module: ModuleType) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
-    imported = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
-    imported |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    imported = {name for _, names in import_statements(tree.body) for name in names}
     assert not {name.split(".")[0] for name in imported} & {"torchvision", "sklearn"}

@@ -10,7 +10,7 @@ import pytest
 
 from fedlib.data import datasets, partition
 from fedlib.data.schemes import given
-from fedlib.data.schemes.given import Given
+from fedlib.data.schemes.given import GivenPartition
 from fedlib.digests import address_of
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local, Method, Run
@@ -70,10 +70,10 @@ def test_a_run_trains_as_with_the_scheme_that_made_the_partition() -> None:
     assert made.address(1, "") != same.address(1, "")
 
 
-def _write(tmp_path, content: object, name: str = "") -> Given:
+def _write(tmp_path, content: object, name: str = "") -> GivenPartition:
     name = name or address_of(content)
     (tmp_path / f"{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    return Given(scheme="given", digest=name)
+    return GivenPartition(scheme="given", digest=name)
 
 
 @pytest.mark.bad_input
@@ -99,6 +99,6 @@ def test_a_bad_file_is_refused_in_words(content, name, says, tmp_path) -> None:
 @pytest.mark.bad_input
 def test_a_missing_file_and_two_holdouts_are_refused() -> None:
     with pytest.raises(ConfigError, match="copy it there"):
-        partition.make(Given(scheme="given", digest="0" * 20), DIGITS, 3, 0)
+        partition.make(GivenPartition(scheme="given", digest="0" * 20), DIGITS, 3, 0)
     with pytest.raises(ConfigError, match="leave it out"):
         partition.make(given.keep(CLIENTS, holdout=[[0], [4], [8]]), DIGITS, 3, 0, holdout=0.2)

@@ -348,6 +348,12 @@ def test_no_client_trains_on_what_it_holds_out(seed: int, share: float) -> None:
         assert sorted(np.concatenate([mine, held])) == sorted(part)
 
 
+def test_a_held_out_share_is_counted_without_the_error_of_floats() -> None:
+    """0.8 of 5 samples are held out: 1 - 0.8 is slightly below 0.2."""
+    train, holdout = partition.hold_out([np.arange(5)], 0.8, np.random.default_rng(0))
+    assert (len(train[0]), len(holdout[0])) == (1, 4)
+
+
 @pytest.mark.parametrize("share", [0.05, 0.35, 1.0])
 def test_test_parts_have_their_share_and_at_least_one_sample(share: float) -> None:
     spec = schemes.DirichletClients(alpha=1.0, sizes=[(3, 5), (2, 40)], test_share=share)

@@ -114,7 +114,7 @@ def test_the_lab_shows_what_the_archive_has_of_its_setting(monkeypatch: pytest.M
             run = params.build(params.merge(lab.setting(), method), one.run.seed, "lab")
             assert run == one.run, (scale, one.method)
     finished = Finished(Plan("arena_common", "paper"), Place.from_environment(), any_data=True)
-    assert all(finished.has(work.training(one.run)) for one in planned)
+    assert all(finished.contains(work.training(one.run)) for one in planned)
 
     rows = pd.DataFrame(finished.read(work.training(planned[0].run))[0])
     monkeypatch.setattr(Finished, "read", lambda self, run: (rows, {}))

@@ -359,6 +359,24 @@ def test_times_keep_eight_bits() -> None:
     assert kept.dtype == np.float32
 
 
+def test_a_count_beyond_32_bits_is_kept() -> None:
+    table = pd.DataFrame(
+        {"seed": [0, 0], "round": [0, 1], "parameters_up": [0, 3 * 2**31], "client_steps": [0, 7]}
+    )
+    lean = archive._lean(table, [])
+    assert lean["parameters_up"].tolist() == [0, 3 * 2**31]
+    assert lean["client_steps"].dtype == np.int32
+
+
+@pytest.mark.parametrize("seeds", [[0, 1, 0, 1], [0, 0, 2, 2], [0, 0]])
+def test_rows_that_are_not_those_of_the_runs_are_refused(seeds: list[int]) -> None:
+    labels = [{"setting": "", "method": "MD", "seed": seed} for seed in (0, 1)]
+    table = pd.DataFrame({"setting": "", "method": "MD", "seed": [0, 0, 1, 1], "round": [0, 1, 0, 1]})
+    assert sealed.parts(table, labels) == [(0, 2), (2, 4)]
+    with pytest.raises(ValueError, match="its rows are not those of its runs"):
+        sealed.parts(table.head(len(seeds)).assign(seed=seeds), labels)
+
+
 def test_who_trained_is_kept_of_every_run_from_now_on(folder: Folder) -> None:
     """Beside runs that were archived without it, which stay as they are; who needs it gets only runs that have it."""
     table, info = folder.simulate(methods=["MD"])
@@ -389,7 +407,7 @@ def test_who_trained_is_kept_of_every_run_from_now_on(folder: Folder) -> None:
     )
     shutil.rmtree(folder.place.runs)
     plan = Plan.of_experiment("f", "demo", folder.settings)
-    assert {work.labels["method"] for work in plan.work if found.has(work)} == {"Random"}
+    assert {work.labels["method"] for work in plan.work if found.contains(work)} == {"Random"}
 
 
 def test_of_notes_the_first_of_a_run_can_be_kept() -> None:

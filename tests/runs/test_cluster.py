@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +193,61 @@ def test_no_scheduler(runs, tmp_path, monkeypatch, scheduler, error, message):
     monkeypatch.setattr("fedlib.runs.cluster.SCHEDULER_SECONDS", 0.5)
     with pytest.raises(error, match=message):
         train(runs, place(tmp_path, scheduler=scheduler), quiet)
+
+
+class Failing:
+    """A connection to a scheduler, or a task's future there, that fails with an error at a step."""
+
+    def __init__(self, step: str, error: Exception) -> None:
+        self.step, self.error = step, error
+
+    def __enter__(self) -> Failing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.fail_at("close")
+
+    def fail_at(self, step: str) -> None:
+        if step == self.step:
+            raise self.error
+
+    def nthreads(self) -> dict[str, int]:
+        self.fail_at("nthreads")
+        return {"worker": 1}
+
+    def map(self, *_: object, **options: object) -> list[Failing]:
+        self.fail_at("map")
+        return [self]
+
+    def exception(self) -> Exception | None:
+        return self.error if self.step == "work" else None
+
+    def result(self) -> list:
+        self.fail_at("result")
+        return []
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "error", [OSError("gone"), TimeoutError(), ConnectionResetError(104, "reset"), CancelledError()]
+)
+@pytest.mark.parametrize("step", ["nthreads", "map", "result", "close"])
+def test_a_scheduler_that_goes_away_at_any_step_is_one_sentence(runs, tmp_path, monkeypatch, step, error):
+    monkeypatch.setattr("distributed.Client", lambda *_, **options: Failing(step, error))
+    monkeypatch.setattr("distributed.as_completed", list)
+    with pytest.raises(StoreError, match="does not answer; start it, or unset FEDLIB_SCHEDULER"):
+        train(runs[:1], place(tmp_path, scheduler="tcp://host:1"), quiet)
+
+
+@pytest.mark.bad_input
+def test_a_workers_own_disk_is_named(runs, tmp_path, monkeypatch):
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("distributed.Client", lambda *_, **options: Failing("work", full))
+    monkeypatch.setattr("distributed.as_completed", list)
+    with pytest.raises(
+        StoreError, match=r"a worker of the cluster cannot read or write there .*No space left"
+    ):
+        train(runs[:1], place(tmp_path, scheduler="tcp://host:1"), quiet)
 
 
 @pytest.fixture(scope="module")

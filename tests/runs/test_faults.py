@@ -333,7 +333,7 @@ def contents(disk: Path) -> dict[Path, bytes]:
 
 def test_progress_counts_what_is_done_and_leaves_out_what_is_not_needed_any_more(tmp_path):
     told: list[str] = []
-    with Progress(tmp_path, 300, told.append, "x", "at most", every=0.01) as progress:
+    with Progress(tmp_path, 300, told.append, "x", "at most", interval=0.01) as progress:
         for done, spared in ((10, 0), (20, 0), (50, 190)):
             before = len(told)
             write_whole(progress.folder / "1-a.json", json.dumps([done, spared]).encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from fedlib.runs.retrain import Archived, compare
+from fedlib.runs.retrain import ArchivedRun, compare
 
 ROWS = pd.DataFrame(
     {"round": range(4), "test_loss": [2.0, 1.5, 1.2, 1.0], "clients": [[], [0, 1], [1, 2], [0, 2]]}
@@ -13,7 +13,7 @@ ROWS = pd.DataFrame(
 
 
 def compared(informed: bool = True, drop: tuple[str, ...] = (), **changes: list):
-    archived = Archived("e", {"data": {"name": "digits"}}, ROWS.drop(columns=list(drop)))
+    archived = ArchivedRun("e", {"data": {"name": "digits"}}, ROWS.drop(columns=list(drop)))
     return compare(archived, ROWS.assign(**changes), informed)
 
 
@@ -26,11 +26,16 @@ def test_last_digits_are_the_same() -> None:
 @pytest.mark.parametrize(("informed", "allowed"), [(True, True), (False, False)])
 def test_another_choice_is_for_samplers_that_go_by_training(informed: bool, allowed: bool) -> None:
     found = compared(informed, clients=[[], [0, 1], [1, 3], [0, 2]], test_loss=[2.0, 1.5, 1.3, 1.1])
-    assert (found.other, found.allowed) == (2, allowed)
+    assert (found.first_different, found.allowed) == (2, allowed)
+
+
+def test_a_choice_before_anything_was_learned_is_no_other_choice() -> None:
+    found = compared(clients=[[3], [0, 1], [1, 2], [0, 2]])
+    assert (found.first_different, found.allowed) == (0, False)
 
 
 def test_other_numbers_with_the_same_choices_are_a_failure() -> None:
     found = compared(test_loss=[2.0, 1.5, 1.3, 1.0])
-    assert (found.other, found.allowed) == (2, False)
+    assert (found.first_different, found.allowed) == (2, False)
     assert not compared(drop=("clients",), test_loss=[2.0, 1.6, 1.2, 1.0]).allowed
     assert compared(drop=("clients",), test_loss=[2.0, 1.5, 1.3, 1.0]).allowed

@@ -105,7 +105,7 @@ def test_archives_of_before_are_sealed_once_and_keep_their_rows(small: Small, mo
     assert "sealed" not in capsys.readouterr().out
 
 
-def sample(small: Small, n: int, seed: int = 0) -> list[retrain.Archived]:
+def sample(small: Small, n: int, seed: int = 0) -> list[retrain.ArchivedRun]:
     return retrain.sample("demo", n, seed, small.archive, small.place)
 
 
@@ -143,9 +143,11 @@ def test_a_sample_is_of_what_can_be_trained_here(small: Small, monkeypatch) -> N
 
 def test_a_long_run_is_trained_for_its_first_rounds(small: Small) -> None:
     (run,) = sample(small, 1)
-    times = retrain.Archived(run.experiment, run.record, run.rows.assign(seconds=[0.0, 1.0, 1.0, 2.0, 9.0]))
+    times = retrain.ArchivedRun(
+        run.experiment, run.record, run.rows.assign(seconds=[0.0, 1.0, 1.0, 2.0, 9.0])
+    )
     assert [retrain.rounds_within(times, seconds) for seconds in (0.5, 2.0, 5.0, 99.0)] == [1, 2, 3, 4]
-    assert retrain.again(run, 2, small.place).rounds == 2
+    assert retrain.train_again(run, 2, small.place).rounds == 2
 
 
 def test_archived_runs_come_out_the_same_and_edited_ones_do_not(small: Small, monkeypatch, capsys) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 import fedlib
 from fedlib.samplers import clustered_sampling, divfl, fedcor, linear_process
 from fedlib.samplers.fedcor import choose, covariance, train
-from fedlib.simulation import engine
+from fedlib.simulation import clients as work_of_clients
 
 RNG = np.random.default_rng(0)
 N = 24
@@ -85,7 +85,7 @@ def simulate(sampler: Any) -> pd.DataFrame:
 
 
 def few_bytes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine, "AT_ONCE", 2048)
+    patch.setattr(work_of_clients, "AT_ONCE", 2048)
 
 
 def few_clients(patch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fedlib.errors import ConfigError
 from fedlib.kinds import parameters_of
 from fedlib.runs import archive
 from fedlib.settings import schema
+from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments, load, merge
 from fedlib.settings.schema import Local, Run, address_as_written
 
@@ -294,7 +295,11 @@ def test_no_archived_run_is_lost_by_the_one_form_of_settings():
         for run in (one.run for name in SETTINGS.names for one in SETTINGS.runs(name, scale)):
             of_data = [(n, digest) for n in numerics for name, digest in digests if name == run.dataset]
             now = [a for a in (run.address(*one) for one in of_data) if a in there]
-            found_before += any(run.address_of_before(*one) in before for one in of_data)
+            found_before += any(
+                address_as_written(run.model_dump(mode="json"), *one, code_of(run.model_dump(mode="json")))
+                in before
+                for one in of_data
+            )
             found += bool(now)
             for address in now:
                 assert Run(**there[address]["run"]).method.in_one_form() == run.method.in_one_form()

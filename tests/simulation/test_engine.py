@@ -137,7 +137,7 @@ def test_a_run_ends_where_it_has_reached_its_target(whole, partition, executor):
     ):
         until = {"test_accuracy": goal, "least": least}
         cut = go([run(T=ROUNDS, until=until)], partition, executor)[0]
-        assert (cut.t, cut.done) == (end, True)
+        assert (cut.t, cut.ended) == (end, True)
         assert repr(numbers(cut)) == repr(numbers(live)[: end + 1])
 
 

@@ -28,7 +28,7 @@ from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection, TrialLosses, U
 from fedlib.settings import params
 from fedlib.simulation import guard
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.guard import Watch
+from fedlib.simulation.guard import GlobalDraws
 from fedlib.training.executors import make_executor
 
 SETTING: dict[str, Any] = {
@@ -209,7 +209,7 @@ def test_a_sampler_that_draws_from_a_global_generator_is_refused(generator, phas
 
 
 def test_a_look_at_the_global_generators_changes_none():
-    watch = Watch()
+    watch = GlobalDraws()
     assert [watch.touched() for _ in range(3)] == [[], [], []]
     np.random.normal()  # noqa: NPY002
     torch.rand(1)
@@ -475,7 +475,7 @@ def test_who_draws_in_another_thread_harms_no_run_that_trains_beside_the_main_on
     from concurrent.futures import ThreadPoolExecutor
 
     def touched(draw) -> list[str]:
-        watch = guard.Watch()
+        watch = guard.GlobalDraws()
         draw()
         return watch.touched()
 

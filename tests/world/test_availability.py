@@ -18,7 +18,7 @@ from fedlib.settings.schema import Local, Method, Run
 from fedlib.settings.world import Deadline, First, Speeds, Trace
 from fedlib.settings.world import World as Settings
 from fedlib.streams import stream
-from fedlib.world import World, availability, latent
+from fedlib.world import LiveWorld, availability, latent
 from fedlib.world.availability import scaled
 
 RATES = [
@@ -43,9 +43,9 @@ def clients(N: int, K: int = 10) -> tuple[np.ndarray, np.ndarray]:
     return counts.sum(axis=1), counts
 
 
-def world(N: int = 400, seed: int = 0, **keys: Any) -> World:
+def world(N: int = 400, seed: int = 0, **keys: Any) -> LiveWorld:
     sizes, counts = clients(N)
-    return World(Settings(**keys), sizes, counts, 1000, seed)
+    return LiveWorld(Settings(**keys), sizes, counts, 1000, seed)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -103,6 +103,24 @@ def test_a_question_takes_time() -> None:
     assert asks > plain
 
 
+def test_losses_take_a_third_of_the_time_of_training_against_a_plain_sum() -> None:
+    """All 25 clients are asked for their loss; then the chosen ones train 5 steps of 10 samples."""
+    speeds = {"speeds": {"seconds": 0.01, "sigma": 0.5, "kbit": 1000.0}}
+    (live,) = played({"sampler": "power_of_choice", "d": 25}, world=speeds)
+    world, d, clock = live.presence.world, live.executor.layout.d, 0.0
+    asked = [
+        len(live.partition.train[k]) * world.per_sample[k] / 3 + 0.032 * (d / world.down[k] + 1 / world.up[k])
+        for k in range(25)
+    ]
+    for row in live.rows[1:]:
+        trained = [
+            50 * world.per_sample[k] + 0.032 * d * (1 / world.down[k] + 1 / world.up[k])
+            for k in row["clients"]
+        ]
+        clock += max(asked) + max(trained)
+        assert row["clock"] == pytest.approx(clock)
+
+
 @pytest.mark.parametrize("late", ["drop", "keep"])
 def test_late_updates_are_wasted_or_arrive_later(late: str) -> None:
     world = {"speeds": {"seconds": 0.01, "sigma": 1.0}, "ends": {"kind": "first", "c": 2.0}, "late": late}

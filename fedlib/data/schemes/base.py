@@ -9,7 +9,7 @@ with types and bounds; `split` does the work::
 
         scheme: Literal["every_nth"] = "every_nth"
 
-        def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+        def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
             return Split([np.arange(k, len(data.y_train), N) for k in range(N)])
 """
 
@@ -28,7 +28,7 @@ REGISTRY = Registry("scheme", "fedlib.data.schemes", group="fedlib.schemes")
 find, version_of, load_all = REGISTRY.find, REGISTRY.version_of, REGISTRY.load_all
 
 
-class Labelled(Protocol):
+class LabelledData(Protocol):
     """A dataset's labels: int64 (n,), 0 to K - 1."""
 
     @property
@@ -56,7 +56,7 @@ class Scheme(Settings):
 
     scheme: str
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         """Split a dataset over N clients. All randomness comes from `rng`.
 
         Raises:

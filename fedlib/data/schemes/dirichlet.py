@@ -21,7 +21,7 @@ import numpy as np
 import scipy  # its submodules load on first use, which keeps reading settings fast
 from pydantic import Field, Strict
 
-from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split, by_label, collect, register
+from fedlib.data.schemes.base import LabelledData, Parts, Scheme, Split, by_label, collect, register
 from fedlib.errors import ConfigError
 from fedlib.kinds import Count, Positive
 
@@ -42,7 +42,7 @@ class DirichletClients(Scheme):
     sizes: list[Annotated[tuple[Count, Count], Strict(False)]]
     test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         return Split(*dirichlet_clients(self, data.y_train, data.y_test, rng))
 
     def check(self, N: int) -> None:
@@ -65,7 +65,7 @@ class DirichletPrior(Scheme):
     scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
     alpha: Positive
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         return Split(dirichlet_prior(data.y_train, N, self.alpha, rng))
 
     @property
@@ -81,7 +81,7 @@ class DirichletClasses(Scheme):
     alphas: Annotated[list[Positive], Field(min_length=1)]
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         train, test, group = dirichlet_classes(self, data.y_train, data.y_test, N, rng)
         return Split(train, test, group=group)
 
@@ -107,13 +107,13 @@ def dirichlet_clients(
     K = int(y.max()) + 1
     sizes = np.repeat([size for _, size in spec.sizes], [count for count, _ in spec.sizes])
     shares = rng.dirichlet(np.full(K, spec.alpha), size=len(sizes))
-    out = []
-    for labels, wanted in ((y, sizes), (y_test, np.maximum(1, np.rint(spec.test_share * sizes)).astype(int))):
-        counts = np.floor(shares * wanted[:, None]).astype(int)
-        counts[:, -1] += wanted - counts.sum(axis=1)
-        drawn = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(labels, K))]
-        out.append(collect(drawn, counts))
-    return out[0], out[1]
+    parts = []
+    for labels, totals in ((y, sizes), (y_test, np.maximum(1, np.rint(spec.test_share * sizes)).astype(int))):
+        counts = np.floor(shares * totals[:, None]).astype(int)
+        counts[:, -1] += totals - counts.sum(axis=1)
+        pools = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(labels, K))]
+        parts.append(collect(pools, counts))
+    return parts[0], parts[1]
 
 
 def dirichlet_prior(y: np.ndarray, N: int, alpha: float, rng: np.random.Generator) -> Parts:
@@ -173,11 +173,11 @@ def dirichlet_classes(
     for g, alpha in enumerate(spec.alphas):
         mine = [[rng.permutation(pool[g]) for pool in of_set] for of_set in pools]
         available = [np.array([len(pool) for pool in of_set]) for of_set in mine]
-        least = [spec.min_share * of_set.sum() / n for of_set in available]
+        minima = [spec.min_share * of_set.sum() / n for of_set in available]
         for _ in range(ATTEMPTS):
             shares = capped_shares(available[0], n, alpha, rng)
             counts = [cumulative_floors(shares, of_set) for of_set in available]
-            if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, least, strict=True)):
+            if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, minima, strict=True)):
                 break
         else:
             raise ConfigError(

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split, by_label, register
+from fedlib.data.schemes.base import LabelledData, Parts, Scheme, Split, by_label, register
 from fedlib.errors import ConfigError
 from fedlib.kinds import Count
 
@@ -21,7 +21,7 @@ class IID(Scheme):
 
     scheme: Literal["iid"] = "iid"
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         train = equal_parts(len(data.y_train), N, rng)
         n_test = len(data.y_test)
         return Split(train, equal_parts(n_test, N, rng) if n_test >= N else None)
@@ -34,7 +34,7 @@ class Shards(Scheme):
     scheme: Literal["shards"] = "shards"
     shards: Count = 2
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         return Split(shards(data.y_train, N, self.shards, rng))
 
     @property
@@ -55,7 +55,7 @@ class OneClass(Scheme):
     n_test: Count = 80
     permute: bool = True
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         return Split(*one_class(self, data.y_train, data.y_test, N, rng))
 
     def planned_sizes(self, N: int, n: int) -> list[tuple[int, float]]:
@@ -95,7 +95,7 @@ def one_class(
         )
     per_label = N // K
     client = rng.permutation(N) if spec.permute else np.arange(N)
-    out = []
+    sets = []
     for labels, size, key in ((y, spec.n, "n"), (y_test, spec.n_test, "n_test")):
         parts: Parts = [np.empty(0, np.int64)] * N
         for label, pool in enumerate(by_label(labels, K)):
@@ -106,5 +106,5 @@ def one_class(
                 )
             for j in range(per_label):
                 parts[client[label * per_label + j]] = pool[j * size : (j + 1) * size]
-        out.append(parts)
-    return out[0], out[1]
+        sets.append(parts)
+    return sets[0], sets[1]

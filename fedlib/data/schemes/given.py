@@ -1,7 +1,7 @@
 """A partition from a file: the indices of each client's samples. The file is named by a digest of its content.
 
     spec = given.keep(train=[[0, 5, 7], [1, 2]])  # data/partitions/<digest>.json
-    spec                                          # Given(scheme='given', digest='...'): what a run's `partition` says
+    spec                                          # GivenPartition(scheme='given', digest='...'), a run's `partition`
 
 The digest is part of a run's address. Where the file came from is not.
 """
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedlib.data.schemes.base import Labelled, Parts, Scheme, Split, register
+from fedlib.data.schemes.base import LabelledData, Parts, Scheme, Split, register
 from fedlib.digests import address_of
 from fedlib.errors import ConfigError
 from fedlib.files import ROOT, write_whole
@@ -27,37 +27,39 @@ Indices = Sequence[Sequence[int] | np.ndarray]
 
 
 @register(revision=0)
-class Given(Scheme):
+class GivenPartition(Scheme):
     """A partition listed in a file, for every seed: `data/partitions/<digest>.json` (written by `keep`)."""
 
     scheme: Literal["given"] = "given"
     digest: str
 
-    def split(self, data: Labelled, N: int, rng: np.random.Generator) -> Split:
+    def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         parts = load(self, N, len(data.y_train), len(data.y_test))
         return Split(parts["train"], parts.get("test"), parts.get("holdout"))
 
 
 def keep(
     train: Indices, holdout: Indices | None = None, test: Indices | None = None, root: Path | None = None
-) -> Given:
+) -> GivenPartition:
     """Write a partition to its file; returns the settings that refer to it.
 
     train, holdout: for each client, a list of indices into the training set. test: for each client, a list of indices
         into the test set.
     """
-    given = dict(zip(PARTS, (train, holdout, test), strict=True))
+    named = dict(zip(PARTS, (train, holdout, test), strict=True))
     content = {
         name: [np.sort(np.asarray(part, dtype=np.int64)).tolist() for part in parts]
-        for name, parts in given.items()
+        for name, parts in named.items()
         if parts is not None
     }
-    spec = Given(scheme="given", digest=address_of(content))
+    spec = GivenPartition(scheme="given", digest=address_of(content))
     write_whole((root or PARTITIONS) / f"{spec.digest}.json", json.dumps(content).encode())
     return spec
 
 
-def load(spec: Given, N: int, n_train: int, n_test: int, root: Path | None = None) -> dict[str, Parts]:
+def load(
+    spec: GivenPartition, N: int, n_train: int, n_test: int, root: Path | None = None
+) -> dict[str, Parts]:
     """`train` of a partition, and `test` and `holdout` where it has them: one int64 array of indices per client.
 
     Raises:

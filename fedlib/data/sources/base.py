@@ -143,9 +143,9 @@ def download(name: str, kind: Kind, scratch: Path) -> Path:
 @contextmanager
 def no_long_silence() -> Generator[None]:
     """A context in which a connection that says nothing for `SILENCE` seconds fails."""
-    before = socket.getdefaulttimeout()
+    usual = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE)
     try:
         yield
     finally:
-        socket.setdefaulttimeout(before)
+        socket.setdefaulttimeout(usual)

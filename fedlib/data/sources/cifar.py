@@ -29,8 +29,8 @@ def download(published: str, scratch: Path) -> Path:
     from torchvision import datasets  # slow to import, and only needed here
     from torchvision.datasets.utils import download_url
 
-    of = getattr(datasets, published)
-    download_url(of.url, scratch, of.filename, of.tgz_md5)
+    source = getattr(datasets, published)
+    download_url(source.url, scratch, source.filename, source.tgz_md5)
     return scratch
 
 
@@ -70,17 +70,22 @@ def read_cifar(name: str, kind: Kind, folder: Path) -> Found:
             b"fine_label_names",
         ),
     }[name]
-    found: dict[str, Any] = {}
+    batch_files: dict[str, Any] = {}
     for path, content in members_of(f"{name}/{file}", folder / file, kind.files[file]):
         if path.name.startswith(batches) or path.name in (test, meta):
-            found[path.name] = unpickle(f"{name}/{file}: {path.name}", content)
+            batch_files[path.name] = unpickle(f"{name}/{file}: {path.name}", content)
     arrays = {}
     try:
-        for part, chosen in (("train", sorted(k for k in found if k.startswith(batches))), ("test", [test])):
-            x = np.concatenate([np.asarray(found[k][b"data"], np.uint8) for k in chosen])
+        for part, chosen in (
+            ("train", sorted(k for k in batch_files if k.startswith(batches))),
+            ("test", [test]),
+        ):
+            x = np.concatenate([np.asarray(batch_files[k][b"data"], np.uint8) for k in chosen])
             arrays[f"x_{part}"] = x.reshape(-1, *kind.shape)
-            arrays[f"y_{part}"] = np.concatenate([np.asarray(found[k][labels], np.int64) for k in chosen])
-        classes = tuple(value.decode() for value in found[meta][names])
+            arrays[f"y_{part}"] = np.concatenate(
+                [np.asarray(batch_files[k][labels], np.int64) for k in chosen]
+            )
+        classes = tuple(value.decode() for value in batch_files[meta][names])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{name}/{file} does not hold the batches of {title}; fetch it again.") from None
     return Found(arrays, classes, f"{title}: the published archive, verified by SHA-256")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.sources.base import Found, Kind, register
-from fedlib.data.sources.reading import same
+from fedlib.data.sources.reading import check_digest
 from fedlib.errors import DataError
 
 DIGITS = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
@@ -77,7 +77,7 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
             raise DataError(f"{where} is truncated or not a gzip file; fetch it again.") from None
         if len(raw) > expected:
             raise DataError(f"{where} holds more than the {expected:,} bytes of {name}; fetch it again.")
-        same(where, hashlib.sha256(raw).hexdigest(), kind.files[file])
+        check_digest(where, hashlib.sha256(raw).hexdigest(), kind.files[file])
         if raw[:header] != np.array([0x800 + ndim, *shape], ">u4").tobytes() or len(raw) != expected:
             raise DataError(f"{where} is not an IDX file of {ndim}-dimensional bytes; fetch it again.")
         return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)

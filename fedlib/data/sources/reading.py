@@ -60,17 +60,17 @@ def unpickle(where: str, content: bytes) -> Any:
         raise DataError(f"{where} is not a pickle of plain arrays ({error}); fetch it again.") from None
 
 
-def same(where: str, found: str, expected: str) -> None:
+def check_digest(where: str, actual: str, expected: str) -> None:
     """Raise DataError if a checksum is not the expected one."""
-    if found != expected:
-        raise DataError(f"{where}: expected SHA-256 {expected}, found {found}; fetch it again.")
+    if actual != expected:
+        raise DataError(f"{where}: expected SHA-256 {expected}, found {actual}; fetch it again.")
 
 
 def members_of(where: str, path: Path, expected: str) -> Iterator[tuple[PurePosixPath, bytes]]:
     """The files of a tar.gz, one after another, once its checksum has matched."""
     try:
         with path.open("rb") as handle:
-            same(where, hashlib.file_digest(handle, "sha256").hexdigest(), expected)
+            check_digest(where, hashlib.file_digest(handle, "sha256").hexdigest(), expected)
             handle.seek(0)
             with tarfile.open(fileobj=handle, mode="r|gz") as archive:
                 for member in archive:

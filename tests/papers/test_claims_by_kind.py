@@ -1,0 +1,232 @@
+"""Claims on made-up tables: replicated where each method behaves as the sentence says, refuted where it does not.
+
+Each case is written from the claim's sentence: method -> the number of rounds, the level or the roughness of its curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+from outcome import judge
+
+from fedlib.analysis.claim import Arm, Claim, claims_of
+from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import Where, readings
+
+T, SEEDS = 40, 5
+T_OF_PAPER = 2000  # the longest that a paper follows a run
+COLUMNS = ("test_accuracy", "client_accuracy", "train_loss", "train_loss_std")
+Shape = Callable[[float, np.ndarray], np.ndarray]
+Values = Mapping[str, float]
+
+
+def rising_at(rounds: float, t: np.ndarray) -> np.ndarray:
+    """At an accuracy of 0.95 from a round on."""
+    return np.where(t >= rounds, 0.95, 0.1)
+
+
+def level(height: float, t: np.ndarray) -> np.ndarray:
+    return np.full(len(t), height)
+
+
+def wavering(step: float, t: np.ndarray) -> np.ndarray:
+    return 0.5 + step * (t % 2)
+
+
+H = [f"H = {n}" for n in range(5, 11)]
+SOME, BETWEEN = ["R = 5 %", "R = 100 %"], ["R = 10 %", "R = 20 %", "R = 40 %"]
+CLUSTERED = ["Algorithm 1", "Algorithm 2"]
+MEASURES = ["Algorithm 2", "Algorithm 2 (L1)", "Algorithm 2 (squared L2)"]
+BETAS = [f"FedCor, β = {beta}" for beta in ("0.5", "0.75", "0.9", "0.95", "0.99", "1")]
+
+
+def all_at(value: float, names: Iterable[str]) -> dict[str, float]:
+    return dict.fromkeys(names, value)
+
+
+ENDS = {"HCSFed": 20, "Cluster": 40, "Importance": 40, "Random": 40, "SCAFFOLD": 40, "IFCA": 40}
+TURNED = {name: 60 - rounds for name, rounds in ENDS.items()}
+CASES: list[tuple[str, Shape, Values, Values]] = [
+    ("cs.M.a", level, {"MD": 0.8} | all_at(0.7, CLUSTERED), {"MD": 0.7} | all_at(0.8, CLUSTERED)),
+    ("cs.M.b", wavering, {"MD": 0.2} | all_at(0.1, CLUSTERED), {"MD": 0.1} | all_at(0.2, CLUSTERED)),
+    ("cs.M.e", level, {"MD": 0.8} | all_at(0.808, CLUSTERED), {"MD": 0.8} | all_at(0.824, CLUSTERED)),
+    ("cs.F1.j", level, {"MD": 0.8} | all_at(0.7, CLUSTERED), {"MD": 0.7} | all_at(0.8, CLUSTERED)),
+    ("cs.F2.f", wavering, {"MD": 0.2, "Algorithm 2": 0.1}, {"MD": 0.1, "Algorithm 2": 0.2}),
+    ("cs.F6.c", level, {"MD": 0.8} | all_at(0.7, MEASURES), {"MD": 0.7} | all_at(0.8, MEASURES)),
+    ("cs.F7.a", level, {"MD": 0.6, "Algorithm 2": 0.61}, {"MD": 0.61, "Algorithm 2": 0.6}),
+    ("cs.F7.b", level, {"MD": 0.6, "Algorithm 2": 0.597}, {"MD": 0.6, "Algorithm 2": 0.593}),
+    ("cs.F9.a", level, {"MD": 0.6, "Algorithm 2": 0.61}, {"MD": 0.61, "Algorithm 2": 0.6}),
+    ("fedcor.T1.e", rising_at, {"FedCor": 100, "Pow-d": 130}, {"FedCor": 100, "Pow-d": 120}),
+    ("fedcor.F6.c", level, {"Random": 0.6} | all_at(0.65, BETAS), {"Random": 0.65} | all_at(0.6, BETAS)),
+    ("hcsfed.T1.g", rising_at, {"Random": 80, "SCAFFOLD": 40, "Cluster": 20},
+     {"Random": 20, "SCAFFOLD": 40, "Cluster": 80}),
+    ("hcsfed.T1.h", rising_at, {"Random": 80, "Importance": 40, "Cluster": 20},
+     {"Random": 20, "Importance": 40, "Cluster": 80}),
+    ("hcsfed.F3.a", rising_at, ENDS, TURNED),
+    ("hcsfed.F4a.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
+    ("hcsfed.F5.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
+    ("hcsfed.F6.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
+    ("hcsfed.F6.a", level, all_at(0.48, H) | {"H = 10": 0.5}, all_at(0.46, H) | {"H = 10": 0.5}),
+    ("hcsfed.F4b.b", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
+    ("hcsfed.F5.d", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
+    ("hcsfed.F6.d", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
+    ("hcsfed.F5.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
+    ("hcsfed.F6.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
+    ("hcsfed.F7a.b", level, {"HCSFed": 0.89, "FedAvg": 0.83}, {"HCSFed": 0.81, "FedAvg": 0.91}),
+    ("hcsfed.F7a.c", level, {"HCSFed": 0.08, "FedAvg": 0.12}, {"HCSFed": 0.15, "FedAvg": 0.15}),
+    ("hcsfed.F7b.a", rising_at, {"FedAvg": 156, "+cluster": 60, "+importance": 75},
+     {"FedAvg": 60, "+cluster": 60, "+importance": 75}),
+    ("hcsfed.F7b.b", rising_at, {"+importance": 40, "+cluster": 20}, {"+importance": 20, "+cluster": 40}),
+    ("hcsfed.F7b.c", rising_at,
+     {"+cluster": 40, "+cluster+re-allocation": 20, "+cluster+importance": 20, "HCSFed": 20},
+     {"+cluster": 20, "+cluster+re-allocation": 40, "+cluster+importance": 40, "HCSFed": 40}),
+    ("hics.S.a", level, {"HiCS-FL": 0.5} | all_at(0.45, ("Random", "Pow-d", "CS", "DivFL", "FedCor")),
+     {"HiCS-FL": 0.4} | all_at(0.45, ("Random", "Pow-d", "CS", "DivFL", "FedCor"))),
+]  # fmt: skip
+
+
+def claim_of(id: str) -> Claim:
+    return next(claim for paper in papers() for claim in claims_of(paper) if claim.id == id)
+
+
+def places(id: str) -> dict[Where, Arm]:
+    """Where a claim's runs are, under its paper's first reading, and the claim's own name of them."""
+    claim = claim_of(id)
+    reading = readings(claim.paper)[0]
+    return {reading.find(arm.where): arm for cell in claim.cells for arm in cell.arms}
+
+
+def curves(id: str, values: Callable[[Arm], float], shape: Shape) -> dict[str, pd.DataFrame]:
+    """The tables of a claim's experiments: one curve per method, in all columns, equal for all seeds."""
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for where, arm in places(id).items():
+        value = values(arm)
+        t = (
+            np.unique([0, 1, np.ceil(value) - 1, np.ceil(value), 2 * T_OF_PAPER])
+            if value > 1
+            else np.arange(T + 1)
+        )
+        curve = shape(value, t)
+        for seed in range(SEEDS):
+            part = pd.DataFrame({"round": t, **dict.fromkeys(COLUMNS, curve), "seed": seed})
+            labels = {"experiment": where.experiment, "setting": where.setting, "method": where.method}
+            tables.setdefault(where.experiment, []).append(part.assign(**labels))
+    return {name: pd.concat(parts).assign(diverged=False, notes=None) for name, parts in tables.items()}
+
+
+@pytest.mark.parametrize(("id", "shape", "said", "denied"), CASES, ids=[id for id, *_ in CASES])
+def test_a_claim_is_replicated_as_said_and_refuted_as_denied(id, shape, said, denied):
+    assert {arm.where.method for arm in places(id).values()} <= set(said)
+    assert judge(id, curves(id, lambda arm: said[arm.where.method], shape)).outcome == "replicated"
+    assert judge(id, curves(id, lambda arm: denied[arm.where.method], shape)).outcome == "refuted"
+
+
+@pytest.mark.parametrize("id", ["fedcor.T1.c", "hics.T1.c"])
+def test_printed_rounds_are_those_of_the_runs_up_to_a_factor(id):
+    for factor, outcome in ((1.0, "replicated"), (2.5, "refuted")):
+        runs = curves(id, lambda arm, by=factor: by * min(arm.printed, T_OF_PAPER), rising_at)
+        assert judge(id, runs).outcome == outcome
+
+
+def alpha_of(arm: Arm) -> float:
+    return float(arm.where.setting.rpartition("alpha = ")[2])
+
+
+@pytest.mark.parametrize("id", ["hcsfed.F3.b", "hcsfed.T1.k"])
+def test_a_speed_up_that_grows_with_heterogeneity(id):
+    """Random needs 120 rounds; HCSFed 60, 40 or 30, the fewer the smaller alpha is, and the other way round."""
+    alphas = sorted({alpha_of(arm) for arm in places(id).values()})
+    for order, outcome in ((1, "replicated"), (-1, "refuted")):
+        rounds = dict(zip(alphas[::order], (30, 40, 60), strict=False))
+        runs = curves(
+            id, lambda arm, by=rounds: {"Random": 120}.get(arm.where.method, by[alpha_of(arm)]), rising_at
+        )
+        assert judge(id, runs).outcome == outcome
+
+
+def draws(method: str, **columns: list) -> pd.DataFrame:
+    n = len(next(iter(columns.values())))
+    frame = pd.DataFrame(
+        {"draw": range(n), "seed": 0, "setting": "gap 4, rate 1", "method": method, **columns}
+    )
+    return frame.assign(experiment="fedcor_toy")
+
+
+def test_fedcors_toy():
+    near = [0.1, 0.11, 0.12, 0.1, 0.13]
+    far = [0.5, 0.52, 0.51, 0.5, 0.53]
+    both, alike = [(0, 1)] * 5, [(1, 1)] * 5
+
+    def toy(cor: list[float], ind: list[float], labels: list) -> dict[str, pd.DataFrame]:
+        start = draws("start", loss=[0.3, 0.31, 0.32, 0.3, 0.33], labels=alike)
+        return {
+            "fedcor_toy": pd.concat(
+                [draws("Cor", loss=cor, labels=labels), draws("Ind", loss=ind, labels=alike), start]
+            )
+        }
+
+    as_said, as_denied = toy(near, far, both), toy(far, near, alike)
+    for letter in "abc":
+        assert judge(f"fedcor.F1.{letter}", as_said).outcome == "replicated", letter
+        assert judge(f"fedcor.F1.{letter}", as_denied).outcome == "refuted", letter
+
+
+def sending(id: str, values: Mapping[str, list[int]]) -> dict[str, pd.DataFrame]:
+    """Runs of four rounds that send these numbers; round 0 sends nothing."""
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for where in places(id):
+        for seed in range(SEEDS):
+            sent = [0, *values[where.method]]
+            frame = pd.DataFrame(
+                {"round": range(len(sent)), "parameters_down": sent, "parameters_up": 0, "scalars_up": 1}
+            )
+            labels = {
+                "experiment": where.experiment,
+                "setting": where.setting,
+                "method": where.method,
+                "seed": seed,
+            }
+            tables.setdefault(where.experiment, []).append(frame.assign(**labels, diverged=False))
+    return {name: pd.concat(parts) for name, parts in tables.items()}
+
+
+def test_what_fedcor_sends():
+    seldom, always = {"FedCor": [40, 10, 10, 10]}, {"FedCor": [40, 40, 40, 40]}
+    assert judge("fedcor.C.a", sending("fedcor.C.a", seldom)).outcome == "replicated"
+    assert judge("fedcor.C.a", sending("fedcor.C.a", seldom)).estimate == pytest.approx(4 * 41 / 74)
+    assert judge("fedcor.C.a", sending("fedcor.C.a", always)).outcome != "replicated"
+    little, much = {"Random": [10] * 4, "FedCor": [18] * 4}, {"Random": [10] * 4, "FedCor": [24] * 4}
+    assert judge("fedcor.C.b", sending("fedcor.C.b", little)).outcome == "replicated"
+    assert judge("fedcor.C.b", sending("fedcor.C.b", much)).outcome == "refuted"
+
+
+def clusters(where: Where, seed: int, ari: float, silhouette: float, widest: float) -> pd.DataFrame:
+    """Five clusters in two probed rounds, of which the second says the opposite."""
+    frame = pd.DataFrame(
+        {"cluster": range(5), "sigma": [1.0, 1.0, 1.0, 1.0, widest], "ari": ari, "silhouette": silhouette}
+    )
+    late = frame.assign(ari=1 - ari, silhouette=-silhouette, sigma=1.0)
+    both = pd.concat([frame.assign(round=1), late.assign(round=9)])
+    return both.assign(experiment=where.experiment, setting=where.setting, features=where.method, seed=seed)
+
+
+def test_clusters_of_compressed_updates():
+    def study(compressed: float, raw: float, widest: float) -> dict[str, pd.DataFrame]:
+        values = {"compressed": compressed, "raw": raw}
+        parts = [
+            clusters(where, seed, values[arm.where.method], values[arm.where.method], widest)
+            for seed in range(SEEDS)
+            for where, arm in places("hcsfed.F2.a").items()
+        ]
+        return {"hcsfed_updates": pd.concat(parts)}
+
+    for letter in "abc":
+        assert judge(f"hcsfed.F2.{letter}", study(0.7, 0.4, 2.5)).outcome == "replicated", letter
+        assert judge(f"hcsfed.F2.{letter}", study(0.4, 0.7, 1.5)).outcome == "refuted", letter
+
+
+def test_facts_that_need_no_runs():
+    assert judge("hcsfed.F1.a", {}).outcome == "replicated"
