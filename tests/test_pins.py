@@ -37,7 +37,9 @@ SETTING: dict[str, Any] = {
 }
 CHANGES: dict[str, dict[str, Any]] = {  # so that 8 rounds show more than a warm-up
     "fedcor": {"warmup": 4, "dt": 10},  # a second update differs between processors
+    "greedyfed": {"validation": 50},
     "oort": {"warmup": 3},
+    "s_fedavg": {"validation": 50},
     "target": {"partition": {"scheme": "one_class", "n": 20, "n_test": 5}, "N": 20, "m": 10},
 }
 

@@ -15,6 +15,7 @@ from fedlib.analysis.estimators import LEVEL, Effect, holm, outcome
 
 KEYS = ["setting", "method", "seed"]
 Measure = Callable[[pd.DataFrame], float]
+LOST = {"refuted": "Refuted elsewhere", "undecided": "Undecided elsewhere", "equal": "No different elsewhere"}
 
 
 def mean_of(column: str, last: float = 1.0) -> Measure:
@@ -60,8 +61,8 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
 
     values: by (setting, method, seed). unit: what a difference is multiplied by (100 for percentage points). Columns:
     difference, low, high (95 % t-interval), seeds, and outcome: replicated, refuted or undecided, as
-    `estimators.outcome` decides at margin 0 after Holm's correction over the methods of a setting; "identical" where
-    every seed's runs have the same value.
+    `estimators.outcome` decides at margin 0 after Holm's correction over the methods of a setting; "equal" where a
+    method and `base` have the same value in every seed.
     """
     rows, tests = [], []
     settings = dict.fromkeys(values.index.get_level_values("setting"))
@@ -80,7 +81,7 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
                     "low": effect.low,
                     "high": effect.high,
                     "seeds": effect.n,
-                    "outcome": "identical" if effect.spread == effect.estimate == 0 else outcome(effect),
+                    "outcome": "equal" if effect.spread == effect.estimate == 0 else outcome(effect),
                 }
             )
             tests.append(min(effect.p_replicated, effect.p_refuted))
@@ -115,8 +116,8 @@ def grid(effects: pd.DataFrame) -> pd.DataFrame:
     """What `claims` gives as a table of methods by settings; a cell says difference, interval and outcome."""
 
     def cell(row: pd.Series) -> str:
-        if row["outcome"] == "identical":
-            return "identical"
+        if row["outcome"] == "equal":
+            return row["outcome"]
         return f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] {row['outcome']}"
 
     shown = effects.assign(effect=effects.apply(cell, axis=1))
@@ -136,7 +137,7 @@ def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Of each method: the outcome of its claim in `reference`, and in which other settings it has which outcome."""
     wide = outcomes(effects)
     others = wide.drop(columns=reference)
-    decided = ["replicated", "refuted", "undecided"]
+    decided = ["replicated", "refuted", "undecided", "equal"]
     where = {word: [listed(row.index[row == word]) for _, row in others.iterrows()] for word in decided}
     return pd.DataFrame({f"in {reference!r}": wide[reference]} | where, index=wide.index)
 
@@ -144,25 +145,25 @@ def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
 def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
     """A sentence: which claims hold in the setting `reference`, and which of them hold in all others too.
 
+    A claim that holds there is refuted elsewhere, else undecided, else without a difference (equal), or survives.
+
     claim: what every method is said to be ("better than Random").
     """
     wide = outcomes(effects)
     others = wide.drop(columns=reference)
     hold = wide.index[wide[reference] == "replicated"]
     if not len(hold):
-        return f"In the world “{reference}”, no method is shown to be {claim}."
-    stay = [name for name in hold if (others.loc[name] == "replicated").all()]
-    fall = {name: listed(others.columns[others.loc[name] == "refuted"]) for name in hold}
-    fall = {name: worlds for name, worlds in fall.items() if worlds}
-    open_ = [name for name in hold if name not in stay and name not in fall]
+        return f"In “{reference}”, no method is shown to be {claim}."
+    lost = {word: {name: listed(others.columns[others.loc[name] == word]) for name in hold} for word in LOST}
+    first = {name: next((word for word in LOST if lost[word][name]), "") for name in hold}
+    stay = [name for name in hold if not first[name]]
     text = (
-        f"Of {len(wide)} methods, {len(hold)} {are(hold)} {claim} in the world “{reference}”; "
-        f"{number(stay)} of these {are(stay)} so in all {others.shape[1]} other worlds{named(stay)}."
+        f"Of {len(wide)} methods, {len(hold)} {are(hold)} {claim} in “{reference}”; {number(stay)} of these "
+        f"{are(stay)} so in all {others.shape[1]} others as well{named(stay)}."
     )
-    if fall:
-        text += f" Refuted elsewhere: {'; '.join(f'{name} ({worlds})' for name, worlds in fall.items())}."
-    if open_:
-        text += f" Undecided in some world, and refuted in none: {listed(open_)}."
+    for word, head in LOST.items():
+        if names := [name for name in hold if first[name] == word]:
+            text += f" {head}: {'; '.join(f'{name} ({lost[word][name]})' for name in names)}."
     return text
 
 
@@ -183,24 +184,38 @@ def tally(effects: pd.DataFrame, claim: str) -> str:
 
 
 def best(values: pd.Series, groups: Mapping[str, Sequence[str]], unit: float = 1.0) -> pd.DataFrame:
-    """One row per setting: the method of the highest mean of each group, and how far the last group's is ahead.
+    """One row per setting: the method of the highest mean of each group, and that mean.
 
-    values: by (setting, method, seed). Columns: each group's method with its mean; "ahead of <group>", for each group
-    but the last: difference, t-interval and outcome over paired seeds. The methods are picked by the same runs, which
-    favours large groups.
+    values: by (setting, method, seed).
     """
-    rows = {}
+    means = unit * values.groupby(["setting", "method"], sort=False).mean().unstack("method")
+    tops = {group: means[list(names)].idxmax(axis=1) for group, names in groups.items()}
+    rows = {
+        setting: {
+            group: f"{names[setting]} ({means.loc[setting, names[setting]]:.1f})"
+            for group, names in tops.items()
+        }
+        for setting in means.index
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def rivals(
+    values: pd.Series, groups: Mapping[str, Sequence[str]], leader: str, unit: float = 1.0
+) -> pd.DataFrame:
+    """What `claims` gives for the claim that the best of the group `leader` is ahead of the best of each other group.
+
+    The column method names the other group. The best are picked by these very runs, which favours large groups.
+    """
+    picked = {}
     for setting in dict.fromkeys(values.index.get_level_values("setting")):
         level = values.loc[setting]
         means = level.groupby("method").mean()
-        tops = {group: means.reindex(names).idxmax() for group, names in groups.items()}
-        rows[setting] = {group: f"{name} ({unit * means[name]:.1f})" for group, name in tops.items()}
-        *others, last = tops
-        for group in others:
-            effect = Effect.of((level[tops[last]] - level[tops[group]]).dropna().to_numpy() * unit)
-            interval = f"{effect.estimate:+.1f} [{effect.low:+.1f}, {effect.high:+.1f}]"
-            rows[setting][f"ahead of {group}"] = f"{interval} {outcome(effect)}"
-    return pd.DataFrame.from_dict(rows, orient="index")
+        for group, names in groups.items():
+            top = level[means[list(names)].idxmax()]
+            picked |= {(setting, group, seed): value for seed, value in top.items()}
+    effects = claims(-pd.Series(picked).rename_axis(KEYS), leader, unit)
+    return effects.assign(method="the best of " + effects["method"])
 
 
 def number(names: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ from fedlib.training.contract import Executor, Trained
 
 AT_ONCE = 2**30  # bytes of updates that are kept at once for a question to which clients send something else
 
+TEAMS = 64  # models that are measured at once on the server's samples
+
 
 class Clients:
     """The clients of all runs of one shape, and the executor that trains them."""
@@ -215,14 +217,17 @@ class Clients:
             raise SamplerError("it asks for the server's losses before anything arrived; ask in observe")
         start, clients, updates = live.received
         rows = live.server_samples()
-        means = []
-        for team in teams:
+        means = torch.zeros(len(teams), len(clients), dtype=updates.dtype)
+        for i, team in enumerate(teams):
             places = list(map(int, team))
-            share = torch.as_tensor(live.fed.shares(clients[places]) if places else [], dtype=updates.dtype)
-            model = start + share.to(updates.device) @ updates[places]
-            losses, _ = self.executor.evaluate(model[None], "train", [rows])
-            means.append(float(losses[0].mean(dtype=float)))
-        return np.array(means)
+            if places:
+                means[i, places] = torch.as_tensor(live.fed.shares(clients[places]), dtype=updates.dtype)
+        losses: list[float] = []
+        for part in means.to(updates.device).split(TEAMS):
+            models = self.executor.pool.submit(torch.addmm, start, part, updates).result()
+            measured, _ = self.executor.evaluate(models, "train", [rows] * len(part))
+            losses += [float(loss.mean(dtype=float)) for loss in measured]
+        return np.array(losses)
 
     def client_losses(self, models: Tensor, questions: list[tuple[Live, np.ndarray]]) -> list[np.ndarray]:
         """Mean loss of model r on the data of run r's clients; models: (R, d) -> R arrays (n,)."""

@@ -18,6 +18,7 @@ from fedlib.analysis.worlds import (
     grid,
     mean_of,
     measured,
+    rivals,
     survival,
     tally,
 )
@@ -70,23 +71,24 @@ def test_differences_are_paired_over_seeds() -> None:
 def test_a_world_that_reverses_a_claim_is_named() -> None:
     effects = judged()
     assert finding(effects, "calm", "better than Random") == (
-        "Of 2 methods, 1 is better than Random in the world “calm”; none of these is so in all 1 other worlds. "
+        "Of 2 methods, 1 is better than Random in “calm”; none of these is so in all 1 others as well. "
         "Refuted elsewhere: Other (rough)."
     )
     assert finding(effects, "rough", "better than Random") == (
-        "In the world “rough”, no method is shown to be better than Random."
+        "In “rough”, no method is shown to be better than Random."
     )
     table = survival(effects, "calm")
-    assert table.loc["Other"].tolist() == ["replicated", "", "rough", ""]
-    assert table.loc["Same"].tolist() == ["undecided", "", "", "rough"]
+    assert table.loc["Other"].tolist() == ["replicated", "", "rough", "", ""]
+    assert table.loc["Same"].tolist() == ["undecided", "", "", "rough", ""]
 
 
-def test_equal_runs_are_identical_and_few_seeds_decide_nothing() -> None:
+def test_runs_of_equal_value_and_too_few_seeds_decide_nothing() -> None:
     table = made()
     twin = table[table["method"] == "Random"].assign(method="Twin")
     effects = claims(measured(pd.concat([table, twin]), mean_of("test_accuracy")), "Random")
-    assert set(effects.loc[effects["method"] == "Twin", "outcome"]) == {"identical"}
-    assert (grid(effects).loc["Twin"] == "identical").all()
+    assert set(effects.loc[effects["method"] == "Twin", "outcome"]) == {"equal"}
+    assert finding(effects, "calm", "better").endswith("Refuted elsewhere: Other (rough).")
+    assert (grid(effects).loc["Twin"] == "equal").all()
     one = claims(measured(table[table["seed"] == 0], mean_of("test_accuracy")), "Random")
     assert set(one["outcome"]) == {"one seed"}
 
@@ -141,13 +143,17 @@ def test_accuracy_at_equal_cost_against_areas_by_hand() -> None:
 
 def test_the_best_of_each_group_in_each_setting() -> None:
     values = measured(made(), mean_of("test_accuracy"))
-    table = best(values, {"plain": ["Random", "Same"], "new": ["Other"]}, unit=100)
+    groups = {"plain": ["Random", "Same"], "new": ["Other"]}
+    table = best(values, groups, unit=100)
     means = 100 * values.groupby(["setting", "method"]).mean()
     assert table.loc["calm", "new"] == f"Other ({means['calm', 'Other']:.1f})"
     top = max("Random", "Same", key=lambda name: means["calm", name])
     assert table.loc["calm", "plain"] == f"{top} ({means['calm', top]:.1f})"
-    assert table.loc["calm", "ahead of plain"].endswith("replicated")
-    assert table.loc["rough", "ahead of plain"].endswith("refuted")
+    ahead = rivals(values, groups, "new", unit=100).set_index("setting")
+    assert ahead["method"].tolist() == ["the best of plain"] * 2
+    assert ahead["outcome"].to_dict() == {"calm": "replicated", "rough": "refuted"}
+    level = 100 * values["calm"]
+    assert ahead.loc["calm", "difference"] == pytest.approx((level["Other"] - level[top]).mean())
 
 
 def test_a_tally_of_one_claim() -> None:

@@ -27,6 +27,7 @@ from fedlib.samplers import (
     Report,
     Sampler,
     Selection,
+    ServerLosses,
     TrialLosses,
     Updates,
 )
@@ -64,6 +65,7 @@ class World:
         self.optimum = centres[np.arange(self.fed.N) % K] + 0.3 * own
         self.model = np.zeros(D)
         self.here = self.fed.everyone
+        self.received: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def updates(self, clients: np.ndarray) -> np.ndarray:
         return self.change((0.5 * (self.optimum[clients] - self.model)).astype(np.float32), clients)
@@ -71,7 +73,23 @@ class World:
     def losses(self, clients: np.ndarray, model: np.ndarray) -> np.ndarray:
         return 0.5 * ((model - self.optimum[clients]) ** 2).sum(axis=1)
 
+    def server_losses(self, question: ServerLosses) -> np.ndarray:
+        """The server's samples have the mean of all clients' optima."""
+        assert self.received is not None, "it asked before anything arrived"
+        before, clients, updates = self.received
+        losses = []
+        for team in question.teams:
+            assert len(set(team)) == len(team)
+            model = before
+            if len(team):
+                places = np.asarray(team)
+                model = before + self.fed.shares(clients[places]) @ updates[places]
+            losses.append(0.5 * ((model - self.optimum.mean(axis=0)) ** 2).sum())
+        return _frozen(np.array(losses))
+
     def answer(self, question: Question) -> np.ndarray:
+        if isinstance(question, ServerLosses):
+            return self.server_losses(question)
         clients = self.check_here(question.clients)
         match question:
             case Updates():
@@ -109,6 +127,7 @@ class World:
             selection = self.ask(sampler.select(self.fed.round(t, stream(seed, "select", t), self.here)))
             clients = np.asarray(selection.clients)
             updates, losses = self.updates(clients), self.losses(clients, self.model)
+            self.received = (self.model, clients, updates)
             if len(clients) and np.isfinite(updates).all():
                 self.model = self.model + updates.mean(axis=0)
             report = Report(clients, _frozen(updates), _frozen(losses))
