@@ -19,9 +19,9 @@ from fedlib.simulation.presence import Answer
 from fedlib.streams import Purpose
 from fedlib.training.contract import Executor, Trained
 
+TEAMS = 64  # models that are measured at once on the server's samples
 AT_ONCE = 2**30  # bytes of updates that are kept at once for a question to which clients send something else
 
-TEAMS = 64  # models that are measured at once on the server's samples
 
 
 class Clients:
@@ -216,7 +216,7 @@ class Clients:
         if live.received is None:
             raise SamplerError("it asks for the server's losses before anything arrived; ask in observe")
         start, clients, updates = live.received
-        rows = live.server_samples()
+        rows = live.server_samples
         means = torch.zeros(len(teams), len(clients), dtype=updates.dtype)
         for i, team in enumerate(teams):
             places = list(map(int, team))

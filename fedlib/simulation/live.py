@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ class Live(Guarded):
         if self.presence:
             self.presence.begin(self.t)
 
+    @cached_property
     def server_samples(self) -> np.ndarray:
         """The server's own validation samples: indices into the training set, of samples that no client trains on.
 
