@@ -39,7 +39,7 @@ class Study(Settings):
 
     title: str = ""
     paper: str = ""
-    experiments: dict[str, str] = {}
+    experiments: dict[str, str] = Field(default={}, min_length=1, validate_default=False)
     settings: Annotated[list[str], Field(min_length=1)] | None = None
     methods: Annotated[list[str], Field(min_length=1)] | None = None
     seeds: Seeds = 1

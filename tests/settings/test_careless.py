@@ -10,6 +10,7 @@ import pytest
 
 from fedlib.errors import ConfigError
 from fedlib.settings import params
+from fedlib.settings.sections import Study, valid
 
 EXPERIMENT: dict[str, Any] = {
     "dataset": "digits",
@@ -60,6 +61,15 @@ def test_a_file_without_experiments_is_refused(tmp_path: Path) -> None:
     path.write_text("scale: demo\nexperiments: {}\n")
     with pytest.raises(ConfigError, match="params.yaml: experiments is missing or empty; name"):
         params.load(path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("key", ["experiments", "settings", "methods"])
+def test_a_study_of_nothing_is_refused(key: str) -> None:
+    empty: dict[str, Any] = {"experiments": {}, "settings": [], "methods": []}
+    with pytest.raises(ConfigError, match=f"studies.mine.{key}: .* at least 1 item"):
+        valid(Study, {"title": "Mine", key: empty[key]}, "studies.mine")
+    assert valid(Study, {"title": "Mine"}, "studies.mine").experiments == {}
 
 
 def test_runs_of_many_seeds_differ_in_the_seed_alone() -> None:
