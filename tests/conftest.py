@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import torch
 
-from fedlib.files import find_home
+from fedlib.files import find_home, write_whole
 
 HERE = Path(__file__).resolve().parent
 find_home()  # as `fedlib` does
@@ -25,6 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         default=HERE / "golden",
         help="folder of golden files (schema: tests/golden/README.md)",
+    )
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="write how many programs of each kind `outside` were tried into docs/what-does-not-work.md",
     )
 
 
@@ -67,6 +72,7 @@ COUNTED = (
     "flips found",
     "reads beside writes",
 )  # names that tests give to `record_property`
+TRIED = HERE.parent / "docs" / "what-does-not-work.md"
 OUTSIDE = "outside use: "  # and a kind, of tests with that mark
 
 
@@ -103,6 +109,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{counted}: {good} of {sum(number for number, _ in tried)}")
     kinds = sorted({name for name, _, _ in found if name.startswith(OUTSIDE)})
     width = max(map(len, kinds), default=0)
-    for kind in kinds:
-        right = [passed for name, _, passed in found if name == kind]
+    counts = {kind: [passed for name, _, passed in found if name == kind] for kind in kinds}
+    for kind, right in counts.items():
         terminalreporter.write_line(f"{kind:<{width}}  tried {len(right):3d}  right {sum(right):3d}")
+    if terminalreporter.config.getoption("--record"):
+        write_whole(TRIED, with_rows(TRIED.read_text(), counts).encode())
+
+
+def with_rows(page: str, counts: dict[str, list[bool]]) -> str:
+    """The page with a row for each kind of program that was tried; rows of other kinds stay."""
+    head, mark, table = page.partition("| --- | ---: | ---: |\n")
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
+    for kind, right in counts.items():
+        name = kind.removeprefix(OUTSIDE)
+        rows[name] = f"| {name} | {len(right)} | {sum(right)} |"
+    return head + mark + "".join(f"{rows[name]}\n" for name in sorted(rows))

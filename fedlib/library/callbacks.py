@@ -104,7 +104,7 @@ class Watcher:
     store: Store
     measure: Callable[[Live], dict[str, np.ndarray]]
     make: Callable[[Tensor], nn.Module]
-    told: dict[str, int] = field(default_factory=dict)
+    rows_told: dict[str, int] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
@@ -116,8 +116,8 @@ class Watcher:
             return
         if not live.rows:  # the row of round 0 comes together with that of round 1
             self.initial[address] = live.models
-        new = live.rows[self.told.get(address, 0) :]
-        self.told[address] = len(live.rows)
+        new = live.rows[self.rows_told.get(address, 0) :]
+        self.rows_told[address] = len(live.rows)
         for row in new:
             models = self.initial.pop(address, None) if row["round"] == 0 else None
             if row is live.rows[-1] and not live.diverged:
@@ -193,7 +193,7 @@ def _for_a_larger_T(live: Live) -> dict[str, Any]:
     return state | {"rows": [*state["rows"][:-1], last]}
 
 
-def kept(folder: Path) -> dict[str, np.ndarray] | None:
+def ends_of(folder: Path) -> dict[str, np.ndarray] | None:
     """What was kept of a run; None if nothing is there, or it is damaged."""
     try:
         with np.load(folder / KEPT, allow_pickle=False) as arrays:

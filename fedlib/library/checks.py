@@ -67,8 +67,8 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads:
     check_local(run.local, run.T, {len(mine) for part in partitions.values() for mine in part.train})
     if callable(run.local.optimizer):
         check_optimizer(run.local, supply.model.make)
-    for own in {run.method.sampler: run for run in runs if run.method.sampler not in REVISIONS}.values():
-        check_sampler(own, partitions[own.seed], supply, threads)
+    for probe in {run.method.sampler: run for run in runs if run.method.sampler not in REVISIONS}.values():
+        check_sampler(probe, partitions[probe.seed], supply, threads)
 
 
 def check_batches(supply: Handed, local: Local, partitions: Iterable[Partition]) -> None:
@@ -78,10 +78,10 @@ def check_batches(supply: Handed, local: Local, partitions: Iterable[Partition])
     batch = local.batch
     for part in partitions:
         for k, mine in enumerate(part.train):
-            left = min(batch, len(mine)) if local.steps else len(mine) % batch or batch
+            smallest_batch = min(batch, len(mine)) if local.steps else len(mine) % batch or batch
             if local.drop_last and len(mine) > batch:
-                left = batch
-            if left == 1:
+                smallest_batch = batch
+            if smallest_batch == 1:
                 raise ConfigError(
                     f"model: training fails on a batch of one sample, which {supply.clients.name(k)} would have "
                     f"({len(mine)} samples in batches of {batch}); set drop_last=True in Local, or another batch."
@@ -112,7 +112,7 @@ def check_model(use: Own, supply: Handed) -> None:
     data = supply.data.tensors()
     x, y = data.x_train[:2], data.y_train[:2]
     nets = [made(use.make, 0) for _ in range(2)]
-    if not same(*([*net.parameters(), *net.buffers()] for net in nets)):
+    if not equal(*([*net.parameters(), *net.buffers()] for net in nets)):
         raise ConfigError(
             "model: two calls make different modules although torch's generator begins alike, so that results would "
             "not depend on the seed alone; draw initial values with torch, not with numpy or random."
@@ -121,10 +121,10 @@ def check_model(use: Own, supply: Handed) -> None:
         passes = [tried(copy.deepcopy(nets[0]).train(), use.loss, x, y) for _ in range(2)]
     except Exception:
         return  # it fails anyhow; the executor says why
-    for what, (first, second) in zip(("model", "loss"), zip(*passes, strict=True), strict=True):
-        if digest_of_value(first, what, skip=True) != digest_of_value(second, what, skip=True):
+    for place, (first, second) in zip(("model", "loss"), zip(*passes, strict=True), strict=True):
+        if digest_of_value(first, place, skip=True) != digest_of_value(second, place, skip=True):
             raise ConfigError(
-                f"{what}: it gives something else each time although torch's generator begins alike, so that results "
+                f"{place}: it gives something else each time although torch's generator begins alike, so that results "
                 "would not depend on the seed alone; draw with torch, not with numpy or random."
             )
     if not passes[0][1].requires_grad:
@@ -137,15 +137,15 @@ def check_model(use: Own, supply: Handed) -> None:
 def tried(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
     """A module's output for some samples, and their loss."""
     with seeded(0):
-        out = net(x)
-        return out, (loss or cross_entropy)(out, y).mean()
+        output = net(x)
+        return output, (loss or cross_entropy)(output, y).mean()
 
 
-def same(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+def equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     """Whether two lists of tensors are equal, bit by bit."""
-    return len(ones) == len(others) and all(
+    return len(first) == len(second) and all(
         a.shape == b.shape and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
-        for a, b in zip(ones, others, strict=True)
+        for a, b in zip(first, second, strict=True)
     )
 
 
@@ -183,12 +183,12 @@ def check_optimizer(local: Local, make: Callable[[], nn.Module]) -> None:
         ) from error
 
 
-def returned(what: str, where: str, function: Any, *arguments: Any) -> Any:
+def returned(place: str, where: str, function: Any, *arguments: Any) -> Any:
     """What a program's function returns, a number of numpy as a plain one."""
     try:
         value = function(*arguments)
     except Exception as error:
-        raise ConfigError(f"{what} fails {where}: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigError(f"{place} fails {where}: {type(error).__name__}: {first_line(error)}") from error
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 

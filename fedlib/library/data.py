@@ -107,14 +107,14 @@ def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negati
     """
     packings: list[tuple[str, Packing | None]] = []
 
-    def read(what: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        x, packing = packed(what, x)
-        packings.append((what, packing))
+    def read(place: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        x, packing = packed(place, x)
+        packings.append((place, packing))
         if packing != packings[0][1]:
             raise ConfigError(
-                f"{what}: its inputs differ from those of {packings[0][0]}; give the same ones."
+                f"{place}: its inputs differ from those of {packings[0][0]}; give the same ones."
             )
-        return _pair(what, x, y, negative)
+        return _pair(place, x, y, negative)
 
     owner: Column | None = None
     if x is None and not isinstance(clients, Mapping | Sequence):
@@ -158,7 +158,7 @@ def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negati
     return Samples(data, owner, test_owner, packings[0][1])
 
 
-def column_of(what: str, values: Any, n: int) -> Column:
+def column_of(place: str, values: Any, n: int) -> Column:
     """The owners of n samples, numbered in the order of their names.
 
     Raises:
@@ -167,53 +167,53 @@ def column_of(what: str, values: Any, n: int) -> Column:
     column = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
     column = pd.Series(list(column), dtype=None if len(column) else object)
     if len(column) != n:
-        raise ConfigError(f"{what} names the owners of {len(column)} samples, but there are {n}.")
+        raise ConfigError(f"{place} names the owners of {len(column)} samples, but there are {n}.")
     try:
         code, names = pd.factorize(column, sort=True)
     except TypeError:  # labels of different types have no order
         code, names = pd.factorize(column)
     if (code < 0).any():
-        raise ConfigError(f"{what}: sample {int((code < 0).argmax())} has no owner; leave it out.")
+        raise ConfigError(f"{place}: sample {int((code < 0).argmax())} has no owner; leave it out.")
     return Column(code, list(names))
 
 
-def _pair(what: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.ndarray]:
+def _pair(place: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.ndarray]:
     if y is None:
         if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or hasattr(x, "dtype"):
-            raise ConfigError(f"{what}: y is missing; give y, or a dataset of (x, y) pairs.")
-        samples = [_sample(what, x[i]) for i in range(len(x))]
+            raise ConfigError(f"{place}: y is missing; give y, or a dataset of (x, y) pairs.")
+        samples = [_sample(place, x[i]) for i in range(len(x))]
         x, y = (np.stack(part) for part in zip(*samples, strict=True))
-    x, y = _numbers(f"{what}'s samples", x), _numbers(f"{what}'s targets", y)
+    x, y = _numbers(f"{place}'s samples", x), _numbers(f"{place}'s targets", y)
     if len(x) != len(y):
         raise ConfigError(
-            f"{what}: there are {len(x)} samples and {len(y)} targets; give one target per sample."
+            f"{place}: there are {len(x)} samples and {len(y)} targets; give one target per sample."
         )
     if not len(x):
-        raise ConfigError(f"{what} has no samples; give some, or leave it out.")
+        raise ConfigError(f"{place} has no samples; give some, or leave it out.")
     if x.ndim < 2:
-        raise ConfigError(f"{what}: samples are {_look(x)}; give (n, ...), one row per sample.")
+        raise ConfigError(f"{place}: samples are {_look(x)}; give (n, ...), one row per sample.")
     y = y.astype(np.float32 if y.dtype.kind == "f" else np.int64)
     if not negative and y.ndim == 1 and y.dtype == np.int64 and y.min(initial=0) < 0:
-        raise ConfigError(f"{what}: a label is {y.min()}; number the classes from 0.")
+        raise ConfigError(f"{place}: a label is {y.min()}; number the classes from 0.")
     return x if x.dtype == np.uint8 else x.astype(np.float32 if x.dtype.kind == "f" else np.int64), y
 
 
-def _sample(what: str, pair: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sample(place: str, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ConfigError(f"{what}: the dataset gives {type(pair).__name__}; it must give pairs (x, y).")
+        raise ConfigError(f"{place}: the dataset gives {type(pair).__name__}; it must give pairs (x, y).")
     image = np.asarray(pair[0])
     if hasattr(pair[0], "getbands"):  # a Pillow image: rows, columns and maybe channels
         image = np.moveaxis(image.reshape(*image.shape[:2], -1), -1, 0)
     return image, np.asarray(pair[1])
 
 
-def _numbers(what: str, values: Any) -> np.ndarray:
+def _numbers(place: str, values: Any) -> np.ndarray:
     array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise ConfigError(f"{what} are {array.dtype}; give numbers.")
+        raise ConfigError(f"{place} are {array.dtype}; give numbers.")
     if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():
         raise ConfigError(
-            f"{what} hold values that are not finite in single precision; clean or scale them first."
+            f"{place} hold values that are not finite in single precision; clean or scale them first."
         )
     return array
 
@@ -252,8 +252,10 @@ class Clients:
         if samples.test_owner is not None:
             parts = replace(parts, test=self._test_parts(samples.test_owner))
         parts.check(len(self.data.y_train), len(self.data.y_test))
-        given = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
-        content = {k: [np.asarray(part).tolist() for part in v] for k, v in given.items() if v is not None}
+        parts_by_name = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
+        content = {
+            k: [np.asarray(part).tolist() for part in v] for k, v in parts_by_name.items() if v is not None
+        }
         self.spec = GivenPartition(scheme="given", digest=address_of(content))
         self.fixed = parts
 

@@ -101,21 +101,25 @@ class Handed:
         """Of the global model: each client's loss on its training part, and loss and score on its test part, (N,)."""
         if len(live.models) > 1:
             return {}
-        out = {}
+        measures = {}
         for split, parts in (("train", live.partition.train), ("test", live.partition.test)):
             if parts is None:
                 continue
             rows, sizes = np.concatenate(parts), [len(part) for part in parts]
             losses, scores = live.executor.evaluate(live.models, split, [rows])
-            out[f"{split}_loss"] = segment_means(losses[0], sizes, weights_of(live.executor, split, rows))
+            measures[f"{split}_loss"] = segment_means(
+                losses[0], sizes, weights_of(live.executor, split, rows)
+            )
             if split == "test" and live.executor.measures:
                 objective = getattr(live.executor, "objective", None)
                 if objective is not None and objective.metric_kind == "together":
-                    each = live.executor.evaluate(live.models.expand(len(parts), -1), split, parts)[1]
-                    out[live.executor.measures] = np.array([score[0] for score in each])
+                    client_scores = live.executor.evaluate(live.models.expand(len(parts), -1), split, parts)[
+                        1
+                    ]
+                    measures[live.executor.measures] = np.array([score[0] for score in client_scores])
                 else:
-                    out[live.executor.measures] = segment_means(scores[0], sizes)
-        return out
+                    measures[live.executor.measures] = segment_means(scores[0], sizes)
+        return measures
 
 
 def knows_T(sampler: type) -> bool:

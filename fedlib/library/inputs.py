@@ -52,7 +52,7 @@ class Unpacked(nn.Module):
         return self.net(**dict(zip(packing.keys, parts, strict=True)))
 
 
-def packed(what: str, x: Any) -> tuple[Any, Packing | None]:
+def packed(place: str, x: Any) -> tuple[Any, Packing | None]:
     """A tuple or mapping of arrays (n, ...) as one array (n, total), and how to unpack it; other samples as they are.
 
     Raises:
@@ -61,24 +61,24 @@ def packed(what: str, x: Any) -> tuple[Any, Packing | None]:
     if not isinstance(x, tuple | Mapping):
         return x, None
     if not x:
-        raise ConfigError(f"{what} is empty; give at least one array.")
+        raise ConfigError(f"{place} is empty; give at least one array.")
     names = list(x) if isinstance(x, Mapping) else list(range(len(x)))
     arrays = [as_array(part) for part in (x.values() if isinstance(x, Mapping) else x)]
     kinds, columns = [], []
     for name, array in zip(names, arrays, strict=True):
         if array.dtype.kind not in "fiub" or array.ndim == 0:
             raise ConfigError(
-                f"{what}[{name!r}] is {array.dtype} {array.shape}; give numbers, one row per sample."
+                f"{place}[{name!r}] is {array.dtype} {array.shape}; give numbers, one row per sample."
             )
         if len(array) != len(arrays[0]):
             raise ConfigError(
-                f"{what}[{name!r}] has {len(array)} samples, but {what}[{names[0]!r}] has {len(arrays[0])}; give one "
+                f"{place}[{name!r}] has {len(array)} samples, but {place}[{names[0]!r}] has {len(arrays[0])}; give one "
                 "row per sample."
             )
         kind = "i" if array.dtype.kind == "u" and array.dtype != np.uint8 else array.dtype.kind
         if kind == "i" and np.abs(array).max(initial=0) > EXACT:
             raise ConfigError(
-                f"{what}[{name!r}] holds {np.abs(array).max()}; whole numbers must be {EXACT:,} at most."
+                f"{place}[{name!r}] holds {np.abs(array).max()}; whole numbers must be {EXACT:,} at most."
             )
         column = array.reshape(len(array), -1).astype(np.float32)
         columns.append(column * (np.float32(1) / np.float32(255)) if kind == "u" else column)
@@ -92,12 +92,12 @@ def as_array(values: Any) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def pair_of(what: str, dataset: Any) -> tuple[Any, Any]:
+def pair_of(place: str, dataset: Any) -> tuple[Any, Any]:
     """A pair (x, y) of arrays, or a dataset of pairs, as (x, y); y is None for a dataset."""
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and not _is_dataset(dataset):
         return dataset[0], dataset[1]
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) or hasattr(dataset, "dtype"):
-        raise ConfigError(f"{what} is a {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
+        raise ConfigError(f"{place} is a {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
     return dataset, None
 
 
@@ -119,7 +119,7 @@ class Owned:
     names: list[Any]
 
 
-def by_client(what: str, clients: Any, read: Read) -> Owned:
+def by_client(argument: str, clients: Any, read: Read) -> Owned:
     """Every client's own dataset, one after another. clients: name -> dataset, or a list of datasets.
 
     Raises:
@@ -127,14 +127,14 @@ def by_client(what: str, clients: Any, read: Read) -> Owned:
     """
     names = list(clients) if isinstance(clients, Mapping) else list(range(len(clients)))
     if not names:
-        raise ConfigError(f"{what} is empty; give at least one client.")
+        raise ConfigError(f"{argument} is empty; give at least one client.")
     parts = []
     for name in names:
-        place = f"{what}[{name!r}]"
+        place = f"{argument}[{name!r}]"
         x, y = read(place, *pair_of(place, clients[name]))
         if parts and (x.shape[1:], x.dtype) != (parts[0][0].shape[1:], parts[0][0].dtype):
             raise ConfigError(
-                f"{place} has samples {x.dtype} {x.shape[1:]}, but {what}[{names[0]!r}] has {parts[0][0].dtype} "
+                f"{place} has samples {x.dtype} {x.shape[1:]}, but {argument}[{names[0]!r}] has {parts[0][0].dtype} "
                 f"{parts[0][0].shape[1:]}; make them the same."
             )
         parts.append((x, y))

@@ -35,14 +35,14 @@ class Method(schema.Method):
         self,
         sampler: str | type[Sampler] | Sampler,
         server: str | type[FedAvg] | FedAvg = "mean",
-        **more: Any,
+        **keys: Any,
     ) -> None:
-        if server != "mean" and "algorithm" in more:
+        if server != "mean" and "algorithm" in keys:
             raise ConfigError("Method: server and algorithm say the same thing; give one of them.")
-        written = _written("sampler", "params", sampler, Sampler, "methods", more)
+        settings = _settings_of("sampler", "params", sampler, Sampler, "methods", keys)
         if server != "mean":
-            written |= _written("algorithm", "algorithm_params", server, FedAvg, "server", more)
-        super().__init__(**more | written)
+            settings |= _settings_of("algorithm", "algorithm_params", server, FedAvg, "server", keys)
+        super().__init__(**keys | settings)
 
 
 def methods_of(methods: Any) -> dict[str, schema.Method]:
@@ -73,14 +73,14 @@ def method_of(label: str, method: Any) -> schema.Method:
     )
 
 
-def _written(
-    key: str, params: str, value: Any, base: type, where: str, more: Mapping[str, Any]
+def _settings_of(
+    key: str, params: str, value: Any, base: type, where: str, keys: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A sampler or an algorithm as settings write it: its name, and the parameters of an instance."""
     if isinstance(value, type) and issubclass(value, base):
         return {key: registered(value, where)}
     if isinstance(value, base):
-        if params in more:
+        if params in keys:
             raise ConfigError(
                 f"Method.{params}: {type(value).__name__} is an instance and has its own; leave it out."
             )
@@ -114,13 +114,13 @@ def _registry(cls: type) -> tuple[Registry, Callable[..., Any]]:
 
 def parameters(instance: Any) -> dict[str, Any]:
     """The parameters of an instance that differ from their defaults."""
-    written = {}
+    settings = {}
     for field in fields(instance):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         value = getattr(instance, field.name)
         if field.init and (default is MISSING or _content(value) != _content(default)):
-            written[field.name] = value
-    return written
+            settings[field.name] = value
+    return settings
 
 
 def check_remade(where: str, instance: Any) -> None:
@@ -131,16 +131,16 @@ def check_remade(where: str, instance: Any) -> None:
     """
     cls = type(instance)
     try:
-        again = vars(
+        remade = vars(
             cls(**{field.name: getattr(instance, field.name) for field in fields(instance) if field.init})
         )
     except TypeError:
-        again = {}
+        remade = {}
     mine = vars(instance)
-    other = [key for key in mine if key not in again or _content(mine[key]) != _content(again[key])]
-    if other or set(again) - set(mine):
+    lost = [key for key in mine if key not in remade or _content(mine[key]) != _content(remade[key])]
+    if lost or set(remade) - set(mine):
         raise ConfigError(
-            f"{where}: {cls.__name__} holds {', '.join(map(repr, other)) or 'something'} that no run can make again: "
+            f"{where}: {cls.__name__} holds {', '.join(map(repr, lost)) or 'something'} that no run can make again: "
             f"write @dataclass above the class, and its parameters as fields in place of an __init__."
         )
 

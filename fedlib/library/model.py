@@ -62,13 +62,13 @@ def model_of(
         if loss is None and metric is None:
             return Given(model, model, make)
     tried = samples.data.tensors().x_train[:2]
-    own = Own(lambda: ready(make() if packing is None else Unpacked(make(), packing), tried), loss, metric)
-    net = made(own.make, 0)
+    use = Own(lambda: ready(make() if packing is None else Unpacked(make(), packing), tried), loss, metric)
+    net = made(use.make, 0)
     if not any(p.requires_grad for p in net.parameters()):
         raise ConfigError(
             "model: no parameter requires a gradient, so there is nothing to train; unfreeze some."
         )
-    return Given(f"{OWN}{name}:{digest(make, net, own, packing, key, stored)}", own, make)
+    return Given(f"{OWN}{name}:{digest(make, net, use, packing, key, stored)}", use, make)
 
 
 @torch.no_grad()
@@ -104,7 +104,7 @@ def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
 
 
 def digest(
-    make: Any, net: nn.Module, own: Own, packing: Packing | None, key: Any = None, stored: bool = True
+    make: Any, net: nn.Module, use: Own, packing: Packing | None, key: Any = None, stored: bool = True
 ) -> str:
     """Identifies a program's own model: a digest of its code, attributes, initial values, loss and metric.
 
@@ -113,7 +113,7 @@ def digest(
     Raises:
         ConfigError: something cannot be identified, and there is no key.
     """
-    parts = {"model": make, "model()": net, "loss": own.loss, "metric": own.metric, "x": packing}
+    parts = {"model": make, "model()": net, "loss": use.loss, "metric": use.metric, "x": packing}
     skip = key is not None or not stored
-    each = [digest_of_value(value, name, skip) for name, value in parts.items()]
-    return digest_of_value([*each, key], "key")[:12]
+    digests = [digest_of_value(value, name, skip) for name, value in parts.items()]
+    return digest_of_value([*digests, key], "key")[:12]

@@ -107,39 +107,39 @@ def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:
     spoken: dict[str, str] = {}
     for file in sorted(texts.glob("*_gut_f.txt")):
         spoken |= {
-            f"{file.stem.removesuffix('_gut_f')}: {who}": said
-            for who, said in roles(file.read_text("ascii", "ignore"))
+            f"{file.stem.removesuffix('_gut_f')}: {speaker}": speech
+            for speaker, speech in roles(file.read_text("ascii", "ignore"))
         }
-    spoken = {role: said for role, said in spoken.items() if len(said) >= least}
+    spoken = {role: speech for role, speech in spoken.items() if len(speech) >= least}
     words = tuple(sorted(set("".join(spoken.values()))))
     number = {character: k for k, character in enumerate(words)}
     parts: dict[bool, list[tuple[np.ndarray, list[str]]]] = {False: [], True: []}
-    for role, said in spoken.items():
-        codes = np.array([number[character] for character in said])
+    for role, speech in spoken.items():
+        codes = np.array([number[character] for character in speech])
         cut = len(codes) * 4 // 5
         for late, part in ((False, codes[:cut]), (True, codes[cut:])):
             windows = np.lib.stride_tricks.sliding_window_view(part, length + 1)[::step]
             parts[late].append((windows, [role] * len(windows)))
     train, test = (np.concatenate([windows for windows, _ in parts[late]]) for late in (False, True))
-    owner = np.array([role for _, of in parts[False] for role in of])
+    owner = np.array([role for _, roles_of in parts[False] for role in roles_of])
     return Natural(train[:, :-1], train[:, -1], owner, (test[:, :-1], test[:, -1]), words)
 
 
 def roles(play: str) -> Iterator[tuple[str, str]]:
     """(name, all words) of each speaker. A speech starts with an indented name and ends before the next one."""
-    said: dict[str, list[str]] = defaultdict(list)
-    who, directed = "", False
+    speech: dict[str, list[str]] = defaultdict(list)
+    speaker, directed = "", False
     for line in play.splitlines():
         directed = bool(STAGE.match(line)) or (directed and bool(line.strip()))
-        if found := SPEECH.match(line):
-            who, line, directed = found[1], found[2], False
-        if who and line.strip() and not directed:
-            said[who].append(line.strip())
-    yield from ((who, " ".join(lines)) for who, lines in said.items())
+        if match := SPEECH.match(line):
+            speaker, line, directed = match[1], match[2], False
+        if speaker and line.strip() and not directed:
+            speech[speaker].append(line.strip())
+    yield from ((speaker, " ".join(lines)) for speaker, lines in speech.items())
 
 
 def _folder(package: str, command: str) -> Path:
-    found = find_spec(package)
-    if found is None or found.origin is None:
+    match = find_spec(package)
+    if match is None or match.origin is None:
         raise ConfigError(f"the package {package!r}, which has the data, is not installed; {command}.")
-    return Path(found.origin).parent
+    return Path(match.origin).parent

@@ -55,8 +55,8 @@ class Result:
     def _measured(self, column: str | None) -> str:
         column = column or self.column
         if column not in self.table or self.table[column].isna().all():
-            there = ", ".join(name for name in self.table if self.table[name].notna().any())
-            raise ConfigError(f"column {column!r} was not measured; the table has {there}.")
+            measured = ", ".join(name for name in self.table if self.table[name].notna().any())
+            raise ConfigError(f"column {column!r} was not measured; the table has {measured}.")
         return column
 
     def model(self, method: str, seed: int = 0) -> nn.Module:
@@ -86,8 +86,8 @@ class Result:
             measures = {name: values for name, values in end.items() if name != "weights"}
             if measures:
                 names = range(len(next(iter(measures.values())))) if self.clients is None else self.clients
-                about = {"method": method, "seed": seed, "client": names, "samples": self.sizes[seed]}
-                frames.append(pd.DataFrame(about | measures))
+                header = {"method": method, "seed": seed, "client": names, "samples": self.sizes[seed]}
+                frames.append(pd.DataFrame(header | measures))
         if not frames:
             raise ConfigError(
                 "no run has measures of its clients: it diverged, or an older version stored it."
@@ -112,9 +112,9 @@ class Result:
         def tail(values: pd.Series) -> float:
             return float(values.sort_values(ascending=high).head(max(1, len(values) // 10)).mean())
 
-        each = pd.DataFrame({"mean": runs.mean(), "worst client": runs.min() if high else runs.max()})
-        each["worst tenth"] = runs.agg(tail)
-        return each.groupby(level="method", sort=False).mean()
+        summary = pd.DataFrame({"mean": runs.mean(), "worst client": runs.min() if high else runs.max()})
+        summary["worst tenth"] = runs.agg(tail)
+        return summary.groupby(level="method", sort=False).mean()
 
     def save(self, path: str | Path) -> None:
         """Write the result to one file, a zip of tables and arrays; `fedlib.load` reads it.
@@ -122,7 +122,7 @@ class Result:
         Raises:
             StoreError: the file cannot be written.
         """
-        about = {
+        header = {
             "clients": None if self.clients is None else [plain(name) for name in self.clients],
             "failures": [[*key, why] for key, why in self.failures.items()],
             "ends": [[*key, list(end)] for key, end in self.ends.items()],
@@ -137,7 +137,7 @@ class Result:
         weights, whole = io.BytesIO(), io.BytesIO()
         np.savez(weights, **arrays)  # ty: ignore[invalid-argument-type]  # no array is named allow_pickle
         with zipfile.ZipFile(whole, "w") as packed:
-            packed.writestr("about.json", json.dumps(about))
+            packed.writestr("about.json", json.dumps(header))
             packed.writestr("table.parquet", to_parquet(self.table))
             packed.writestr("arrays.npz", weights.getvalue())
         write_whole(Path(path), whole.getvalue())
@@ -156,8 +156,8 @@ class Result:
         from fedlib.drawing import plots
 
         plots.style()
-        every: dict[str, Any] = {"panels": {"": ""}, **options}
-        return plots.curves(self.table, self._measured(column), **every)
+        arguments: dict[str, Any] = {"panels": {"": ""}, **options}
+        return plots.curves(self.table, self._measured(column), **arguments)
 
     def summary(self, target: float, column: str | None = None, at_most: bool | None = None) -> pd.DataFrame:
         """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
@@ -181,20 +181,20 @@ class Result:
         diverged = table.groupby(measure.RUN, sort=False)["diverged"].any()
         final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0
         by_method: dict[str, Any] = {"level": "method", "sort": False}
-        out = pd.DataFrame({"seeds": arrived.groupby(**by_method).size()})
-        out["reached"] = pd.Series(np.isfinite(arrived), arrived.index).groupby(**by_method).sum()
-        out["rounds"] = arrived.groupby(**by_method).median()
+        costs = pd.DataFrame({"seeds": arrived.groupby(**by_method).size()})
+        costs["reached"] = pd.Series(np.isfinite(arrived), arrived.index).groupby(**by_method).sum()
+        costs["rounds"] = arrived.groupby(**by_method).median()
         spent = table.set_index([*measure.RUN, "round"])
         for cost in ("megabytes", "work"):
             runs: Iterable[tuple[Any, float]] = arrived.items()
             values = [spent[cost].get((*run, rounds), np.inf) for run, rounds in runs]
-            out[cost] = pd.Series(values, arrived.index).groupby(**by_method).median()
-        out["final"] = final.groupby(**by_method).mean()
+            costs[cost] = pd.Series(values, arrived.index).groupby(**by_method).median()
+        costs["final"] = final.groupby(**by_method).mean()
         by_rounds = arrived.groupby(level="seed").rank()
         by_final = (final if low else -final).groupby(level="seed").rank()
-        place = (by_rounds * 2 * len(out) + by_final).groupby(level="seed").rank()
-        out["rank"] = place.groupby(**by_method).mean()
-        return out.sort_values(["rank", "rounds"], kind="stable").rename_axis("method")
+        place = (by_rounds * 2 * len(costs) + by_final).groupby(level="seed").rank()
+        costs["rank"] = place.groupby(**by_method).mean()
+        return costs.sort_values(["rank", "rounds"], kind="stable").rename_axis("method")
 
 
 def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Result:
@@ -205,16 +205,16 @@ def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Resu
     """
     try:
         with zipfile.ZipFile(path) as packed:
-            about = json.loads(packed.read("about.json"))
+            header = json.loads(packed.read("about.json"))
             table = pd.read_parquet(io.BytesIO(packed.read("table.parquet")))
             with np.load(io.BytesIO(packed.read("arrays.npz")), allow_pickle=False) as arrays:
                 ends = {
                     (method, seed): {name: arrays[f"end/{i}/{name}"] for name in names}
-                    for i, (method, seed, names) in enumerate(about["ends"])
+                    for i, (method, seed, names) in enumerate(header["ends"])
                 }
-                sizes = {seed: arrays[f"sizes/{seed}"] for seed in about["seeds"]}
-        failures = {(method, seed): why for method, seed, why in about["failures"]}
-        return Result(table, about["clients"], ends, sizes, failures, model)
+                sizes = {seed: arrays[f"sizes/{seed}"] for seed in header["seeds"]}
+        failures = {(method, seed): why for method, seed, why in header["failures"]}
+        return Result(table, header["clients"], ends, sizes, failures, model)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; write one with Result.save.") from None
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:

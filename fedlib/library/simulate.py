@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from fedlib.errors import ConfigError, SamplerError
-from fedlib.library.callbacks import Callback, Keep, Running, Watcher, kept
+from fedlib.library.callbacks import Callback, Keep, Running, Watcher, ends_of
 from fedlib.library.checks import check, check_watching
 from fedlib.library.data import Clients, samples_of
 from fedlib.library.handed import Handed
@@ -103,7 +103,7 @@ def simulate(
                 f"y holds {data.y_train.dtype}: give classes as whole numbers, y.astype(int), or pass loss=, a "
                 "function of output and y."
             )
-        given = model_of(model, samples, loss, metric, key, store is not None)
+        module = model_of(model, samples, loss, metric, key, store is not None)
         tested = len(data.x_test) > 0
         if evaluate is None:
             accuracy = data.labels and metric is None
@@ -114,7 +114,7 @@ def simulate(
             "dataset": f"{OWN}{data.digest[:12]}",
             "partition": owners.spec,
             "holdout": holdout,
-            "model": given.name,
+            "model": module.name,
             "N": owners.N,
             "m": m,
             "T": T,
@@ -127,7 +127,7 @@ def simulate(
             for seed in seeds_of({"seeds": seeds if isinstance(seeds, int) else list(seeds)}, "simulate")
         ]
         threads = threads or cores()
-        supply = Handed(samples, owners, given, device, key, store is not None)
+        supply = Handed(samples, owners, module, device, key, store is not None)
         check(supply, [run for _, run in labelled], metric, threads)
         with tempfile.TemporaryDirectory() if store is None else nullcontext(os.fspath(store)) as folder:
             place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
@@ -137,13 +137,13 @@ def simulate(
 @contextmanager
 def plain_torch() -> Generator[None]:
     """In this context, torch computes as usual, whatever the program set."""
-    before = torch.get_default_dtype()
+    dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(dtype)
 
 
 def train(
@@ -167,7 +167,7 @@ def train(
     watch = Watcher(labels, lineage, callbacks, keep, store, supply.measure, supply.module)
     for a in list(runs):
         if store.finished(a):
-            if keep is None or f"weights_{keep}" in (kept(store.folder(a)) or {}):
+            if keep is None or f"weights_{keep}" in (ends_of(store.folder(a)) or {}):
                 watch.replay(a, store.read(a)[0])
                 continue
             store.forget(a)
@@ -196,9 +196,11 @@ def train(
             warnings.warn(f"method {label!r}: {failures[a]} The other runs are in the result.", stacklevel=3)
             continue
         rows[name] = pd.DataFrame(watch.ended[a]) if a in watch.ended else store.read(a)[0]
-        end = kept(store.folder(a)) or {}
+        end = ends_of(store.folder(a)) or {}
         weights = {"weights": end[f"weights_{keep}"]} if f"weights_{keep}" in end else {}
-        ends[name] = {what: values for what, values in end.items() if "weights" not in what} | weights
+        ends[name] = {
+            name_of: values for name_of, values in end.items() if "weights" not in name_of
+        } | weights
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
     return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make)
 

@@ -199,25 +199,25 @@ def similarity_distributions(
     The draws of large clients (m p_i >= 1) come first.
     """
     M = int(np.sum(sizes))
-    own, masses = np.divmod(m * sizes, M)
+    whole, masses = np.divmod(m * sizes, M)
     r = np.zeros((m, len(sizes)), dtype=np.int64)
-    large = np.repeat(np.arange(len(sizes)), own)
+    large = np.repeat(np.arange(len(sizes)), whole)
     r[np.arange(len(large)), large] = M
     groups = cut_tree(tree, masses, M)
     free = r[len(large) :]
     if len(free) == 0:
         return r / M, groups
     groups.sort(key=lambda group: masses[group].sum())
-    kept, rest = groups[-len(free) :], groups[: -len(free)]
+    opening, pouring = groups[-len(free) :], groups[: -len(free)]
     if filling == "paper":
-        kept, rest = kept[::-1], rest[::-1]
+        opening, pouring = opening[::-1], pouring[::-1]
     else:
-        rest = [rng.permutation(group) for group in rest]
-    for cell, group in zip(free, kept, strict=True):
+        pouring = [rng.permutation(group) for group in pouring]
+    for cell, group in zip(free, opening, strict=True):
         cell[group] = masses[group]
-    left = np.concatenate([*rest, np.empty(0, dtype=int)])
-    cells, clients, amounts = pour(masses[left], M - free.sum(axis=1))
-    free[cells, left[clients]] += amounts
+    poured = np.concatenate([*pouring, np.empty(0, dtype=int)])
+    cells, clients, amounts = pour(masses[poured], M - free.sum(axis=1))
+    free[cells, poured[clients]] += amounts
     return r / M, groups
 
 
@@ -247,8 +247,8 @@ class ClusteredSize(Sampler):
     def select(self, round: Round) -> Selection:
         A, m = round.available, round.m
         ranking = np.searchsorted(A, self.ranking[np.isin(self.ranking, A)])
-        drawn = draw(size_distributions(self.fed.sizes[A], m, ranking), round.rng)
-        return Selection(A[drawn], expected=m * self.fed.shares(A)[drawn])
+        places_drawn = draw(size_distributions(self.fed.sizes[A], m, ranking), round.rng)
+        return Selection(A[places_drawn], expected=m * self.fed.shares(A)[places_drawn])
 
 
 @register("clustered_similarity", revision=0)
@@ -283,14 +283,16 @@ class ClusteredSimilarity(Sampler):
         A, m = round.available, round.m
         if round.t <= self.warmup:
             p = self.fed.shares(A)
-            drawn = round.rng.choice(len(A), m, p=p)
-            return Selection(A[drawn], expected=m * p[drawn])
+            places_drawn = round.rng.choice(len(A), m, p=p)
+            return Selection(A[places_drawn], expected=m * p[places_drawn])
         places = self.places[np.isin(self.places, A)]
         tree = ward_tree(self.rho[np.ix_(places, places)], self.linkage)
         r, groups = similarity_distributions(self.fed.sizes[places], m, tree, round.rng, self.filling)
-        drawn = draw(r, round.rng)
+        places_drawn = draw(r, round.rng)
         notes = {"group_sizes": sorted((len(group) for group in groups), reverse=True)}
-        return Selection(places[drawn], expected=m * self.fed.shares(places)[drawn], notes=notes)
+        return Selection(
+            places[places_drawn], expected=m * self.fed.shares(places)[places_drawn], notes=notes
+        )
 
     def observe(self, round: Round, report: Report) -> None:
         usable = np.isfinite(np.vecdot(report.updates, report.updates))

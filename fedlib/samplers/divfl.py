@@ -62,8 +62,8 @@ class DivFL(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        known = {"gradients": ("one_step", "previous"), "greedy": ("lazy", "stochastic")}
-        for key, options in known.items():
+        choices = {"gradients": ("one_step", "previous"), "greedy": ("lazy", "stochastic")}
+        for key, options in choices.items():
             if getattr(self, key) not in options:
                 raise ValueError(
                     f"sampler 'divfl': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
@@ -85,15 +85,15 @@ class DivFL(Sampler):
         m = min(round.m, len(A))
         if self.sparse(self.fed):
             if self.gradients == "previous":
-                known = self.D.copy()
-                known[A] = G
-                G, self.D = self.D[A], known
+                latest = self.D.copy()
+                latest[A] = G
+                G, self.D = self.D[A], latest
             return Selection(A[stochastic_greedy(RowsApart(G), m, round.rng, self.candidates)])
         D = distances(G)
         if self.gradients == "previous":
-            known, pairs = self.D.copy(), np.ix_(A, A)
-            known[pairs] = D
-            D, self.D = self.D[pairs], known
+            latest, pairs = self.D.copy(), np.ix_(A, A)
+            latest[pairs] = D
+            D, self.D = self.D[pairs], latest
         if self.greedy == "lazy":
             return Selection(A[lazy_greedy(D, m)])
         return Selection(A[stochastic_greedy(D, m, round.rng, self.candidates)])
@@ -148,14 +148,14 @@ def stochastic_greedy(
 
     D: the distances (N, N). candidates: how many are looked at in a step; None for max(m, floor(0.1 N)).
     """
-    left, size = np.arange(len(D)), candidates or max(m, len(D) // 10)
+    remaining, size = np.arange(len(D)), candidates or max(m, len(D) // 10)
     nearest, chosen = np.full(len(D), np.inf), []
     for _ in range(m):
-        some = rng.choice(left, min(len(left), size), replace=False)
-        k = best_of(D, nearest, some)
+        ids = rng.choice(remaining, min(len(remaining), size), replace=False)
+        k = best_of(D, nearest, ids)
         chosen.append(k)
         nearest = np.minimum(nearest, D[k])
-        left = left[left != k]
+        remaining = remaining[remaining != k]
     return np.array(chosen)
 
 
@@ -180,11 +180,11 @@ class RowsApart:
 
     def __getitem__(self, clients: int | np.ndarray) -> np.ndarray:
         """(n, N) of the clients (n,), or (N,) of one client."""
-        some = np.atleast_1d(clients)
-        own = np.where(self.finite[some][:, None], self.G[some], 0).astype(float)
-        inner = np.hstack([own @ self._block(start).T for start in range(0, len(self), WIDTH)])
-        D = np.sqrt(np.maximum(self.squares[some][:, None] + self.squares - 2 * inner, 0))
-        D[np.arange(len(some)), some] = 0
+        ids = np.atleast_1d(clients)
+        rows = np.where(self.finite[ids][:, None], self.G[ids], 0).astype(float)
+        inner = np.hstack([rows @ self._block(start).T for start in range(0, len(self), WIDTH)])
+        D = np.sqrt(np.maximum(self.squares[ids][:, None] + self.squares - 2 * inner, 0))
+        D[np.arange(len(ids)), ids] = 0
         return D if np.ndim(clients) else D[0]
 
     def _block(self, start: int) -> np.ndarray:

@@ -120,8 +120,8 @@ class FedCor(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        known = {"schedule": SCHEDULES, "likelihood": ("mml", "loo_upstream"), "probe": ("extra", "own")}
-        for key, options in known.items():
+        choices = {"schedule": SCHEDULES, "likelihood": ("mml", "loo_upstream"), "probe": ("extra", "own")}
+        for key, options in choices.items():
             if getattr(self, key) not in options:
                 raise ValueError(
                     f"sampler 'fedcor': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
@@ -165,16 +165,16 @@ class FedCor(Sampler):
         if e > self.warmup:
             self.alpha = np.ones(fed.N)
         if len(A) < fed.N or round.silent:
-            known = np.isfinite(change)
-            change = np.where(known, change, change[known].mean() if known.any() else np.nan)
+            finite = np.isfinite(change)
+            change = np.where(finite, change, change[finite].mean() if finite.any() else np.nan)
         if np.isfinite(change).all():
             self.learn(e, change)
 
     def of_all(self, clients: np.ndarray, values: np.ndarray) -> np.ndarray:
         """(N,) the values (n,) of `clients`; NaN for the other clients."""
-        out = np.full(self.fed.N, np.nan)
-        out[clients] = values
-        return out
+        full = np.full(self.fed.N, np.nan)
+        full[clients] = values
+        return full
 
     def updates(self, e: int) -> bool:
         """Whether round e, after the warm-up, updates the process."""
@@ -228,11 +228,11 @@ def choose(Sigma: np.ndarray, p: np.ndarray, alpha: np.ndarray, m: int) -> np.nd
     Sigma: (N, N); p, alpha: (N,). Each step takes argmax_k alpha_k (sum_i p_i Sigma_ik) / sqrt(Sigma_kk), and then
     conditions Sigma on the choice. Ties go to the lowest id; variances below 1e-12 count as 1e-12.
     """
-    left = np.ones(len(p), dtype=bool)
+    remaining = np.ones(len(p), dtype=bool)
     chosen = np.zeros(m, dtype=int)
     for i in range(m):
-        chosen[i] = k = int(np.where(left, scores(Sigma, p, alpha), -np.inf).argmax())
-        left[k] = False
+        chosen[i] = k = int(np.where(remaining, scores(Sigma, p, alpha), -np.inf).argmax())
+        remaining[k] = False
         Sigma = condition(Sigma, k)
     return chosen
 
@@ -351,10 +351,10 @@ def train(
         "weight_decay": 0.0,
         "amsgrad": False,
     }
-    objective, many = torch.tensor(torch.nan), X.shape[1] > MANY
+    objective, linear = torch.tensor(torch.nan), X.shape[1] > MANY
     with one_thread(), lazily_evaluate_kernels(False):  # each kernel matrix is needed in full
         for _ in range(iterations):
-            process = LinearProcess(embedding, mu, sigma_n) if many else prior(embedding, mu, sigma_n)
+            process = LinearProcess(embedding, mu, sigma_n) if linear else prior(embedding, mu, sigma_n)
             if likelihood == "mml":
                 gradient = -log_likelihood_gradient(process, values, w, embedding)
             else:

@@ -80,12 +80,12 @@ def kmeans(X: np.ndarray, H: int, rng: np.random.Generator, passes: int = 100) -
 
 def deviations(X: np.ndarray, labels: np.ndarray, H: int) -> np.ndarray:
     """Standard deviation sigma_h (H,) of the rows of X (N, d') in each cluster; divisor N_h - 1; 0 for a single row."""
-    out = np.zeros(H)
+    sigma = np.zeros(H)
     for h in range(H):
         members = X[labels == h]
         if len(members) > 1:
-            out[h] = np.sqrt(((members - members.mean(axis=0)) ** 2).sum() / (len(members) - 1))
-    return out
+            sigma[h] = np.sqrt(((members - members.mean(axis=0)) ** 2).sum() / (len(members) - 1))
+    return sigma
 
 
 def round_places(targets: np.ndarray, m: int, caps: np.ndarray) -> np.ndarray:
@@ -94,16 +94,16 @@ def round_places(targets: np.ndarray, m: int, caps: np.ndarray) -> np.ndarray:
     What a cap cuts off goes to the others in proportion to their targets, or to their caps where the targets are all 0.
     If remainders are equal, the larger cap comes first, then the lower index.
     """
-    places, below = np.zeros(len(targets), dtype=int), caps > 0
+    places, free = np.zeros(len(targets), dtype=int), caps > 0
     while True:
-        weights = np.where(below, targets if targets[below].any() else caps, 0)
+        weights = np.where(free, targets if targets[free].any() else caps, 0)
         shares = (m - places.sum()) * weights / (weights.sum() or 1)
-        over = below & (shares > caps)
-        if not over.any():
+        capped = free & (shares > caps)
+        if not capped.any():
             break
-        places[over], below = caps[over], below & ~over
-    places[below] = np.floor(shares[below] + 1e-9)
-    remainders = np.where(below & (places < caps), np.round(shares - places, 9), -1)
+        places[capped], free = caps[capped], free & ~capped
+    places[free] = np.floor(shares[free] + 1e-9)
+    remainders = np.where(free & (places < caps), np.round(shares - places, 9), -1)
     best = np.lexsort((np.arange(len(caps)), -caps, -remainders))
     places[best[: m - places.sum()]] += 1
     return places
@@ -178,16 +178,16 @@ class HCSFed(Sampler):
         sizes = np.bincount(labels, minlength=self.H)
         S = self.spread(X, labels, length.max())
         places = allocate(sizes, S, m, at_least_one=self.reallocation and self.variant != "P")
-        drawn = [
+        draws = [
             self.draw(round.rng, np.flatnonzero(labels == h), length, places[h])
             for h in np.flatnonzero(places)
         ]
         notes = {"cluster_sizes": sizes.tolist(), "places": places.tolist(), "spreads": S.tolist()}
         if len(broken):
             notes["not_finite"] = A[broken].tolist()
-        clients = A[np.concatenate([places for places, _ in drawn])]
-        known = self.variant == "U" or not self.importance
-        expected = np.concatenate([expected for _, expected in drawn]) if known else None
+        clients = A[np.concatenate([places for places, _ in draws])]
+        closed_form = self.variant == "U" or not self.importance
+        expected = np.concatenate([expected for _, expected in draws]) if closed_form else None
         return Selection(clients, expected=expected, notes=notes)
 
     def encode(self, G: np.ndarray) -> np.ndarray:

@@ -23,12 +23,12 @@ def choose(X: np.ndarray, sigma_n: float, p: np.ndarray, alpha: np.ndarray, m: i
         (X @ p) @ X + sigma_n**2 * p,
         (X**2).sum(axis=0) + sigma_n**2,
     )  # p Sigma, and its diagonal
-    left, chosen = np.ones(N, dtype=bool), np.zeros(m, dtype=int)
+    remaining, chosen = np.ones(N, dtype=bool), np.zeros(m, dtype=int)
     columns = np.zeros((m, N))  # of each choice in the covariance that it met, over the root of its variance
     for i in range(m):
         score = alpha * share / np.sqrt(np.maximum(variance, 1e-12))
-        chosen[i] = k = int(np.where(left, score, -np.inf).argmax())
-        left[k] = False
+        chosen[i] = k = int(np.where(remaining, score, -np.inf).argmax())
+        remaining[k] = False
         column = X[:, k] @ X - columns[:i, k] @ columns[:i]
         column[k] += sigma_n**2
         columns[i] = column / math.sqrt(max(column[k], 1e-12))
@@ -72,7 +72,7 @@ class LinearProcess:
         """`fedcor.log_leave_one_out`; values (S, N) -> (S,)."""
         from torch.distributions import Normal
 
-        some = slice(clients)
-        variance = self.noise / (1 - (self.X[:, some] * self.solved[:, some]).sum(0))
-        mean = values[:, some] - self.times_precision(values)[:, some] * variance
-        return Normal(mean, variance.sqrt()).log_prob(values[:, some]).sum(-1)
+        first = slice(clients)
+        variance = self.noise / (1 - (self.X[:, first] * self.solved[:, first]).sum(0))
+        mean = values[:, first] - self.times_precision(values)[:, first] * variance
+        return Normal(mean, variance.sqrt()).log_prob(values[:, first]).sum(-1)

@@ -40,6 +40,7 @@ def numbers(result: fedlib.Result) -> pd.DataFrame:
 # -- clients and samples ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.outside("forms of clients and samples")
 def test_each_clients_own_samples_are_a_federation() -> None:
     """Named in the order of the mapping; a list numbers them."""
     parts = {name: (X[name == OWNER], Y[name == OWNER]) for name in NAMES}
@@ -76,6 +77,7 @@ class Joined(nn.Module):
         return self.two(x[:, :6], x[:, 6].long(), x[:, 7] > 0)
 
 
+@pytest.mark.outside("forms of clients and samples")
 def test_several_inputs_are_the_models_arguments() -> None:
     token, keep = RNG.integers(5, size=N * n), RNG.random(N * n) > 0.2
     several = {"real": X, "token": token, "keep": keep}
@@ -269,6 +271,7 @@ def test_a_larger_T_goes_on(method: str, every: int, tmp_path: Path, monkeypatch
 COLUMN = np.array(NAMES)[np.arange(40) % N]
 
 
+@pytest.mark.outside("forms of clients and samples")
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("options", "message"),

@@ -195,6 +195,7 @@ class Momentum(fedlib.Server):
         return self.m
 
 
+@pytest.mark.outside("servers and their parameters")
 def test_a_server_is_a_name_a_class_or_an_instance() -> None:
     servers = {"mean": "mean", "whole": Part(1.0), "half": Part, "written": "fedavgm", "mine": Momentum()}
     servers |= {"slow": fedlib.algorithms.FedAvgM(lr=0.5, momentum=0.0)}
@@ -207,6 +208,7 @@ def test_a_server_is_a_name_a_class_or_an_instance() -> None:
     assert fedlib.Method(fedlib.samplers.PowerOfChoice(d=6), "fedadam").params == {"d": 6}
 
 
+@pytest.mark.outside("servers and their parameters")
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -329,11 +331,13 @@ class Zero(fedlib.Callback):
         return np.bool_(row["round"] == 1)
 
 
+@pytest.mark.outside("callbacks and kept models")
 def test_a_callback_sees_every_round_and_changes_nothing() -> None:
     whole, ended = simulate().table, simulate(callbacks=[Zero()], keep="best").table
     assert ended["test_loss"].tolist() == whole["test_loss"][:2].tolist()
 
 
+@pytest.mark.outside("callbacks and kept models")
 def test_the_best_model_may_be_the_first() -> None:
     """The test labels are what the initial model says, so that training only does harm."""
     first = nn.Linear(6, 4)

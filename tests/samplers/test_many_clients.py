@@ -93,6 +93,7 @@ def few_clients(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "MANY", 10)
 
 
+@pytest.mark.outside("samplers for many clients")
 @pytest.mark.parametrize(
     ("sampler", "fewer"),
     [
