@@ -118,7 +118,7 @@ class Curves:
         self.groups: dict[str, dict[Any, pd.DataFrame]] = {}
 
     def key(self, where: Where) -> str:
-        """The name of a method's curve; "" if it has not been run."""
+        """The name of a method's curve; "" if it has not been run or measured."""
         name = "/".join(where)
         if name not in self.known:
             table = self.results.get(where.experiment)
@@ -130,6 +130,8 @@ class Curves:
             if rows is None:
                 return ""
             mean = rows.dropna(subset=[where.column]).groupby("round")[where.column].mean()
+            if mean.empty:
+                return ""
             smooth = measure.rolling(mean, max(1, int(mean.index.max()) // 60))
             some = smooth.iloc[np.unique(np.linspace(0, len(smooth) - 1, POINTS).astype(int))]
             scale = 100 if "accuracy" in where.column else 1
