@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import linecache
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import forked
@@ -19,12 +22,14 @@ from copies import ForkedKernel
 from matplotlib import pyplot as plt
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
+from ruamel.yaml import YAML
 
 from fedlib.commands import notebooks
 from fedlib.data import datasets
 from fedlib.errors import ConfigError
-from fedlib.lab import picture
-from fedlib.lab.panel import SCHEMES, Lab, split
+from fedlib.lab import export, picture
+from fedlib.lab.panel import LOADING, Lab, shown
+from fedlib.lab.setting import SCHEMES, Setting, split
 from fedlib.lab.training import Training, standings
 from fedlib.runs import work
 from fedlib.runs.finished import Finished
@@ -32,6 +37,7 @@ from fedlib.runs.place import Place
 from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
+from fedlib.settings.params import Experiments
 
 SMALL = {
     "dataset": "digits",
@@ -129,6 +135,93 @@ def test_the_lab_shows_what_the_archive_has_of_its_setting(monkeypatch: pytest.M
     assert lab.training.rounds == (0, 0)
     assert bytes(lab.picture.value).startswith(PNG)
     assert "from the archive or the store, not trained again: Random (1 of 1 seeds)" in lab.status.value
+
+
+def test_every_setting_of_params_yaml_can_be_chosen_and_gives_its_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(datasets, "status", lambda name, *place: {"state": "prepared"})
+    chosen, settings, checked = Setting("arena_common"), params.load(), set()
+    chosen.origin.observe(lambda _: chosen.begin(), "value")
+    for experiment in settings.names:
+        chosen.origin.value = experiment
+        for scale in chosen.scale.options:
+            chosen.scale.value = scale
+            chosen.list_settings()
+            planned = {(one.setting, one.method): one for one in settings.runs(experiment, scale)}
+            for _, name in chosen.grid.options:
+                chosen.grid.value = name
+                chosen.fill()
+                for label, method in chosen.methods.items():
+                    one = planned[name, label]
+                    raw = params.merge(chosen.setting(), params.split_method(dict(method)))
+                    assert params.build(raw, one.run.seed, "lab") == one.run, (experiment, scale, name, label)
+                    checked.add((experiment, scale, name, label))
+    assert len({experiment for experiment, *_ in checked}) == len(settings.names)
+
+
+def test_keys_without_a_widget_are_written_as_in_params_yaml() -> None:
+    lab = Lab("arena_common", ["Random"])
+    lab.further.value = "local: {momentum: 0.9}\nevaluate: {every: 5}"
+    run = params.build({**lab.setting(), "method": {"sampler": "uniform"}}, 0, "lab")
+    assert (run.local.momentum, run.local.lr, run.evaluate.every) == (0.9, lab.lr.value, 5)
+    for wrong, words in {"local: {": "further keys: ", "momentum": "write `key: value`"}.items():
+        lab.further.value = wrong
+        assert words in html.unescape(lab.status.value)
+
+
+def test_train_pressed_before_anything_is_loaded_is_answered_and_then_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def watch() -> Lab:
+        monkeypatch.setattr("fedlib.lab.panel.NEEDED", ("fedlib.lab.training", "wsgiref"))  # not loaded yet
+        lab = small_lab()
+        assert lab.status.value == shown(LOADING)
+        lab.train.click()
+        assert "training begins by itself" in lab.status.value
+        lab.train.click()
+        await lab.task
+        return lab
+
+    lab = asyncio.run(watch())
+    assert lab.training.rounds == (5, 5)
+
+
+def test_what_was_run_can_be_taken_along_as_a_script_and_as_an_experiment(tmp_path: Path) -> None:
+    async def watch() -> Lab:
+        lab = small_lab()
+        lab.choose.value = ["Random", "MD"]
+        lab.train.click()
+        await lab.task
+        lab.T.value = 99  # chosen later: not what was run
+        lab.export.click()
+        return lab
+
+    lab = asyncio.run(watch())
+    columns = ["method", "seed", "round", "test_accuracy", "test_loss"]
+    ours = lab.training.results()[columns].sort_values(columns[:3], ignore_index=True)
+    (tmp_path / "again.py").write_text(lab.script.value)
+    ran = subprocess.run(
+        [sys.executable, "again.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "mean rank" in ran.stdout
+    theirs = pd.read_csv(tmp_path / "results.csv")[columns].sort_values(columns[:3], ignore_index=True)
+    pd.testing.assert_frame_equal(ours, theirs, check_dtype=False, rtol=1e-12)
+
+    entry = YAML(typ="safe").load(f"experiments:\n{lab.entry.value}")
+    planned = Experiments(entry | {"scale": "demo"}).runs("from_the_lab", "demo")
+    expected = [lab.training._run(lab.methods[one.method], one.run.seed, "lab") for one in planned]
+    assert [one.run for one in planned] == expected
+    assert {one.method for one in planned} == {"Random", "MD"}
+
+
+def test_a_script_brings_the_cell_that_defines_a_sampler() -> None:
+    cell = "class Mine(Sampler):\n    def select(self, round):\n        return None\n"
+    linecache.cache["<cell 7>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 7>")
+    space = {"Sampler": Sampler, "__name__": "__main__"}
+    exec(compile(cell, "<cell 7>", "exec"), space)
+    assert export.source(space["Mine"]) == cell
+    assert export.source(SAMPLERS["uniform"]) == ""
 
 
 def test_the_panel_is_there_before_anything_that_trains_or_draws_is_loaded() -> None:

@@ -1,0 +1,242 @@
+"""The widgets of a setting: they begin with one of params.yaml and may be changed to any other."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as widgets
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from fedlib.data import datasets
+from fedlib.errors import ConfigError
+from fedlib.settings import params, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+SCHEMES = {
+    "one label per client": "one_class",
+    "shards of sorted labels": "shards",
+    "Dirichlet, a client draws its labels": "dirichlet_clients",
+    "Dirichlet, sizes use all data": "dirichlet_prior",
+    "Dirichlet, a class is dealt out": "dirichlet_classes",
+    "independent, identical": "iid",
+}
+WRITTEN = "as written under “further keys”"
+PLAIN = ("dataset", "model", "N", "m", "T")  # keys of a run with a widget each
+
+
+def split(scheme: str, N: int, n: int, n_test: int, alpha: float, shards: int) -> dict[str, Any]:
+    """The settings of a partition scheme, from the values of the widgets. n, n_test: samples per client."""
+    settings: dict[str, dict[str, Any]] = {
+        "one_class": {"n": n, "n_test": n_test},
+        "shards": {"shards": shards},
+        "dirichlet_clients": {"alpha": alpha, "sizes": [[N, n]]},
+        "dirichlet_prior": {"alpha": alpha},
+        "dirichlet_classes": {"alphas": [alpha]},
+        "iid": {},
+    }
+    return {"scheme": scheme, **settings[scheme]}
+
+
+class Setting:
+    """The widgets, as attributes, so that a program can do what a person does (`lab.N.value = 20`).
+
+    origin, scale, grid: the experiment of params.yaml, its scale and its setting with which the widgets begin. A scale
+    is offered if its dataset is prepared. further: every key of the run that has no widget, as YAML.
+    methods: label -> method, as params.yaml writes it.
+    """
+
+    def __init__(self, experiment: str) -> None:
+        self.settings = params.load()
+        self.prepared = [
+            name
+            for name in datasets.KINDS
+            if name == "digits" or datasets.status(name)["state"] == "prepared"
+        ]
+        self.added: dict[str, dict[str, Any]] = {}
+        self.methods: dict[str, dict[str, Any]] = {}
+        self.test_share = 0.0  # of a client's samples, where each has one label
+        self.filling = False
+        self._make(experiment)
+        self.begin()
+
+    def _make(self, experiment: str) -> None:
+        wide = {"style": {"description_width": "11em"}, "layout": widgets.Layout(width="28em")}
+
+        def whole(words: str, low: int, high: int, value: int | None = None) -> widgets.IntSlider:
+            return widgets.IntSlider(
+                low if value is None else value, low, high, description=words, continuous_update=False, **wide
+            )
+
+        def number(words: str, value: float, low: int, high: int) -> widgets.FloatLogSlider:
+            return widgets.FloatLogSlider(
+                value, min=low, max=high, step=0.1, description=words, continuous_update=False, **wide
+            )
+
+        def choice(words: str, options: Any, value: Any = None) -> widgets.Dropdown:
+            return widgets.Dropdown(options=options, value=value, description=words, **wide)
+
+        self.origin = choice("experiment", self.settings.names, experiment)
+        self.scale = choice("at scale", [])
+        self.grid = choice("setting", [])
+        self.dataset = choice("dataset", self.prepared, "digits")
+        self.scheme = choice("partition", {WRITTEN: "", **SCHEMES}, "iid")
+        self.N = whole("clients N", 2, 200)
+        self.n = whole("samples per client", 5, 500)
+        self.alpha = number("alpha", 0.1, -3, 2)
+        self.shards = whole("shards per client", 1, 10, 2)
+        self.model = choice("model", schema.model_names(), schema.model_names()[0])
+        self.m = whole("chosen per round m", 1, 100)
+        self.T = whole("rounds T", 1, 500)
+        self.work = choice("local work in", ["steps", "epochs"], "steps")
+        self.steps = whole("steps or epochs", 1, 200)
+        self.batch = whole("batch", 1, 100)
+        self.lr = number("learning rate", 0.01, -4, 1)
+        self.seeds = whole("seeds", 1, 5, 2)
+        self.target = whole("target accuracy (%)", 1, 100, 80)
+        self.further = widgets.Textarea(
+            description="further keys",
+            placeholder="as in params.yaml",
+            continuous_update=False,
+            rows=6,
+            **wide,
+        )
+        self.choose = widgets.SelectMultiple(rows=16, description="methods", layout={"width": "22em"})
+        self.columns = [
+            [self.origin, self.scale, self.grid, self.dataset, self.scheme, self.N, self.n, self.alpha,
+             self.shards, self.model],
+            [self.m, self.T, self.work, self.steps, self.batch, self.lr, self.seeds, self.target,
+             self.further],
+        ]  # fmt: skip
+
+    @contextmanager
+    def _quietly(self) -> Generator[None]:
+        """Widgets that change inside this context are being filled: nobody chose anything."""
+        before, self.filling = self.filling, True
+        try:
+            yield
+        finally:
+            self.filling = before
+
+    def begin(self) -> None:
+        """Offer the scales of the chosen experiment whose dataset is prepared, and fill the widgets."""
+        with self._quietly():
+            at = {scale: self.settings.describe(self.origin.value, scale) for scale in schema.SCALES}
+            scales = [scale for scale, spec in at.items() if spec["dataset"] in self.prepared]
+            self.scale.options = scales or list(schema.SCALES)
+            self.scale.value = self.scale.options[0]
+            self.list_settings()
+
+    def list_settings(self) -> None:
+        """Offer the settings of the chosen experiment at the chosen scale, and fill the widgets."""
+        with self._quietly():
+            settings = list(
+                self.settings.describe(self.origin.value, self.scale.value).get("grid") or {"": {}}
+            )
+            present = self.grid.value
+            self.grid.options = [(name or "its only one", name) for name in settings]
+            self.grid.value = present if present in settings else settings[0]
+            self.fill()
+
+    def raw(self) -> dict[str, Any]:
+        """The chosen setting as params.yaml writes it: the keys of a run, and methods."""
+        spec = self.settings.describe(self.origin.value, self.scale.value)
+        changes = (spec.get("grid") or {"": {}})[self.grid.value]
+        base = {key: value for key, value in spec.items() if key == "methods" or key not in params.RESERVED}
+        return params.merge(base, changes or {})
+
+    def fill(self) -> None:
+        """Set the widgets to the chosen setting, and take its methods."""
+        start = self.raw()
+        with self._quietly():
+            chosen = self.choose.value
+            self.methods = {**start["methods"], **self.added}
+            self.choose.options = list(self.methods)
+            self.choose.value = [name for name in chosen if name in self.methods]
+            local, partition = dict(start.pop("local")), start.pop("partition")
+            if start["dataset"] not in self.dataset.options:
+                self.dataset.options = [*self.prepared, start["dataset"]]
+            self.work.value = "epochs" if "epochs" in local else "steps"
+            values = {key: start.pop(key) for key in PLAIN} | self._of_partition(partition)
+            values |= {
+                "steps": local.pop(self.work.value),
+                "batch": local.pop("batch"),
+                "lr": local.pop("lr"),
+            }
+            del start["methods"]
+            for name, value in values.items():
+                widget = getattr(self, name)
+                if isinstance(widget, widgets.IntSlider):
+                    widget.max, widget.min = max(widget.max, value), min(widget.min, value)
+                widget.value = value
+            rest = {"partition": partition} if not self.scheme.value else {}
+            rest |= start | ({"local": local} if local else {})
+            self.further.value = as_yaml(rest) if rest else ""
+
+    def _of_partition(self, partition: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the widgets that say the same as a partition; the scheme is "" if none do."""
+        scheme = partition["scheme"]
+        sizes, alphas = partition.get("sizes", [[0, 0]]), partition.get("alphas", [0.1])
+        n, n_test = partition.get("n", sizes[0][1]), partition.get("n_test", 0)
+        alpha, shards = partition.get("alpha", alphas[0]), partition.get("shards", 0)
+        if scheme not in SCHEMES.values() or not isinstance(alpha, int | float):
+            return {"scheme": ""}
+        if split(scheme, sizes[0][0], n, n_test, alpha, shards) != dict(partition):
+            return {"scheme": ""}
+        self.test_share = n_test / n if n_test else 0.0
+        values = {"n": n, "alpha": alpha, "shards": shards}
+        return {"scheme": scheme} | {name: value for name, value in values.items() if value}
+
+    def setting(self) -> dict[str, Any]:
+        """What the widgets say, as the keys of a run.
+
+        Raises:
+            ConfigError: the further keys are no YAML mapping.
+        """
+        run: dict[str, Any] = {name: getattr(self, name).value for name in PLAIN}
+        run["local"] = {
+            "lr": self.lr.value, "batch": self.batch.value, self.work.value: self.steps.value}  # fmt: skip
+        further = from_yaml(self.further.value)
+        if self.scheme.value:
+            further.pop("partition", None)
+            n_test = max(1, round(self.n.value * (self.test_share or 0.2)))
+            run["partition"] = split(
+                self.scheme.value, self.N.value, self.n.value, n_test, self.alpha.value, self.shards.value
+            )
+        return params.merge(run, further)
+
+
+def as_yaml(content: Mapping[str, Any]) -> str:
+    """Settings as params.yaml writes them."""
+    text, yaml = io.StringIO(), YAML(typ="safe")
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 100
+    yaml.dump(plain(content), text)
+    return text.getvalue()
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries and lists without their kinds."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def from_yaml(text: str) -> dict[str, Any]:
+    """Further keys as a person wrote them.
+
+    Raises:
+        ConfigError: they are no YAML mapping.
+    """
+    try:
+        content = YAML(typ="safe").load(text)
+    except YAMLError as error:
+        problem = getattr(error, "problem", "") or str(error)
+        raise ConfigError(f"further keys: {problem}; write them as in params.yaml.") from None
+    if content is not None and not isinstance(content, dict):
+        raise ConfigError("further keys: write `key: value`, as in params.yaml.")
+    return content or {}
