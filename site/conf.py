@@ -2,6 +2,7 @@
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
 from fedlib.pages import docstrings
@@ -67,10 +68,24 @@ def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: n
     context["provenance"] = meta.get("provenance", context["provenance"])
 
 
+def _folded_reference(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """The sections of the API reference open on a click: together they are too long to look through."""
+    if page != "docs/api":
+        return
+    for section in doctree.findall(nodes.section):
+        if section.parent is not doctree and not list(section.findall(nodes.section))[1:]:
+            names = [node["ids"][0] for node in section.findall(addnodes.desc_signature) if node.get("ids")]
+            words = ", ".join(name.removeprefix("fedlib.") for name in names if name.count(".") < 2) or "Show"
+            begin = f'<details class="section"><summary>{words}</summary>'
+            section.insert(1, nodes.raw("", begin, format="html"))
+            section.append(nodes.raw("", "</details>", format="html"))
+
+
 def setup(app: Sphinx) -> None:
     """Formulas as MathML, written into the page: no script, no font, no request."""
     app.connect("builder-inited", _own_search)
     app.connect("html-page-context", _own_scale)
+    app.connect("doctree-resolved", _folded_reference)
     app.connect("autodoc-process-docstring", docstrings.shown)
     app.connect("autodoc-process-signature", docstrings.signature)
     app.add_html_math_renderer(

@@ -18,25 +18,26 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+SYMBOLS = {"o": "circle", "_": "line-ew-open", "x": "x", "D": "diamond-open", ".": "circle"}
 LEAST = 8  # points that a line needs to be a curve
 
 
 def panels(figure: Figure) -> dict[str, Any] | None:
     """The panels of a figure of curves as plain data; None if it shows anything else.
 
-    A panel has its title, axes (label, range, scale), lines (name, colour, dash, width, x, y, and each seed's y where
-    they are known) and bands (name, colour, and the x and y of their outline).
+    A panel has its title, axes (label, range, scale), lines (name, colour, dash, width, mode, symbol, x, y, and each
+    seed's y where they are known) and bands (name, colour, and the x and y of their outline).
     """
-    shown = [ax for ax in figure.axes if ax.axison]
-    if not shown or not all(is_curves(ax) for ax in shown):
+    axes = [ax for ax in figure.axes if ax.axison]
+    if not axes or not all(is_curves(ax) for ax in axes):
         return None
-    rows = len({round(ax.get_position().y0, 3) for ax in shown})
-    return {"columns": math.ceil(len(shown) / rows), "panels": [panel(ax) for ax in shown]}
+    rows = len({round(ax.get_position().y0, 3) for ax in axes})
+    return {"columns": math.ceil(len(axes) / rows), "panels": [panel(ax) for ax in axes]}
 
 
 def is_curves(ax: Axes) -> bool:
     curves = any(len(np.asarray(line.get_xdata())) >= LEAST for line in ax.lines)
-    bands = all(isinstance(one, PolyCollection) for one in ax.collections)
+    bands = all(isinstance(collection, PolyCollection) for collection in ax.collections)
     return curves and bands and not ax.patches and not ax.images
 
 
@@ -72,6 +73,8 @@ def line_of(line: Line2D) -> dict[str, Any]:
         "color": to_hex(line.get_color()),
         "dash": DASHES.get(str(line.get_linestyle()), "dash"),
         "width": round(float(line.get_linewidth()), 2),
+        "mode": "markers" if line.get_linestyle() == "None" else "lines",
+        "symbol": SYMBOLS.get(str(line.get_marker()), "circle"),
         "across": line.get_transform()
         != line.axes.transData,  # a level: its x runs from 0 to 1, side to side
         "x": short(x),

@@ -1,18 +1,22 @@
-"""Parts of panels: axes with units, a grid of axes, one legend, thin lines for the authors' own programs."""
+"""Parts of panels: axes with units, a grid of axes, names beside lines, one legend, the authors' own programs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedlib.analysis.measure import Missing
 from fedlib.drawing.style import Look
 
+MOST_NAMES = 8  # lines of a panel that have their names beside them
 Smoother = Callable[[pd.Series], pd.Series]
 
 AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
@@ -56,30 +60,106 @@ def label_axes(ax: Axes, x: str, y: str) -> None:
     ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
 
 
-def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """One legend for all panels, below them, in at most so many columns as the longest label leaves room for."""
-    found = {
-        label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5, only_kinds: bool = False) -> None:
+    """One legend for all panels, below them, in at most so many columns as the longest label leaves room for.
+
+    only_kinds: only entries without points.
+    """
+    entries = {
+        label: handle
+        for ax in axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        if not only_kinds or (isinstance(handle, Line2D) and not len(handle.get_xdata()))
     }
-    if found:
-        fit = int(fig.get_figwidth() / (0.65 + 0.075 * max(map(len, found))))  # inches: a handle, a character
-        ncols = max(1, min(columns, len(found), fit))
-        rows = math.ceil(len(found) / ncols) - math.ceil(len(found) / columns)
+    if entries:
+        fit = int(
+            fig.get_figwidth() / (0.65 + 0.075 * max(map(len, entries)))
+        )  # inches: a handle, a character
+        ncols = max(1, min(columns, len(entries), fit))
+        rows = math.ceil(len(entries) / ncols) - math.ceil(len(entries) / columns)
         fig.set_figheight(fig.get_figheight() + 0.25 * rows)  # so the panels keep theirs
-        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=ncols)
+        fig.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=ncols)
+
+
+def names_beside(ax: Axes) -> bool:
+    """Write each line's name where the line ends, in its colour; False, and nothing, if the lines are too many.
+
+    The names move apart where lines end together, so call this when everything is drawn.
+    """
+    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata())]
+    if not lines or len(lines) > MOST_NAMES:
+        return False
+    ax.get_ylim()  # scales the axis to what was drawn; the transformations below do not
+    height = ax.get_window_extent().height / ax.figure.dpi  # inches
+    gap = 0.16 / max(height, 0.5)
+    ends = []
+    for line in lines:
+        y = np.asarray(line.get_ydata(), dtype=float)
+        y = y[np.isfinite(y)]
+        end = ax.transAxes.inverted().transform(ax.transData.transform((0, y[-1])))[1] if len(y) else 0.0
+        ends.append((min(1.0, max(0.0, float(end))), line))
+    ends.sort(key=lambda pair: pair[0])
+    heights: list[float] = []
+    for end, _ in ends:
+        heights.append(max(end, heights[-1] + gap) if heights else end)
+    ceiling = 1 + gap / 2
+    for k in reversed(range(len(heights))):
+        heights[k] = min(heights[k], ceiling)
+        ceiling = heights[k] - gap
+    for (_, line), y in zip(ends, heights, strict=True):
+        ax.annotate(
+            str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
+            va="center", fontsize="small", color=line.get_color(), annotation_clip=False,
+        )  # fmt: skip
+    return True
+
+
+def name_lines(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
+    """Names beside the lines of every panel, for which the figure grows; one legend below if a panel has too many.
+
+    Entries without points, which explain a kind of line, stand in a legend below in any case.
+    """
+    labels = [str(line.get_label()) for ax in axes for line in ax.lines if len(line.get_xdata())]
+    longest = max((len(label) for label in labels if not label.startswith("_")), default=0)
+    across = len({round(ax.get_position().x0, 3) for ax in axes})
+    if all(names_beside(ax) for ax in axes):
+        fig.set_figwidth(fig.get_figwidth() + across * (0.1 + 0.075 * longest))
+        legend_below(fig, axes, columns, only_kinds=True)
+        return
+    for ax in axes:
+        for text in list(ax.texts):
+            if text.get_text() in labels:
+                text.remove()
+    legend_below(fig, axes, columns)
+
+
+def darker(colour: str | tuple[float, ...], share: float = 0.45) -> tuple[float, ...]:
+    """A colour mixed with black."""
+    return tuple((1 - share) * part for part in to_rgb(colour))
 
 
 def draw_authors(
     ax: Axes, runs: pd.DataFrame, y: str, styles: Mapping[str, Look], smooth: Smoother | None = None
 ) -> None:
-    """Runs of the authors' own program as thin lines in their methods' colours, with one legend entry for all."""
+    """Runs of the authors' own program, dotted and darker than their methods' colours, with one name for all."""
     unit = AXES.get(y, (y, 1.0))[1]
     drawn = runs[runs["method"].isin(styles)] if y in runs else runs.iloc[:0]
     for (method, seed), run in drawn.groupby(["method", "seed"], sort=False):
         curve = run.set_index("round")[y].dropna()
         curve = (smooth(curve) if smooth else curve) * unit
         name = f"_{method}, authors' program, seed {seed}"
-        ax.plot(curve.index, curve, lw=0.7, color=styles[method]["color"], label=name)
+        ax.plot(
+            curve.index, curve, lw=1.3, ls=":", color=darker(styles[method]["color"]), label=name, zorder=3
+        )
     if len(drawn):
         commits = ", ".join(dict.fromkeys(drawn["commit"]))
-        ax.plot([], [], lw=0.7, color="black", label=f"authors' program, run by us, commit {commits}")
+        ax.plot([], [], lw=1.3, ls=":", color="black", label=f"authors' program, run by us, commit {commits}")
+
+
+def draw_printed(ax: Axes, rounds: Mapping[str, float], level: float, styles: Mapping[str, Look]) -> None:
+    """The printed round in which each method's curve reaches a level, as a diamond in the method's colour."""
+    for method, at in rounds.items():
+        if method in styles and math.isfinite(at):
+            look = {"color": styles[method]["color"], "marker": "D", "ms": 7, "mew": 2, "mfc": "none"}
+            ax.plot([at], [level], ls="none", label=f"_{method}, printed", zorder=6, **look)
+    ax.plot([], [], "D", ms=6, mew=1.5, mfc="none", color="black", label="printed (table)")

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.drawing.panels import AXES as AXES
-from fedlib.drawing.panels import Smoother, draw_authors
+from fedlib.drawing.panels import Smoother, draw_authors, draw_printed, name_lines
 from fedlib.drawing.panels import grid as grid
 from fedlib.drawing.panels import label_axes as label_axes
 from fedlib.drawing.panels import legend_below as legend_below
@@ -104,11 +104,13 @@ def curves(
     width: float = 4.0,
     height: float = 3.0,
     authors: pd.DataFrame | None = None,
+    printed: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
-    """One panel per setting, each with one line per method (`draw_curves`), and one legend.
+    """One panel per setting, each with one line per method (`draw_curves`), and names beside the lines.
 
     panels: settings in order, or setting -> title (default: the settings that the results have). target: a
-    level of `y`, or one per setting, drawn as a thin line.
+    level of `y`, or one per setting, drawn as a thin line. printed: setting -> method -> the round in which the paper's
+    table has it at the target.
     """
     if panels is None:
         panels = list(dict.fromkeys(results["setting"]))
@@ -132,12 +134,20 @@ def curves(
         )
         level = target.get(setting) if isinstance(target, Mapping) else target
         if level is not None:
-            ax.axhline(level * AXES.get(y, (y, 1.0))[1], color="black", lw=0.8, ls=":", label="_target")
+            height = level * AXES.get(y, (y, 1.0))[1]
+            ax.axhline(height, color="black", lw=0.8, ls=":", label="_target")
+            if printed and setting in printed and x == "round":
+                draw_printed(
+                    ax,
+                    printed[setting],
+                    height,
+                    styles or looks(methods or list(dict.fromkeys(rows["method"]))),
+                )
         ax.set_title(title)
         label_axes(ax, x, y)
         if x == "round":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    legend_below(fig, axes, columns=max(2, int(width * min(columns, len(there)) / 2)))
+    name_lines(fig, axes, columns=max(2, int(width * min(columns, len(there)) / 2)))
     return fig
 
 
@@ -150,7 +160,7 @@ def panels(
     width: float = 4.6,
     height: float = 2.7,
 ) -> Figure:
-    """Rows of panels, each panel a (setting, column, title, smoothing or None), with one legend."""
+    """Rows of panels, each panel a (setting, column, title, smoothing or None), with names beside the lines."""
     all_cells, columns = [c for row in cells for c in row], max(map(len, cells), default=1)
     fig, axes = grid(len(all_cells), columns, width, height)
     for ax, (setting, column, title, smooth) in zip(axes, all_cells, strict=True):
@@ -160,7 +170,7 @@ def panels(
         ax.set_title(title)
         label_axes(ax, "round", column)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    legend_below(fig, axes, columns=max(2, 2 * columns))
+    name_lines(fig, axes, columns=max(2, 2 * columns))
     return fig
 
 

@@ -258,7 +258,7 @@ def entropies(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], top: float, c
     fig, axes = grid(len(panels), columns, width=4.8, height=3.2)
     for ax, (title, (true, estimated)) in zip(axes, panels.items(), strict=True):
         order, clients = np.argsort(true, kind="stable"), np.arange(1, len(true) + 1)
-        ax.plot(clients, true[order], color="black", lw=1.6, label="true")
+        ax.plot(clients, true[order], "_", ms=7, mew=2, color="black", label="true")
         ax.plot(clients, estimated[order], "o", ms=4, color="#CC3311", label="estimated")
         ax.axhline(top, color="#999999", lw=0.8, ls=":", label="ln (number of classes)")
         ax.set(title=title, xlabel="client, ordered by true entropy", ylabel="entropy (nats)")

@@ -51,6 +51,12 @@ def written(paper: str) -> dict[str, list[str]]:
     return found
 
 
+def replies(paper: str) -> str:
+    """What a paper's authors replied (`fedlib/papers/<paper>/reply.md`); empty until they do."""
+    reply = files("fedlib") / "papers" / paper / "reply.md"
+    return reply.read_text() if reply.is_file() else ""
+
+
 def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[str, Any]:
     """What the article of a paper says; empty if it has no hand-written parts or no claims in the table.
 
@@ -74,6 +80,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
         "citation": about.citation,
         "url": about.url,
         "code": list(about.code),
+        "programs": front.programs(paper),
         "scope": [
             *by_hand["Scope"],
             f"The paper makes {len(core)} core claims (abstract, introduction, conclusion, tables). All are listed "
@@ -147,12 +154,9 @@ def chosen(counted: pd.DataFrame) -> list[tuple[str, Mapping[Any, Any]]]:
 def _row(label: str, one: Mapping[Any, Any], cells: pd.DataFrame) -> dict[str, Any]:
     judged = f"{one['cells']} of {one['of']}"
     effect, mine = forest.effect(one), cells[cells["reading"] == one["reading"]]
-    if one["estimator"] == "exact fact":
-        effect = "exact"
-    elif math.isnan(one["estimate"]):  # one seed has no pooled effect
-        effect = forest.effect({"estimate": pooled(mine, "estimate"), "unit": one["unit"], "low": math.nan})
-    if one["open"]:
-        effect = f"≥ {effect}"
+    if math.isnan(one["estimate"]):  # one seed has no pooled effect
+        alone = {"estimate": pooled(mine, "estimate"), "low": math.nan}
+        effect = forest.effect({**one, **alone})
     return {
         "reading": label,
         "effect [95 %]": effect,

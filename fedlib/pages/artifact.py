@@ -63,6 +63,7 @@ class Artifact:
         Raises:
             ConfigError: there is no such artifact.
         """
+        tables.as_here()
         settings = params.load(root / params.PARAMS.name)
         if name not in settings.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")

@@ -6,8 +6,11 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
+
+from fedlib.samplers import SAMPLERS
 
 MODELS = "fedlib.training.models"
 ITEM = re.compile(r"\s*([\w.]+(?:, [\w.]+)*): (.+)")
@@ -78,3 +81,17 @@ def escaped(text: str) -> str:
         out += MARKUP.sub(r"\\\1", text[end : found.start()]) + f"``{found[1] or found[2]}``"
         end = found.end()
     return out + MARKUP.sub(r"\\\1", text[end:])
+
+
+def samplers() -> list[dict[str, Any]]:
+    """Every registered sampler: name, title and text of its docstring, parameters with defaults."""
+    listed = []
+    for name, cls in sorted(SAMPLERS.items()):
+        parameters = [
+            (part.name, "" if part.default is MISSING else repr(part.default)) for part in fields(cls)
+        ]
+        doc = (inspect.getdoc(cls) or "").partition("\n\nRaises:")[
+            0
+        ]  # what it raises concerns who writes code
+        listed.append({"name": name, "doc": doc, "parameters": parameters, "module": cls.__module__})
+    return listed

@@ -59,7 +59,7 @@ class Evidence:
     def outcome(self, claim: str) -> str:
         """The outcome of a claim over its readings; `DEPENDS` if they differ."""
         counts = self.summary[self.summary["claim"] == claim].iloc[0]
-        ran = [name for name in ("replicated", "refuted", "undecided", "one seed") if counts[name]]
+        ran = [name for name in RAN if counts[name]]
         if len(ran) == 1:
             return ran[0]
         return DEPENDS if ran else str(counts["outcome"])
@@ -77,9 +77,16 @@ class Evidence:
         return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
 
 
+RAN = ("replicated", "refuted", "undecided", "one seed")
 DEPENDS = "decided by the reading"
 OUTCOMES = ("replicated", DEPENDS, "undecided", "one seed", "refuted", "infeasible", "not run")
 PARTS = ("effects", "claims", "summary", "outcomes")
+
+
+def over_readings(judged: pd.DataFrame) -> str:
+    """The outcome of a claim on one data set (rows of `by_data`); `DEPENDS` if its readings differ."""
+    ran = [name for name in RAN if (judged["outcome"] == name).any()]
+    return ran[0] if len(ran) == 1 else DEPENDS if ran else str(judged["outcome"].iloc[0])
 
 
 @cache

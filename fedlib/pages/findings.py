@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from fedlib.analysis.measure import mean_ranks
 from fedlib.pages.evidence import OUTCOMES
+from fedlib.pages.front import listed
 
 UNIFORM = "Random"
 
@@ -25,7 +26,7 @@ def of_board(tallies: Mapping[str, Mapping[str, int]], experiments: int) -> str:
     if not parts:
         return ""
     claims = sum(total.values())
-    return f"Of {claims} core claims, {_listed(parts)}. {experiments} experiments and studies have results."
+    return f"{claims} core claims: {listed(parts)}. {experiments} experiments and studies have results."
 
 
 def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: pd.DataFrame) -> str:
@@ -56,15 +57,36 @@ def of_discrepancies(near: pd.DataFrame) -> str:
     if near.empty:
         return ""
     numbers = near[["as written", "closest", "by luck"]].map(lambda factor: factor.removeprefix("× "))
-    written = _listed([f"{factor} ({paper})" for paper, factor in numbers["as written"].items()])
+    written = listed([f"{factor} ({paper})" for paper, factor in numbers["as written"].items()])
     return (
         f"As written, the typical number of a headline table differs from the printed one by a factor of {written}. "
-        f"In the closest of all archived readings, the factor is {_listed(numbers['closest'])}; with as many readings, "
-        f"luck alone would give {_listed(numbers['by luck'])}."
+        f"In the closest of all archived readings, the factor is {listed(numbers['closest'])}; with as many readings, "
+        f"luck alone would give {listed(numbers['by luck'])}."
     )
 
 
-def _listed(parts: Iterable[str]) -> str:
-    """ "a, b and c" """
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last
+def extremes(panels: Mapping[str, pd.Series], what: str, unit: str) -> str:
+    """Which method has the most and which the least in each panel; "" without two methods to compare.
+
+    panels: title -> method -> value. what: is compared ("final test accuracy").
+    """
+    parts = [
+        f"{title}: {values.idxmax()} ({values.max():.3g} {unit}), {values.idxmin()} ({values.min():.3g} {unit})"
+        for title, values in panels.items()
+        if values.nunique() > 1
+    ]
+    return f"Highest and lowest {what}: {'; '.join(parts)}." if parts else ""
+
+
+def of_speed(table: pd.DataFrame, method: str) -> str:
+    """A method's speed-up over random selection on each dataset (`speed_tables`), with the printed one."""
+    row = table.loc[method]
+    parts = []
+    for data in dict.fromkeys(table.columns.get_level_values(0)):
+        seeds = int(row[data, "seeds"])
+        if seeds:
+            counted = f"{seeds} seeds" if seeds > 1 else "one seed"
+            parts.append(
+                f"{row[data, 'speed-up']} times on {data} ({counted}; printed {row[data, 'speed-up, paper']})"
+            )
+    return f"{method} is faster than random selection by {listed(parts)}." if parts else ""

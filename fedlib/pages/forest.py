@@ -26,12 +26,14 @@ def number(value: float) -> str:
 
 
 def effect(row: Mapping[str, Any]) -> str:
-    """An effect in words: "1.10 × [1.03, 1.17]"."""
+    """An effect in words: "1.10 × [1.03, 1.17]"; "≥ 1.10 ×" if it may be larger, "exact" of an exact fact."""
+    if row.get("estimator") == "exact fact":
+        return "exact"
     if not math.isfinite(row["estimate"]):
         return tables.MISSING
     unit = "\u00a0×" if row["unit"] == "times" else f"\u00a0{row['unit']}" if row["unit"] else ""
     bounds = f" [{number(row['low'])}, {number(row['high'])}]" if math.isfinite(row["low"]) else ""
-    return f"{number(row['estimate'])}{unit}{bounds}"
+    return f"{'≥ ' if row.get('open') else ''}{number(row['estimate'])}{unit}{bounds}"
 
 
 def plot(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -68,7 +70,10 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         if math.isfinite(cell["printed"]):
             at = x(cell["printed"])
             marks.append(f'<path class="printed" d="M{at - 4} {y}l4 -4 4 4 -4 4z"/>')
-        marks.append(f'<circle cx="{x(cell["estimate"])}" cy="{y}" r="4"/>')
+        at = x(cell["estimate"])
+        marks.append(f'<circle cx="{at}" cy="{y}" r="4"/>')
+        if cell.get("open"):  # the true effect may be larger
+            marks.append(f'<path class="open" d="M{at + 4} {y}h9m-4 -4l4 4l-4 4"/>')
         kind = cell["outcome"].replace(" ", "-")
         parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
     ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [shown[0]["null"]]
@@ -150,7 +155,8 @@ KEY = (
     + MARK.format('<g class="cell"><circle cx="7" cy="6" r="4"/></g>')
     + " ours with its 95 % interval over seeds, "
     + MARK.format('<path class="printed" d="M3 6l4 -4 4 4 -4 4z"/>')
-    + " printed; vertical line: no effect; short dashed line: the margin. Point at a line for its numbers.</p>"
+    + " printed; vertical line: no effect; short dashed line: the margin; "
+    "≥, an arrow: may be larger. Point at a line for its numbers.</p>"
 )
 
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from fedlib.analysis import effects
 from fedlib.analysis.paper import papers
+from fedlib.analysis.readings import readings
 from fedlib.pages import forest, layout, tables
-from fedlib.pages.evidence import Evidence, pooled
+from fedlib.pages.evidence import Evidence, over_readings, pooled
 
 SUMMARY = (
     "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
@@ -67,10 +68,25 @@ def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
         shown, seeds = f"{forest.effect(one)}{which}", f"{one['n']} seeds"
     else:  # one seed has no interval
         alone = pooled(cells[cells["reading"] == one["reading"]], "estimate")
-        shown, seeds = forest.effect({"estimate": alone, "low": math.nan, "unit": one["unit"]}), "one seed"
+        shown, seeds = forest.effect({**one, "estimate": alone, "low": math.nan}), "one seed"
     about = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
     outcome = "" if said == seeds else f"; {said}"
     return f"{where}{shown}, {seeds}{about}{outcome}"
+
+
+def finding(evidence: Evidence, claim: str) -> str:
+    """A claim and what it comes to over all data sets, as one sentence."""
+    cells, judged = (table[table["claim"] == claim] for table in (evidence.table, evidence.claims))
+    return f"{evidence.text(claim).rstrip('.')}: {sentence('', effects.counted(judged), cells)}."
+
+
+def programs(name: str) -> list[tuple[str, str]]:
+    """The commits of a paper's program that are followed here, by its readings or as a whole: address and commit."""
+    code = papers()[name].code
+    if not code:
+        return []
+    commits = dict.fromkeys(reading.commit for reading in readings(name) if reading.commit)
+    return [(f"{code[0]}/tree/{commit}", commit) for commit in commits or [code[1]]]
 
 
 def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -81,15 +97,21 @@ def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for paper, judged in outcomes.groupby("paper", sort=False):
         title = papers()[str(paper)].title
-        for data, readings in judged.groupby("data", sort=False):
-            if len(readings) > forest.MANY:
-                one, counted = forest.standing(readings), tables.Markup(readings_said(readings))
+        for data, several in judged.groupby("data", sort=False):
+            if len(several) > forest.MANY:
+                one, counted = forest.standing(several), tables.Markup(readings_said(several))
                 rows.append((title, data, one["which"], forest.effect(one), one["n"], counted))
                 continue
-            for row in readings.to_dict("records"):
+            for row in several.to_dict("records"):
                 mark = tables.Markup(layout.mark(row["outcome"]))
                 rows.append((title, data, row["reading"], forest.effect(row), row["n"], mark))
     return pd.DataFrame(rows, columns=["paper", "data", "reading", "effect", "seeds", "outcome"])
+
+
+def listed(parts: Iterable[str]) -> str:
+    """ "a, b and c" """
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -104,19 +126,25 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
             "title": paper.title,
             "citation": paper.citation,
             "url": paper.url,
-            "code": list(paper.code),
+            "programs": programs(section),
             "ran": ran.get(section, ""),
         }
         mine = evidence.outcomes[evidence.outcomes["paper"] == section]
         if mine.empty:
-            out.append(about | {"claim": "", "page": "", "sentences": [], "tally": {}})
+            out.append(about | {"claim": "", "page": "", "sentences": [], "outcomes": [], "tally": {}})
             continue
         name = mine["claim"].iloc[0]
         cells = evidence.table[evidence.table["claim"] == name]
-        sentences = [
-            sentence(str(data), rows, cells[cells["data"] == data])
-            for data, rows in mine.groupby("data", sort=False)
-        ]
-        found = {"sentences": sentences, "tally": evidence.tally(section)}
-        out.append(about | found | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
+        by_data = dict(list(mine.groupby("data", sort=False)))
+        outcomes = {data: over_readings(rows) for data, rows in by_data.items()}
+        sentences = {
+            data: sentence(str(data), rows, cells[cells["data"] == data])
+            for data, rows in by_data.items()
+            if outcomes[data] != "not run"
+        }
+        if lacking := [str(data) for data, outcome in outcomes.items() if outcome == "not run"]:
+            sentences["not run"], outcomes["not run"] = f"{listed(lacking)}: not run", "not run"
+        shown = {"sentences": list(sentences.values()), "outcomes": [outcomes[data] for data in sentences]}
+        shown["tally"] = evidence.tally(section)
+        out.append(about | shown | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
     return out

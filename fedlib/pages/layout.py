@@ -1,12 +1,14 @@
 """The layout of a page of the site, independent of the order of its notebook.
 
 A page shows in this order: the title, the result in a few lines, the figure or table, its explanation, the verdicts,
-and the rest of the notebook. Folded at the end are the settings and provenance, the code and the downloads.
+and the rest of the notebook. Sections for which a page of `ROOM` has no room open on a click. Folded at the end are the
+settings and provenance, the code and the downloads.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +18,8 @@ from nbformat.v4 import new_markdown_cell
 
 NO_VERDICTS = "At scale demo no claim is judged: scikit-learn's digits say nothing about the papers."
 LONG = 150  # cells of a table that is folded, unless it leads the page
+ROOM = 4200  # pixels of a wide screen that a page may fill before its sections are folded, by `height`
+WIDE = 1000  # pixels: of a figure on a wide screen
 FEW = 4  # claims that the result lists one by one; for more it gives the counts
 
 
@@ -53,7 +57,8 @@ def arranged(
             cell.metadata["tags"] = ["remove-input"]
             cell.outputs = [one for one in cell.outputs if not one.get("metadata", {}).get("finding")]
     rest = [fold_long(cell) for cell in rest]
-    parts = [text_cell(f"{heading}\n\n{result}"), *top, *rest]
+    top = [text_cell(f"{heading}\n\n{result}"), *(fold_high(cell) for cell in top)]
+    parts = [*top, *within(rest, ROOM - sum(map(height, top)))]
     parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
     return [*parts, text_cell(folded(cells, opening, about))]
 
@@ -133,6 +138,11 @@ def kinds(output: NotebookNode) -> Mapping[str, Any]:
     return output.get("data", {})
 
 
+def fold_high(cell: NotebookNode) -> NotebookNode:
+    """A cell whose tables open on a click if they alone would fill a page."""
+    return fold_long(cell) if cell.cell_type == "code" and height(cell) > ROOM else cell
+
+
 def fold_long(cell: NotebookNode) -> NotebookNode:
     """A cell whose long tables open on a click."""
     for output in cell.outputs if cell.cell_type == "code" else ():
@@ -141,6 +151,62 @@ def fold_long(cell: NotebookNode) -> NotebookNode:
             summary = f"<summary>Table of {table.count('<tr>')} rows</summary>"
             output["data"]["text/html"] = f"<details>{summary}{table}</details>"
     return cell
+
+
+def within(cells: list[NotebookNode], room: float) -> list[NotebookNode]:
+    """The cells, with those of each section folded under its heading once the sections before it fill the room."""
+    sections: list[list[NotebookNode]] = [[]]
+    for cell in cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            sections.append([])
+        sections[-1].append(cell)
+    parts = []
+    for section in sections:
+        room -= sum(map(height, section))
+        parts += section if room > 0 or not section else behind_a_click(section)
+    return parts
+
+
+def behind_a_click(section: list[NotebookNode]) -> list[NotebookNode]:
+    """A section with all but its heading and first paragraph in a fold; unchanged if there is nothing more."""
+    first, *others = section
+    others = [without_section(cell) for cell in others]
+    if first.cell_type != "markdown":
+        first, others = text_cell(""), section
+    if not any(drawn(cell) for cell in others):
+        return section
+    pictures = sum("image/svg+xml" in kinds(one) for cell in others for one in cell.get("outputs", ()))
+    tables = sum("text/html" in kinds(one) for cell in others for one in cell.get("outputs", ()))
+    counted = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((pictures, "figure"), (tables, "table")) if n]
+    title = f"<summary>Show {' and '.join(counted)}</summary>"
+    return [first, text_cell(f'<details class="section">{title}'), *others, text_cell("</details>")]
+
+
+def without_section(cell: NotebookNode) -> NotebookNode:
+    """A cell whose headings are bold: a fold must end in the section in which it begins."""
+    if cell.cell_type == "markdown":
+        cell.source = re.sub(r"^#{3,} (.*)$", r"**\1**", cell.source, flags=re.M)
+    return cell
+
+
+def height(cell: NotebookNode) -> float:
+    """About how many pixels a cell takes on a wide screen."""
+    if cell.cell_type == "markdown":
+        if rows := cell.source.count("<tr id="):
+            return 110.0 * rows
+        return 27.0 * sum(1 + len(line) // 95 for line in cell.source.splitlines() if line.strip()) + 16
+    return sum(map(height_of, cell.outputs))
+
+
+def height_of(output: NotebookNode) -> float:
+    shown = kinds(output)
+    if picture := "".join(shown.get("image/svg+xml", "")):
+        box = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+) ([\d.]+)"', picture)
+        across, down = map(float, box.groups()) if box else (WIDE, 300.0)
+        return down * min(4 / 3, WIDE / across) + 30
+    if table := "".join(shown.get("text/html", "")):
+        return 60.0 if table.startswith("<details") else 40.0 + 44 * table.count("<tr")
+    return 27.0 * ("".join(shown.get("text/markdown", shown.get("text/plain", ""))).count("\n") + 1)
 
 
 def without_heading(cell: NotebookNode) -> NotebookNode:
@@ -171,16 +237,18 @@ def dropdown(title: str, text: str) -> str:
 
 
 def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
-    """A page's finding and outcomes as Markdown: one line per claim if there are few, otherwise counts.
+    """A page's finding as Markdown: one sentence per claim if there are few, otherwise the first one's and counts.
 
-    outcomes: (outcome, words) of each claim.
+    outcomes: (outcome, sentence) of each claim. finding: of the page, in place of the first claim's sentence.
     """
     lead = f"{escaped(finding)}\n\n" if finding else ""
     if len(outcomes) <= FEW:
         return lead + "\n".join(f"- {mark(outcome)} {escaped(text)}" for outcome, text in outcomes)
+    outcome, text = outcomes[0]
+    lead = lead or f"{mark(outcome)} {escaped(text)}\n\n"
     counts = Counter(outcome for outcome, _ in outcomes)
-    return lead + " · ".join(
-        f"{mark(name)} {n} of {len(outcomes)} claims" for name, n in counts.most_common()
+    return f"{lead}All {len(outcomes)} claims here: " + " ".join(
+        mark(name, n) for name, n in counts.most_common()
     )
 
 

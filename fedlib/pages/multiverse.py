@@ -20,6 +20,7 @@ from fedlib.pages.evidence import pooled
 
 POINTS = 40  # of a curve
 NUMBERS = ("estimate", "low", "high", "margin")
+ABOUT = (*NUMBERS, "n", "outcome", "badge", "open")
 
 
 def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
@@ -32,7 +33,7 @@ def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
     for row in ran.to_dict("records"):
         reading = named(row["paper"], row["reading"])
         if reading is not None:
-            keys = ("paper", "claim", "reading", *NUMBERS, "unit", "null", "n", "outcome", "badge")
+            keys = ("paper", "claim", "reading", "unit", "null", *ABOUT)
             rows.append({key: row[key] for key in keys} | {"choices": dict(reading.choices)})
     return pd.DataFrame(rows)
 
@@ -42,7 +43,7 @@ def named(paper: str, name: str) -> Reading | None:
 
 
 def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """What the page's script reads. A claim with one archived reading has no choices and is left out."""
+    """What the page's script reads, claims with the most readings first; one with one reading has no choices."""
     curves = Curves(results)
     every = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
@@ -68,7 +69,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                     {
                         "name": row["reading"],
                         "choices": row["choices"],
-                        **{key: plain(row[key]) for key in (*NUMBERS, "n", "outcome", "badge")},
+                        **{key: plain(row[key]) for key in ABOUT},
                         "cells": [
                             cell_of(cell, by_name(claim.cells, cell["cell"]), paper, row["reading"], curves)
                             for cell in cells[cells["reading"] == row["reading"]].to_dict("records")
@@ -78,6 +79,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 ],
             }
         )
+    out.sort(key=lambda claim: -len(claim["readings"]))
     return {"claims": out, "curves": curves.known}
 
 
@@ -97,7 +99,8 @@ def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves
     assert found is not None
     arms = [(arm.where.method, curves.key(found.find(arm.where))) for arm in cell.arms]
     numbers = {
-        key: plain(row[key]) for key in ("estimate", "low", "high", "printed", "n", "outcome", "shown")
+        key: plain(row[key])
+        for key in ("estimate", "low", "high", "printed", "n", "outcome", "shown", "open")
     }
     return {"cell": row["cell"], **numbers, "arms": [[name, key] for name, key in arms if key]}
 
@@ -106,6 +109,8 @@ def plain(value: Any) -> Any:
     """A value for JSON: five digits; None for what is not finite."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
     return float(f"{float(value):.5g}") if math.isfinite(value) else None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import shutil
-from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -22,123 +21,16 @@ from ruamel.yaml import YAML
 from fedlib.analysis.paper import papers
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
-from fedlib.pages import article, forest, front, layout, published, seals, search, tables
+from fedlib.pages import article, docstrings, forest, front, layout, published, seals, search, tables
 from fedlib.pages.evidence import OUTCOMES, Evidence
-from fedlib.runs.coverage import covered, present
+from fedlib.pages.page import INSTEAD as INSTEAD
+from fedlib.pages.page import SCALES, Page, meaning
+from fedlib.pages.page import SECTIONS as SECTIONS
 from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 
-SECTIONS = {  # section -> title, what it is about
-    **{name: (paper.title, paper.citation) for name, paper in papers().items()},
-    "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
-}
-SCALES = {
-    "demo": "scikit-learn's digits in place of every dataset, few clients and rounds; it shows that everything runs",
-    "cpu": "the papers' datasets, with rounds and seeds cut to what two cores train in nights",
-    "paper": "the papers' own settings",
-}
-INSTEAD: dict[Scale, Scale] = {"paper": "cpu"}  # the scale whose pages are added where runs are missing
-
-
-@dataclass(frozen=True)
-class Page:
-    """One artifact as the site shows it: its notebook if it was run at this scale, otherwise how to run it.
-
-    ending: suffix of its place, if the site is of another scale.
-    """
-
-    name: str
-    scale: Scale
-    experiments: tuple[str, ...]
-    root: Path
-    ending: str = ""
-
-    @property
-    def place(self) -> str:
-        """Its place in the site: "fedcor/table_1"."""
-        return self.name.replace("-", "/", 1) + self.ending
-
-    @property
-    def section(self) -> str:
-        return self.place.split("/")[0] if "/" in self.place else ""
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "data" / "artifacts" / self.scale / self.name
-
-    @cached_property
-    def notebook(self) -> NotebookNode | None:
-        path = self.folder / "notebook.ipynb"
-        return seals.opened(path) if path.exists() else None
-
-    @cached_property
-    def title(self) -> str:
-        """The first heading of its notebook without the paper's name, because it is in the paper's section."""
-        source = self.root / "notebooks" / f"{self.place.removesuffix(self.ending)}.ipynb"
-        notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
-        if notebook is None:
-            return self.place.split("/")[-1].replace("_", " ").capitalize()
-        return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
-
-    @cached_property
-    def instead(self) -> Page | None:
-        """Its page at another scale, if that has a method in a setting for which this scale has no run."""
-        if self.scale not in INSTEAD:
-            return None
-        page = replace(self, scale=INSTEAD[self.scale], ending=f"-{INSTEAD[self.scale]}")
-        here, there = (
-            covered(self.experiments, scale, self.root / "data" / "results")
-            for scale in (self.scale, page.scale)
-        )
-        return page if page.notebook and there - here else None
-
-    @property
-    def finding(self) -> str:
-        """The finding of its notebook in words (`Artifact.say`)."""
-        path = self.folder / "finding.txt"
-        return path.read_text() if path.exists() else ""
-
-    @property
-    def thumbnail(self) -> str | None:
-        pictures = sorted(self.folder.glob("*.png"), key=lambda p: (p.stem != "figure", p.name))
-        return pictures[0].name if pictures else None
-
-    @property
-    def picture(self) -> str | None:
-        """Its main picture."""
-        pictures = sorted(self.folder.glob("*.svg"), key=lambda p: (p.stem != "figure", p.name))
-        return pictures[0].name if pictures else None
-
-    @property
-    def there(self) -> list[tuple[str, int, int, str]]:
-        """Of each experiment of which runs are missing: its name, runs, planned runs, and what there is in words."""
-        found = []
-        for name in self.experiments:
-            info = record(name, self.scale, self.root / "data" / "results")
-            if info.get("missing") and info.get("runs"):
-                found.append((name, len(info["runs"]), info["planned"], present(info)))
-        return found
-
-    @property
-    def downloads(self) -> list[str]:
-        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv"))
-
-
-def heading(notebook: NotebookNode) -> str:
-    lines = (
-        line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines()
-    )
-    return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "Untitled")
-
-
 TOOLS = {"chooser": "arena", "multiverse": "scoreboard"}  # page -> the artifact that makes its data
-
-
-def replies(paper: str) -> str:
-    """What a paper's authors replied (`fedlib/papers/<paper>/reply.md`); empty until they do."""
-    reply = files("fedlib") / "papers" / paper / "reply.md"
-    return reply.read_text() if reply.is_file() else ""
 
 
 class Site:
@@ -177,6 +69,7 @@ class Site:
                     by=by,
                     pages=pages,
                     about=papers().get(section),
+                    programs=front.programs(section) if section in papers() else [],
                     article=section in self.articles,
                 ),
             )
@@ -185,7 +78,7 @@ class Site:
         self._text(
             "logs/index.md", self._filled("logs.md", logs=[self._describe(name) for name in self.logs])
         )
-        self._text("samplers.md", self._filled("samplers.md", samplers=samplers()))
+        self._text("samplers.md", self._filled("samplers.md", samplers=docstrings.samplers()))
         self._text("index.md", self._index())
         self._tools()
         self._text("extra/verdicts.json", published.verdicts(self.evidence, self.scale, self.coverage()))
@@ -260,12 +153,12 @@ class Site:
         return self.evidence.on_page(page.place) if self.evidence and here else []
 
     def outcomes(self, page: Page) -> list[tuple[str, str]]:
-        """The outcome and the words of each claim of a page."""
-        return [
-            (self.evidence.outcome(name), self.evidence.text(name))
-            for name in self._judged(page)
-            if self.evidence
-        ]
+        """The outcome of each claim of a page, core claims first, and the claim with its effect in a sentence."""
+        if self.evidence is None:
+            return []
+        kinds = dict(zip(self.evidence.claims["claim"], self.evidence.claims["kind"], strict=True))
+        names = sorted(self._judged(page), key=lambda name: kinds[name] != "core")
+        return [(self.evidence.outcome(name), front.finding(self.evidence, name)) for name in names]
 
     def forest(self, page: Page) -> str:
         """The claims of a page as rows of a forest plot; "" without any."""
@@ -321,7 +214,8 @@ class Site:
             return {}
         mine = [section for section in self.sections if section in papers()]
         made = {
-            paper: article.content(paper, self.evidence, self.ran[paper], replies(paper)) for paper in mine
+            paper: article.content(paper, self.evidence, self.ran[paper], article.replies(paper))
+            for paper in mine
         }
         return {paper: one for paper, one in made.items() if one}
 
@@ -340,6 +234,7 @@ class Site:
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
             found=self.story(),
+            mark=layout.mark,
             grid=tables.html_of(front.grid(self.evidence.outcomes)) if self.evidence else "",
             preview="files/site.png" if preview.exists() else "",
             summary=front.SUMMARY,
@@ -350,8 +245,8 @@ class Site:
 
     def _tools(self) -> None:
         """The pages that answer questions: the chooser, the multiverse, how to reply; with their data beside them."""
-        papers_of = [(name, paper, replies(name)) for name, paper in papers().items()]
-        self._text("reply.md", self._filled("reply.md", papers=papers_of))
+        replies = [(name, paper, article.replies(name)) for name, paper in papers().items()]
+        self._text("reply.md", self._filled("reply.md", papers=replies, programs=front.programs))
         for tool in filter(self.has, TOOLS):
             self._text(f"static/{tool}-data.js", f"{tool}Data({self._data_of(tool).read_text()});\n")
             self._text(f"{tool}.md", self._filled(f"{tool}.md"))
@@ -452,23 +347,9 @@ class Site:
             write_whole(path, content)
 
 
-def meaning(scale: Scale) -> str:
-    return f"Scale {scale}: {SCALES[scale]}."
-
-
-def samplers() -> list[dict[str, Any]]:
-    """Every registered sampler: name, title and text of its docstring, parameters with defaults."""
-    from dataclasses import MISSING, fields
-    from inspect import getdoc
-
-    from fedlib.samplers import SAMPLERS
-
-    out = []
-    for name, cls in sorted(SAMPLERS.items()):
-        parameters = [(f.name, "" if f.default is MISSING else repr(f.default)) for f in fields(cls)]
-        doc = (getdoc(cls) or "").partition("\n\nRaises:")[0]  # what it raises concerns who writes code
-        out.append({"name": name, "doc": doc, "parameters": parameters, "module": cls.__module__})
-    return out
+def texts(folder: Path) -> set[Path]:
+    """The sources from which pages are made."""
+    return {path for path in folder.rglob("*") if path.suffix in (".md", ".ipynb")}
 
 
 def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:
@@ -487,9 +368,11 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     from sphinx.cmd.build import build_main
 
     site = Site(scale, work / "source", root)
+    known = texts(site.target)
     for old in site.write():  # Sphinx does not delete pages that it made before
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
-    arguments = ["-q", "-j", "auto", "-b", "html", "-d", work / "doctrees"]
+    every = ["-a"] if known != texts(site.target) else []  # its menus stand on all pages
+    arguments = ["-q", *every, "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]
     arguments += ["-D", f"html_theme_options.announcement={meaning(scale)[:-1]}; {site.coverage()}."]
     gc.freeze()  # collecting would walk through everything loaded before, here and in Sphinx's forks

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 import pandas as pd
+from IPython import get_ipython
 from IPython.display import HTML, display
 
 DIGITS = 4  # significant digits of a number between 0.001 and 10,000
@@ -27,6 +28,14 @@ class Markup:
 def show(frame: pd.DataFrame, index: bool = False) -> None:
     """Display a whole table."""
     display(HTML(html_of(frame, index)))
+
+
+def as_here() -> None:
+    """Let a notebook show every table like this, also one that is the last value of a cell."""
+    shell = get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type(pd.DataFrame, lambda frame: html_of(frame, index=True))
 
 
 def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:

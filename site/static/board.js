@@ -50,3 +50,12 @@ window.addEventListener("load", () => {
   mark();
   window.addEventListener("resize", mark);
 });
+
+// An address may name something inside a fold.
+const reveal = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target?.scrollIntoView();
+};
+window.addEventListener("load", reveal);
+window.addEventListener("hashchange", reveal);

@@ -1,7 +1,9 @@
 // Interactive curves: each .interactive element names a script with the points of a figure (fedlib/pages/interactive.py).
 // The picture before it stays for print and for browsers without scripts.
 (() => {
-  const narrow = 620; // pixels; below this width panels are stacked
+  const NARROW = 620; // pixels; below this width panels are stacked
+  const LEAST = 272; // pixels that a panel and its axis need beside the names
+  const MOST = 8; // lines with their names at their ends
   const root = document.documentElement.dataset.content_root || "./";
   const figures = {};
   window.figureData = (name, data) => { figures[name] = data; };
@@ -27,63 +29,96 @@
   };
 
   // A running mean over a thirtieth of the points on each side.
-  const smoothed = (values) => {
-    const half = Math.max(1, Math.round(values.length / 30));
-    return values.map((value, k) => {
-      const near = values.slice(Math.max(0, k - half), k + half + 1).filter((one) => one !== null);
-      return value === null || !near.length ? null : near.reduce((sum, one) => sum + one, 0) / near.length;
-    });
+  const reach = (n) => Math.max(1, Math.round(n / 30));
+  const smoothed = (values, half = reach(values.length)) => values.map((value, k) => {
+    const near = values.slice(Math.max(0, k - half), k + half + 1).filter((one) => one !== null);
+    return value === null || !near.length ? null : near.reduce((sum, one) => sum + one, 0) / near.length;
+  });
+
+  // The two sides of a band, each smoothed.
+  const smoothedBand = (band) => {
+    const turn = band.x.lastIndexOf(Math.max(...band.x)), half = reach(band.x.length / 2);
+    return [...smoothed(band.y.slice(0, turn), half), ...smoothed(band.y.slice(turn), half)];
   };
+
+  // Curves are noisy if a step from one point to the next is typically over a hundredth of the panel's height.
+  const noisy = (data) => data.panels.some((panel) => panel.lines.some((line) => {
+    if (line.mode === "markers" || line.x.length <= 60) return false;
+    const steps = line.y.slice(1).map((value, k) => Math.abs(value - line.y[k])).sort((a, b) => a - b);
+    return steps[steps.length >> 1] > 0.01 * Math.abs(panel.y.range[1] - panel.y.range[0]);
+  }));
+
+  // A button hides its line; one of a kind of lines hides them all: "Random, printed" and "printed (table)".
+  const kind = (name) => name.includes("authors' program") ? "authors" : /\bprinted\b/.test(name) ? "printed" : name;
+  const gone = (name, state) => [...state.hidden].some((hidden) => kind(hidden) === kind(name));
 
   function traces(data, state) {
     const out = [];
     data.panels.forEach((panel, k) => {
       const axes = { xaxis: `x${k + 1}`, yaxis: `y${k + 1}` };
       for (const band of panel.bands) {
-        if (state.hidden.has(band.name) || state.seeds || state.smooth) continue;
-        out.push({ ...axes, x: band.x, y: band.y, mode: "none", fill: "toself", fillcolor: fade(shade(band.color), 0.15),
-          hoverinfo: "skip" });
+        if (gone(band.name, state) || state.seeds) continue;
+        out.push({ ...axes, x: band.x, y: state.smooth && band.x.length > 60 ? smoothedBand(band) : band.y, mode: "none",
+          fill: "toself", fillcolor: fade(shade(band.color), 0.15), hoverinfo: "skip" });
       }
       for (const line of panel.lines) {
-        if (state.hidden.has(line.name) || !line.x.length) continue;
+        if (gone(line.name, state) || !line.x.length) continue;
         const [low, high] = panel.x.range;
         const x = line.across ? line.x.map((share) => low + share * (high - low)) : line.x;
         const color = shade(line.color), look = { color, dash: line.dash, width: line.width };
-        const common = { ...axes, x, mode: x.length > 1 ? "lines" : "markers", name: line.name };
-        const drawn = (y) => (state.smooth && y.length > 8 ? smoothed(y) : y);
+        const points = line.mode === "markers" || x.length < 2, wide = line.symbol?.startsWith("line");
+        const marker = { color, symbol: line.symbol || "x", size: wide ? 9 : 7, line: { color, width: wide ? 2 : 0 } };
+        const common = { ...axes, x, mode: points ? "markers" : "lines", name: line.name };
+        const drawn = (y) => (state.smooth && !points && y.length > 60 ? smoothed(y) : y);
         for (const y of state.seeds ? line.seeds : []) {
           out.push({ ...common, y: drawn(y), line: { ...look, width: 0.8 }, hoverinfo: "skip" });
         }
-        out.push({ ...common, y: drawn(line.y), line: look, marker: { color, symbol: "x" }, hovertemplate: "%{y:.4~g}" });
+        out.push({ ...common, y: drawn(line.y), line: look, marker, hovertemplate: "%{y:.4~g}" });
       }
     });
     return out;
   }
 
+  // The ends of a panel's vertical axis, and whether it is logarithmic.
+  function vertical(panel, state) {
+    if (!state.log || panel.y.type === "log") return { range: panel.y.range, log: panel.y.type === "log" };
+    const values = panel.lines.filter((line) => !gone(line.name, state)).flatMap((line) => line.y).filter((y) => y > 0);
+    return values.length ? { range: [Math.min(...values) / 1.05, Math.max(...values) * 1.05], log: true } :
+      { range: panel.y.range, log: false };
+  }
+
+  const named = (panel) => panel.lines.filter((line) => line.listed && line.mode !== "markers" && line.x.length > 1);
+
   // The names of a panel's lines where they end, moved apart; few enough lines only.
-  function labels(panel, k, box, state) {
-    const lines = panel.lines.filter((line) => line.listed && line.x.length > 1 && !state.hidden.has(line.name));
-    if (!box.direct || state.log || panel.y.type === "log" || lines.length > 8) return [];
-    const [low, high] = panel.y.range;
+  function labels(panel, k, height, state) {
+    const lines = named(panel).filter((line) => !gone(line.name, state));
+    if (lines.length > MOST) return [];
+    const { range, log } = vertical(panel, state), place = log ? Math.log : (y) => y;
+    const [low, high] = range.map(place);
     const ends = lines.map((line) => {
-      let at = line.y.length - 1;
-      while (at > 0 && line.y[at] === null) at--;
-      return { line, at: (high - line.y[at]) / (high - low) * box.height };
+      const y = state.smooth && line.y.length > 60 ? smoothed(line.y) : line.y;
+      const last = y.findLast((one) => one !== null && (!log || one > 0)) ?? range[0];
+      return { line, at: Math.min(height, Math.max(0, (high - place(last)) / (high - low) * height)) };
     }).sort((a, b) => a.at - b.at);
+    const gap = Math.min(14, height / Math.max(1, ends.length));
     let last = -Infinity;
-    for (const end of ends) { end.at = Math.max(end.at, last + 14); last = end.at; }
-    const over = Math.max(0, last - box.height);
+    for (const end of ends) { end.at = Math.max(end.at, last + gap); last = end.at; }
+    let bottom = height + gap / 2;
+    for (const end of ends.toReversed()) { end.at = Math.min(end.at, bottom); bottom = end.at - gap; }
     return ends.map(({ line, at }) => ({
       text: line.name, font: { size: 11, color: shade(line.color) }, showarrow: false, xref: `x${k + 1} domain`,
-      yref: `y${k + 1} domain`, x: 1, xanchor: "left", xshift: 4, y: 1 - (at - over) / box.height, yanchor: "middle",
+      yref: `y${k + 1} domain`, x: 1, xanchor: "left", xshift: 4, y: 1 - at / height, yanchor: "middle",
     }));
   }
 
   function layout(data, width, ink, state) {
-    const columns = width < narrow ? 1 : data.columns, rows = Math.ceil(data.panels.length / columns);
+    // As many columns as leave room for the names at the ends of the lines.
+    const few = data.panels.every((panel) => named(panel).length <= MOST);
+    const longest = Math.max(0, ...data.panels.flatMap((panel) => named(panel).map((line) => line.name.length)));
+    const room = few && longest && width > 340 ? Math.min(215, 10 + 6.4 * longest) : 0;
+    const columns = width < NARROW ? 1 : Math.max(1, Math.min(data.columns, Math.floor(width / (LEAST + room))));
+    const rows = Math.ceil(data.panels.length / columns);
     const each = Math.min(columns === 1 ? 380 : 300, Math.max(230, width / columns * 0.75)), height = rows * each;
-    const names = data.panels.flatMap((panel) => panel.lines.filter((line) => line.listed).map((line) => line.name.length));
-    const room = width / columns >= 430 ? Math.min(160, 8 + 6.2 * Math.max(0, ...names)) : 0;
     const out = { height: height + 8, margin: { l: 8, r: 8, t: 4, b: 4 }, hovermode: "x unified", annotations: [],
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { size: 12, color: ink }, showlegend: false,
       hoverlabel: { bgcolor: getComputedStyle(document.body).backgroundColor } };
@@ -91,16 +126,16 @@
       const column = k % columns, row = Math.floor(k / columns);
       const left = column / columns + 52 / width, right = (column + 1) / columns - (8 + room) / width;
       const top = 1 - row / rows, bottom = top - 1 / rows + 46 / height;
-      const range = (axis) => (axis.type === "log" ? axis.range.map(Math.log10) : axis.range);
       const common = { showline: true, linecolor: ink, gridcolor: "rgba(128,128,128,0.2)", zeroline: false };
+      const { range, log } = vertical(panel, state), across = panel.x.type === "log";
       out[`xaxis${k + 1}`] = { ...common, domain: [left, right], anchor: `y${k + 1}`, type: panel.x.type,
-        range: range(panel.x), title: { text: panel.x.title, standoff: 4 } };
-      out[`yaxis${k + 1}`] = { ...common, domain: [bottom, top - 24 / height], anchor: `x${k + 1}`, type: panel.y.type,
-        range: range(panel.y), title: { text: panel.y.title, standoff: 4 } };
-      if (state.log) Object.assign(out[`yaxis${k + 1}`], { type: "log", range: undefined, autorange: true });
+        range: across ? panel.x.range.map(Math.log10) : panel.x.range, title: { text: panel.x.title, standoff: 4 } };
+      out[`yaxis${k + 1}`] = { ...common, domain: [bottom, top - 24 / height], anchor: `x${k + 1}`,
+        type: log ? "log" : "linear", range: log ? range.map(Math.log10) : range,
+        title: { text: panel.y.title, standoff: 4 } };
       out.annotations.push({ text: panel.title, showarrow: false, xref: "paper", yref: "paper", xanchor: "center",
         x: (left + right) / 2, y: top - 4 / height, yanchor: "top", font: { size: 13 } },
-      ...labels(panel, k, { height: each - 70, direct: room > 0 }, state));
+      ...(room ? labels(panel, k, each - 70, state) : []));
     });
     return out;
   }
@@ -109,7 +144,7 @@
     const plot = document.createElement("div"), tools = document.createElement("div");
     const listed = new Map(data.panels.flatMap((panel) => panel.lines.filter((line) => line.listed)
       .map((line) => [line.name, line])));
-    const state = { seeds: false, log: false, smooth: false, hidden: new Set() };
+    const state = { seeds: false, log: false, smooth: noisy(data), hidden: new Set() };
     tools.className = "interactive-tools";
     const show = () => {
       if (!box.clientWidth) return; // folded or replaced; without a width Plotly computes NaN
@@ -137,13 +172,14 @@
       const made = document.createElement("button");
       made.type = "button";
       made.className = "switch";
-      made.textContent = text;
+      made.textContent = state[key] ? other : text;
       made.onclick = () => { state[key] = !state[key]; made.textContent = state[key] ? other : text; show(); };
       tools.append(made);
     };
     const lines = data.panels.flatMap((panel) => panel.lines);
     if (lines.some((line) => line.seeds.length)) button("Show seeds", "Show bands", "seeds");
-    if (lines.some((line) => line.x.length > 60)) button("Smooth", "As measured", "smooth");
+    const long = Math.max(...lines.map((line) => line.x.length));
+    if (long > 60) button("Smooth", `As measured, not a mean over ${2 * reach(long) + 1} points`, "smooth");
     button("Logarithmic axis", "Linear axis", "log");
     const picture = box.closest("section")?.querySelector(`[data-picture="${box.dataset.figure}"]`);
     if (box.dataset.figure) (picture || box.previousElementSibling)?.classList.add("interactive-replaced");

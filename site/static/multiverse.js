@@ -1,6 +1,7 @@
 // The multiverse: a claim's effect under every archived reading. Data: multiverse-data.js (fedlib/pages/multiverse.py).
 // The address keeps the choice.
 (() => {
+  const ROW = 15; // pixels of an option below the dots
   const SVG = "http://www.w3.org/2000/svg";
   const shape = (tag, attributes, parent) => {
     const made = document.createElementNS(SVG, tag);
@@ -22,7 +23,7 @@
     const read = () => { state = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); };
     const claim = () => data.claims.find((one) => one.id === state.claim) || data.claims[0];
     const unit = (one) => one.unit === "times" ? " ×" : one.unit ? ` ${one.unit}` : "";
-    const effect = (one, of) => `${number(one.estimate)}${unit(of)}` +
+    const effect = (one, of) => `${one.open ? "≥ " : ""}${number(one.estimate)}${unit(of)}` +
       (one.low === null ? "" : ` [${number(one.low)}, ${number(one.high)}]`);
 
     function keep() {
@@ -86,18 +87,22 @@
         .filter((value) => value !== null).map(bound);
       const low = Math.min(...all), high = Math.max(...all), span = high - low || 1;
       const y = (value) => 12 + (high - bound(value)) / span * (height - 30);
-      const x = (k) => 50 + (k + 0.5) * (width - 60) / sorted.length;
+      // Below the dots, a row per option has a mark under each reading that takes it.
+      const rows = width < 620 ? [] : Object.entries(of.choices).flatMap(([name, options]) =>
+        [{ name }, ...options.map((value) => ({ name, value }))]);
+      const left = rows.length ? 216 : 46, whole = height + rows.length * ROW;
+      const x = (k) => left + 4 + (k + 0.5) * (width - left - 14) / sorted.length;
       const svg = document.createElementNS(SVG, "svg");
-      Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height, role: "img", class: "specification",
+      Object.entries({ viewBox: `0 0 ${width} ${whole}`, width, height: whole, role: "group", class: "specification",
         "aria-label": `${of.text} under ${sorted.length} readings` }).forEach(([key, value]) => svg.setAttribute(key, value));
       const line = (value, className, text) => {
-        shape("line", { x1: 46, x2: width - 8, y1: y(value), y2: y(value), class: className }, svg);
-        shape("text", { x: 50, y: y(value) - 4, class: `${className}-text` }, svg).textContent = text;
+        shape("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: className }, svg);
+        shape("text", { x: left + 4, y: y(value) - 4, class: `${className}-text` }, svg).textContent = text;
       };
       line(of.null, "null", `no effect: ${number(of.null)}`);
       if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
       for (const value of [low, (low + high) / 2, high].map((one) => log ? Math.exp(one) : one)) {
-        shape("text", { x: 42, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
+        shape("text", { x: left - 4, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
         const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: 0, role: "button" }, svg);
@@ -110,8 +115,20 @@
         group.onclick = () => { state = { claim: of.id, ...Object.fromEntries(Object.keys(of.choices).map((name) => [name, one.choices[name] ?? ""])) }; keep(); controls(); show(); };
         group.onkeydown = (event) => { if (event.key === "Enter") group.onclick(); };
       });
+      rows.forEach(({ name, value }, k) => {
+        const middle = height + (k + 0.5) * ROW, title = value === undefined;
+        const text = shape("text", { x: title ? 4 : left - 6, y: middle + 4, "text-anchor": title ? "start" : "end",
+          class: title ? "choice" : "" }, svg);
+        const words = title ? name : value || "–";
+        text.textContent = words.length > (title ? 60 : 36) ? `${words.slice(0, title ? 60 : 35)}…` : words;
+        shape("title", {}, text).textContent = words;
+        if (!title) sorted.forEach((one, n) => {
+          if ((one.choices[name] ?? "") !== value) return;
+          shape("line", { x1: x(n), x2: x(n), y1: middle - 5, y2: middle + 5, class: fits(one) ? "taken" : "taken out" }, svg);
+        });
+      });
       curve.replaceChildren(svg, element("p", `Each dot is an archived reading, sorted by the effect, with its 95 % interval over seeds; ` +
-        "a click takes its choices. Faint dots are not among those chosen.", "note"));
+        "a click takes its choices. The marks below show what each reading takes; what is faint is not among those chosen.", "note"));
     }
 
     function cells(of, taken) {

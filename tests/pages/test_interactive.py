@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.drawing import interactive, plots
+from fedlib.drawing import interactive, plots, studies
 
 
 def results() -> pd.DataFrame:
@@ -41,3 +41,13 @@ def test_a_figure_of_something_else_has_no_curves():
     figure.add_subplot().bar([0, 1], [2, 3])
     assert interactive.panels(figure) is None
     assert interactive.panels(Figure()) is None
+
+
+def test_points_that_no_line_joins_stay_points():
+    """True and estimated entropies of clients (HiCS-FL, Figure 9): a line between clients would mean nothing."""
+    true, estimated = np.arange(12) / 6, np.ones(12)
+    shown = interactive.panels(studies.entropies({"a": (true, estimated)}, top=2.3))["panels"][0]["lines"]
+    modes = {line["name"]: (line["mode"], line["symbol"]) for line in shown}
+    assert modes["true"] == ("markers", "line-ew-open")
+    assert modes["estimated"] == ("markers", "circle")
+    assert modes["ln (number of classes)"][0] == "lines"

@@ -81,7 +81,8 @@ def test_behind_a_picture_of_curves_stands_what_draws_them():
 def test_the_result_names_few_claims_and_counts_many(n: int):
     said = layout.result(CLAIMS[:1] * n)
     assert bool(said) == bool(n)
-    assert ("9 of 9 claims" in said) == (n == 9)
+    assert ("All 9 claims here" in said) == (n == 9)
+    assert said.count("A \\<b\\>bold") == (n if n < 9 else 1), "of many, the first one in words"
     assert "<b>" not in said.replace("\\<b\\>", "")
 
 
@@ -91,9 +92,13 @@ def test_claims_of_the_one_table_stand_in_place_of_the_notebooks_own():
     assert "judged()" not in sources, "folded with the code alone"
 
 
-def test_a_long_table_is_folded_unless_it_leads_the_page():
-    long = "<table>" + "<tr><td></td></tr>" * 200 + "</table>"
-    code = [new_code_cell(name, outputs=[output(text_html=long)]) for name in ("a()", "b()")]
+def table_of(rows: int) -> str:
+    return f"<table>{'<tr><td></td><td></td></tr>' * rows}</table>"
+
+
+@pytest.mark.parametrize(("rows", "folded"), [(90, [False, True]), (200, [True, True])])
+def test_a_long_table_is_folded_unless_it_leads_the_page_and_has_room_there(rows: int, folded: list[bool]):
+    code = [new_code_cell(name, outputs=[output(text_html=table_of(rows))]) for name in ("a()", "b()")]
     cells = [new_markdown_cell("# T"), *code]
     shown = [
         "".join(o.data["text/html"])
@@ -101,4 +106,21 @@ def test_a_long_table_is_folded_unless_it_leads_the_page():
         if c.cell_type == "code"
         for o in c.outputs
     ]
-    assert [text.startswith("<details>") for text in shown] == [False, True]
+    assert [text.startswith("<details>") for text in shown] == folded
+
+
+def test_sections_for_which_a_page_has_no_room_open_on_a_click():
+    tall = '<svg viewBox="0 0 750 1600"/>'
+    cells = [new_markdown_cell("# T"), new_code_cell("lead()", outputs=[PICTURE])]
+    for k in range(4):
+        cells.append(new_markdown_cell(f"## Section {k}\n\nAbout it."))
+        cells.append(new_code_cell(f"s{k}()", outputs=[output(**{"image_svg+xml": tall})]))
+        cells.append(new_markdown_cell("### More"))
+    sources = [cell.source for cell in layout.arranged(cells)]
+    folds = [k for k, source in enumerate(sources) if source.startswith("<details")]
+    assert sources.index("s0()") < folds[0], "the first has room"
+    for k in (2, 3):
+        at = sources.index(f"s{k}()")
+        assert sources[at - 2].startswith(f"## Section {k}"), "the heading stays in view"
+        assert "Show 1 figure" in sources[at - 1]
+        assert sources[at + 1 : at + 3] == ["**More**", "</details>"], "a fold ends in its section"

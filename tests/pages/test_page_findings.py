@@ -12,7 +12,7 @@ def test_the_board_counts_every_core_claim_once():
     said = findings.of_board(tallies, experiments=5)
     assert (
         said
-        == "Of 10 core claims, 3 replicated, 3 refuted and 4 not run. 5 experiments and studies have results."
+        == "10 core claims: 3 replicated, 3 refuted and 4 not run. 5 experiments and studies have results."
     )
     counted = findings.counted(tallies).set_index("paper")
     assert counted.loc["Two", ["replicated", "refuted", "not run"]].tolist() == [0, 2, 4]
@@ -43,3 +43,18 @@ def test_the_distance_to_print_is_listed_paper_by_paper():
     assert "by a factor of 1.25 (One) and 1.25 (Two)" in said
     assert "the factor is 1.10 and 1.10" in said
     assert findings.of_discrepancies(pd.DataFrame()) == ""
+
+
+def test_the_most_and_the_least_of_each_panel_are_named():
+    panels = {"one": pd.Series({"A": 61.25, "B": 40.0, "C": 50.0}), "alone": pd.Series({"A": 1.0})}
+    said = findings.extremes(panels, "accuracy", "%")
+    assert said == "Highest and lowest accuracy: one: A (61.2 %), B (40 %)."
+    assert findings.extremes({}, "accuracy", "%") == ""
+
+
+def test_a_speed_up_is_named_with_its_seeds_and_the_printed_one():
+    columns = pd.MultiIndex.from_product([["X", "Y", "Z"], ["speed-up", "seeds", "speed-up, paper"]])
+    row = ["1.01", 3, 2.5, "8.68", 1, 7.3, "-", 0, 2.2]
+    said = findings.of_speed(pd.DataFrame([row], index=["Ours"], columns=columns), "Ours")
+    assert "1.01 times on X (3 seeds; printed 2.5) and 8.68 times on Y (one seed; printed 7.3)" in said
+    assert "Z" not in said, "not run"

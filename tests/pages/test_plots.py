@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -218,18 +219,64 @@ def test_a_sampler_can_be_asked_outside_a_run():
     assert sum(selection.notes["places"]) == 4
 
 
-def test_the_authors_runs_are_thin_lines_in_their_methods_colour() -> None:
-    ours = pd.DataFrame(
-        {"setting": "", "method": "MD", "seed": 0, "round": range(5), "test_accuracy": 0.5, "diverged": False}
-    )
+def one_method(**more: object) -> pd.DataFrame:
+    rows = {
+        "setting": "",
+        "method": "MD",
+        "seed": 0,
+        "round": range(5),
+        "test_accuracy": 0.5,
+        "diverged": False,
+    }
+    return pd.DataFrame(rows | more)
+
+
+def test_the_authors_runs_are_told_apart_from_ours_by_dots_and_a_darker_colour() -> None:
+    ours = one_method(method="Random")
     theirs = ours[ours["round"] < 3].assign(commit="6707484", test_accuracy=0.4)
     other = theirs.assign(method="Algorithm 1")
-    figure = plots.curves(ours, "test_accuracy", methods=["MD"], authors=pd.concat([theirs, other]))
-    thick, thin, entry = figure.axes[0].get_lines()
-    assert thin.get_color() == thick.get_color()
-    assert thin.get_linewidth() < thick.get_linewidth()
-    assert list(thin.get_ydata()) == [40, 40, 40], "in percent; the other method is not shown"
+    figure = plots.curves(ours, "test_accuracy", methods=["Random"], authors=pd.concat([theirs, other]))
+    solid, dotted, entry = figure.axes[0].get_lines()
+    assert (solid.get_linestyle(), dotted.get_linestyle()) == ("-", ":")
+    assert max(to_rgba(dotted.get_color())[:3]) < min(to_rgba(solid.get_color())[:3]), "not the same grey"
+    assert list(dotted.get_ydata()) == [40, 40, 40], "in percent; the other method is not shown"
     assert entry.get_label() == "authors' program, run by us, commit 6707484"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [entry.get_label()]
+
+
+def test_names_stand_beside_their_lines_in_the_order_of_their_ends() -> None:
+    ends = {"MD": 0.50, "Random": 0.501, "FedCor": 0.2}
+    results = pd.concat([one_method(method=name, test_accuracy=end) for name, end in ends.items()])
+    figure = plots.curves(results, "test_accuracy")
+    ax = figure.axes[0]
+    figure.canvas.draw()
+    names = {text.get_text(): text for text in ax.texts}
+    boxes = {name: text.get_window_extent() for name, text in names.items()}
+    assert set(names) == set(ends)
+    assert not figure.legends
+    order = sorted(boxes, key=lambda name: boxes[name].y0)
+    assert order == ["FedCor", "MD", "Random"]
+    for below, above in pairwise(order):
+        assert boxes[below].y1 <= boxes[above].y0 + 3, "they do not lie on each other"
+    for line in ax.lines:
+        assert names[line.get_label()].get_color() == line.get_color()
+        assert boxes[line.get_label()].x0 >= ax.bbox.x1
+
+
+def test_many_lines_have_a_legend_instead_of_names() -> None:
+    results = pd.concat([one_method(method=f"m{k}", test_accuracy=0.1 * k) for k in range(9)])
+    figure = plots.curves(results, "test_accuracy")
+    assert not figure.axes[0].texts
+    assert len(figure.legends[0].get_texts()) == 9
+
+
+def test_a_printed_round_is_a_diamond_at_the_target() -> None:
+    printed = {"": {"MD": 3.0, "AFL": 2.0}}
+    figure = plots.curves(one_method(), "test_accuracy", methods=["MD"], target=0.8, printed=printed)
+    (diamond,) = [line for line in figure.axes[0].lines if line.get_label() == "_MD, printed"]
+    assert (list(diamond.get_xdata()), list(diamond.get_ydata())) == ([3.0], [80.0])
+    assert "_AFL, printed" not in [line.get_label() for line in figure.axes[0].lines], "it is not shown"
 
 
 def test_the_bars_of_outcomes_fit_a_phone():

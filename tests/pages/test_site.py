@@ -293,7 +293,8 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
     for part in (
         "prepare_it()",
         "show_it()",
-        "20 of 20 claims",
+        "All 20 claims here",
+        "fedcor.0: 2\u00a0× [1.5, 2.5], 3 seeds, printed 3",
         "6 and 2",
         "dvc repro fedcor-table_1",
     ):
@@ -580,6 +581,7 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
         if "docs" not in page.parts:  # which speak of errors
             assert not re.search(r"Traceback \(most|\b[A-Z]\w+Error: |is not prepared; run", shown), page
         assert not re.search(r"<td[^>]*>\s*(nan|NaN|None|<NA>)\s*</td>", text), page
+        assert 'border="1"' not in text, f"{page}: a table as pandas writes it"
     for numbers in (browser.root / "_downloads").rglob("*.csv"):
         assert len(numbers.read_text().splitlines()) > 1, numbers
 
@@ -587,9 +589,48 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_a_phone(browser: Browser, scheme: str) -> None:
-    for name, page in browser.each(["index.html", *browser.names("fedcor/*.html")], 390, scheme):
+    """In the dark, pages of one paper are enough: their widths are those of the light ones."""
+    names = (
+        browser.names("**/*.html") if scheme == "light" else ["index.html", *browser.names("fedcor/*.html")]
+    )
+    for name, page in browser.each(names, 390, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+LONGEST = 6000  # pixels of a page on a wide screen
+SHAPE = "[document.documentElement.scrollHeight, document.documentElement.scrollWidth]"
+
+
+@pytest.mark.browser
+def test_no_page_but_the_scoreboard_is_longer_than_a_few_screens(browser: Browser) -> None:
+    shapes = {name: page.evaluate(SHAPE) for name, page in browser.each(browser.names("**/*.html"), 1440)}
+    assert {name: width for name, (_, width) in shapes.items() if width > 1440} == {}
+    long = {name: height for name, (height, _) in shapes.items() if height > LONGEST}
+    assert set(long) <= {"scoreboard.html"}, long
+
+
+VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then(result => result.violations
+  .filter(one => ['serious', 'critical'].includes(one.impact))
+  .map(one => `${one.id}: ${one.nodes.length}, as ${one.nodes[0].html.slice(0, 200)}`))"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(browser: Browser, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.base").AXE_SCRIPT
+    names = [
+        "index.html",
+        "chooser.html",
+        "multiverse.html",
+        "scoreboard.html",
+        "search.html",
+        "samplers.html",
+    ]
+    names += ["reply.html", "logs/index.html", *browser.names("fedcor/*.html")]
+    for name, page in browser.each(names, 1280, scheme):
+        page.evaluate(axe)
+        assert page.evaluate(VIOLATIONS) == [], name
 
 
 CUT = """() => [...document.querySelectorAll('.bd-article table, .bd-article img, .interactive')].filter(e => {
