@@ -86,7 +86,7 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", _own_search)
     app.connect("html-page-context", _own_scale)
     app.connect("doctree-resolved", _folded_reference)
-    app.connect("autodoc-process-docstring", docstrings.shown)
+    app.connect("autodoc-process-docstring", docstrings.process_docstring)
     app.connect("autodoc-process-signature", docstrings.signature)
     app.add_html_math_renderer(
         "mathml",

@@ -143,23 +143,23 @@ def draw_authors(
 ) -> None:
     """Runs of the authors' own program, dotted and darker than their methods' colours, with one name for all."""
     unit = AXES.get(y, (y, 1.0))[1]
-    drawn = runs[runs["method"].isin(styles)] if y in runs else runs.iloc[:0]
-    for (method, seed), run in drawn.groupby(["method", "seed"], sort=False):
+    shown_runs = runs[runs["method"].isin(styles)] if y in runs else runs.iloc[:0]
+    for (method, seed), run in shown_runs.groupby(["method", "seed"], sort=False):
         curve = run.set_index("round")[y].dropna()
         curve = (smooth(curve) if smooth else curve) * unit
         name = f"_{method}, authors' program, seed {seed}"
         ax.plot(
             curve.index, curve, lw=1.3, ls=":", color=darker(styles[method]["color"]), label=name, zorder=3
         )
-    if len(drawn):
-        commits = ", ".join(dict.fromkeys(drawn["commit"]))
+    if len(shown_runs):
+        commits = ", ".join(dict.fromkeys(shown_runs["commit"]))
         ax.plot([], [], lw=1.3, ls=":", color="black", label=f"authors' program, run by us, commit {commits}")
 
 
 def draw_printed(ax: Axes, rounds: Mapping[str, float], level: float, styles: Mapping[str, Look]) -> None:
     """The printed round in which each method's curve reaches a level, as a diamond in the method's colour."""
-    for method, at in rounds.items():
-        if method in styles and math.isfinite(at):
+    for method, printed_round in rounds.items():
+        if method in styles and math.isfinite(printed_round):
             look = {"color": styles[method]["color"], "marker": "D", "ms": 7, "mew": 2, "mfc": "none"}
-            ax.plot([at], [level], ls="none", label=f"_{method}, printed", zorder=6, **look)
+            ax.plot([printed_round], [level], ls="none", label=f"_{method}, printed", zorder=6, **look)
     ax.plot([], [], "D", ms=6, mew=1.5, mfc="none", color="black", label="printed (table)")

@@ -51,26 +51,28 @@ def draw_curves(
     styles = styles or looks(methods)
     results = results[results["round"] >= first]
     unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
-    gone = results["diverged"].groupby([results["method"], results["seed"]]).any()
+    ended = results["diverged"].groupby([results["method"], results["seed"]]).any()
     healthy = results.loc[~results["diverged"], list(dict.fromkeys(["method", "seed", "round", x, y]))]
     measured = healthy.set_index(["method", "seed", "round"])[y].dropna()
-    there = set(measured.index.unique("method"))
+    measured_methods = set(measured.index.unique("method"))
     for method in methods:
-        if method not in there:
+        if method not in measured_methods:
             continue
-        table, diverged = measured[method].unstack("seed"), gone[method]
+        table, diverged = measured[method].unstack("seed"), ended[method]
         if smooth:
             table = pd.concat({seed: smooth(table[seed].dropna()) for seed in table}, axis=1)
         table = table.dropna(subset=[seed for seed in table if not diverged[seed]])
         mean, spread = table.mean(axis=1) * unit, table.std(axis=1).fillna(0) * unit
         rows = healthy[healthy["method"] == method] if x != "round" or diverged.any() else healthy
-        at = mean.index if x == "round" else rows.groupby("round")[x].mean().reindex(mean.index) * across
+        positions = (
+            mean.index if x == "round" else rows.groupby("round")[x].mean().reindex(mean.index) * across
+        )
         look = {k: v for k, v in styles[method].items() if k != "marker"}
-        (line,) = ax.plot(at, mean, label=method, lw=1.6, **look)
+        (line,) = ax.plot(positions, mean, label=method, lw=1.6, **look)
         seeds = [table[seed] * unit for seed in table] if table.shape[1] > 1 else []
         line.seeds = seeds  # ty: ignore[missing-attribute]  # for `interactive.py`
         if band and table.shape[1] > 1:
-            ax.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
+            ax.fill_between(positions, mean - spread, mean + spread, color=look["color"], alpha=0.15, lw=0)
         for run in diverged.index[diverged]:
             last = rows[rows["seed"] == run].dropna(subset=[y]).tail(1)
             if len(last):
@@ -115,9 +117,9 @@ def curves(
     if panels is None:
         panels = list(dict.fromkeys(results["setting"]))
     titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
-    there = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
-    fig, axes = grid(len(there), columns, width, height)
-    for ax, (setting, title) in zip(axes, there.items(), strict=True):
+    present = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
+    fig, axes = grid(len(present), columns, width, height)
+    for ax, (setting, title) in zip(axes, present.items(), strict=True):
         rows = results[results["setting"] == setting]
         theirs = None if authors is None else authors[authors["setting"] == setting]
         draw_curves(
@@ -147,7 +149,7 @@ def curves(
         label_axes(ax, x, y)
         if x == "round":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    name_lines(fig, axes, columns=max(2, int(width * min(columns, len(there)) / 2)))
+    name_lines(fig, axes, columns=max(2, int(width * min(columns, len(present)) / 2)))
     return fig
 
 
@@ -179,13 +181,13 @@ def titles(info: Mapping[str, Any], form: str = "{setting}") -> dict[str, str]:
 
     form: may use the setting's own name and its run's N, m, T, lr and steps.
     """
-    out = {}
-    for one in info["runs"]:
-        run = one["run"]
-        given = {key: run[key] for key in ("N", "m", "T")} | run["local"]
-        stands_in = " (on digits)" if one["data"]["name"] == "digits" else ""
-        out[one["setting"]] = form.format(setting=one["setting"], **given) + stands_in
-    return out
+    titles_by_setting = {}
+    for record in info["runs"]:
+        run = record["run"]
+        values = {key: run[key] for key in ("N", "m", "T")} | run["local"]
+        stands_in = " (on digits)" if record["data"]["name"] == "digits" else ""
+        titles_by_setting[record["setting"]] = form.format(setting=record["setting"], **values) + stands_in
+    return titles_by_setting
 
 
 def draw_seeds(ax: Axes, values: pd.DataFrame, label: str = "", shift: float = 0.0, **look: Any) -> None:
@@ -213,8 +215,8 @@ def sweeps(
         runs = statistics[name].unstack("method")
         styles = looks(list(swept[parameter]))
         for i, (label, methods) in enumerate(swept[parameter].items()):
-            there = {value: method for value, method in methods.items() if method in runs}
-            values = runs[list(there.values())].set_axis(list(there), axis=1)
+            present = {value: method for value, method in methods.items() if method in runs}
+            values = runs[list(present.values())].set_axis(list(present), axis=1)
             draw_seeds(ax, values, label, shift=0.12 * (i - (len(styles) - 1) / 2), **styles[label])
         ax.set(xlabel=parameter, ylabel=name)
     legend_below(fig, axes)
@@ -238,14 +240,20 @@ def bars(
     """
     settings = list(panels or dict.fromkeys(values.index.get_level_values("setting")))
     settings = [s for s in settings if s in values.index.get_level_values("setting")]
-    most = values.groupby("setting").apply(lambda v: v.index.get_level_values("method").nunique()).max()
-    fig, axes = grid(len(settings), columns, width=max(3.6, 0.55 * most + 1.2), height=3.4)
+    methods_at_most = (
+        values.groupby("setting").apply(lambda v: v.index.get_level_values("method").nunique()).max()
+    )
+    fig, axes = grid(len(settings), columns, width=max(3.6, 0.55 * methods_at_most + 1.2), height=3.4)
     for ax, setting in zip(axes, settings, strict=True):
-        here = values.loc[setting]
-        methods = list(dict.fromkeys(here.index.get_level_values("method")))
-        ceiling = float(cap[setting]) if cap is not None else float(here[np.isfinite(here)].max(initial=1.0))
+        by_method = values.loc[setting]
+        methods = list(dict.fromkeys(by_method.index.get_level_values("method")))
+        ceiling = (
+            float(cap[setting])
+            if cap is not None
+            else float(by_method[np.isfinite(by_method)].max(initial=1.0))
+        )
         for i, method in enumerate(methods):
-            seeds = here.loc[method].to_numpy()
+            seeds = by_method.loc[method].to_numpy()
             middle = float(statistic(seeds))
             height, look = min(middle, ceiling), looks([method])[method]
             ax.bar(
@@ -294,7 +302,7 @@ def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
     counts: title -> (N, K) training samples by client and label. Clients are ordered by their dominant label.
     """
     fig, axes = grid(2 * len(counts), columns=2, width=4.75, height=2.4)
-    for left, right, (title, table) in zip(axes[::2], axes[1::2], counts.items(), strict=True):
+    for shares_ax, classes_ax, (title, table) in zip(axes[::2], axes[1::2], counts.items(), strict=True):
         N, K = table.shape
         colours = sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K)
         shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
@@ -303,16 +311,18 @@ def partition_bars(counts: Mapping[str, np.ndarray]) -> Figure:
         edges = np.concatenate([edges, edges[-1:]])
         for k in range(K):
             low, high = edges[:, k], edges[:, k + 1]
-            left.fill_between(np.arange(N + 1), low, high, step="post", color=colours[k], lw=0, label=str(k))
-        left.set(
+            shares_ax.fill_between(
+                np.arange(N + 1), low, high, step="post", color=colours[k], lw=0, label=str(k)
+            )
+        shares_ax.set(
             title=f"{title}: label shares", xlabel="client (ordered by label)", ylabel="share of samples"
         )
-        left.set(xlim=(0, N), ylim=(0, 1))
-        left.xaxis.set_major_locator(MaxNLocator(integer=True))
-        right.bar(np.arange(K), table.sum(axis=0), color=colours)
-        right.set(title=f"{title}: all clients together", xlabel="class", ylabel="samples (count)")
-        right.set_xticks(range(K) if K <= 10 else range(0, K, 10))
-        for ax in (left, right):
+        shares_ax.set(xlim=(0, N), ylim=(0, 1))
+        shares_ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        classes_ax.bar(np.arange(K), table.sum(axis=0), color=colours)
+        classes_ax.set(title=f"{title}: all clients together", xlabel="class", ylabel="samples (count)")
+        classes_ax.set_xticks(range(K) if K <= 10 else range(0, K, 10))
+        for ax in (shares_ax, classes_ax):
             ax.grid(visible=False, axis="x")
     if K <= 10:
         fig.legend(*axes[0].get_legend_handles_labels(), title="class", loc="outside right center")
@@ -345,9 +355,9 @@ def scatter(
         sns.color_palette("colorblind", 10) if len(kinds) <= 10 else sns.color_palette("husl", len(kinds))
     )
     for i, group in enumerate(kinds):
-        here = points[groups == group]
+        members = points[groups == group]
         ax.scatter(
-            *here.T,
+            *members.T,
             color=[colours[i]],
             marker="osD^v<>PXp"[i % 10],
             s=28,

@@ -60,13 +60,13 @@ def cut_dendrogram(
     for node, (a, b) in enumerate(tree[:, :2].astype(int), start=N):
         inside = home.get(a), home.get(b)
         home[node] = inside[0] if inside[0] == inside[1] and inside[0] is not None else None
-    drawn = dendrogram(
+    tree_drawn = dendrogram(
         tree,
         ax=ax,
         leaf_font_size=9,
         link_color_func=lambda node: "#999999" if home[node] is None else to_hex(colours[home[node]]),
     )
-    for tick, leaf in zip(ax.get_xticklabels(), drawn["leaves"], strict=True):
+    for tick, leaf in zip(ax.get_xticklabels(), tree_drawn["leaves"], strict=True):
         tick.set_color(colours[home[leaf]])
     ax.set(title=title, xlabel="client", ylabel="merge height of the Ward tree")
     ax.grid(visible=False)

@@ -117,14 +117,14 @@ def curves_and_selections(
 ) -> Figure:
     """FedCor's Figure 6, one row per dataset: test accuracy of each beta, and how often each client was selected."""
     fig, axes = plt.subplots(len(curves), 2, figsize=(9.5, 3.2 * len(curves)), squeeze=False)
-    for (left, right), (data, rows) in zip(axes, curves.items(), strict=True):
+    for (accuracy_ax, counts_ax), (data, rows) in zip(axes, curves.items(), strict=True):
         betas = list(counts[data])
         styles = {**sweep(betas), **looks(["Random"])}
-        draw_curves(left, rows, "test_accuracy", methods=["Random", *betas], styles=styles)
-        label_axes(left, "round", "test_accuracy")
-        left.set_title(data)
-        selections(right, counts[data], styles, f"{data}: selections over the run")
-        left.legend(fontsize="small", loc="lower right")
+        draw_curves(accuracy_ax, rows, "test_accuracy", methods=["Random", *betas], styles=styles)
+        label_axes(accuracy_ax, "round", "test_accuracy")
+        accuracy_ax.set_title(data)
+        selections(counts_ax, counts[data], styles, f"{data}: selections over the run")
+        accuracy_ax.legend(fontsize="small", loc="lower right")
     return fig
 
 
@@ -135,18 +135,22 @@ def method_panels(
 
     Methods that have not been run are left out, and so are panels with fewer than two methods, if others have more.
     """
-    shown = {}
+    panels_shown = {}
     for setting, runs in results.groupby("setting", sort=False):
         for title, methods in panels.items():
-            if there := [method for method in methods if method in set(runs["method"])]:
-                shown[f"{setting}: {title}"] = runs, there
-    shown = {title: panel for title, panel in shown.items() if len(panel[1]) > 1} or shown
-    fig, axes = grid(len(shown), 2, width=5.2, height=3.6)
-    for ax, (title, (runs, methods)) in zip(axes, shown.items(), strict=True):
+            if present := [method for method in methods if method in set(runs["method"])]:
+                panels_shown[f"{setting}: {title}"] = runs, present
+    panels_shown = {
+        title: panel for title, panel in panels_shown.items() if len(panel[1]) > 1
+    } or panels_shown
+    fig, axes = grid(len(panels_shown), 2, width=5.2, height=3.6)
+    for ax, (title, (runs, methods)) in zip(axes, panels_shown.items(), strict=True):
         alike = [m for m in methods if family(m) == family(methods[-1]) != m]
         ramp = zip(alike, sns.color_palette("flare", len(alike)), strict=True)
-        own = {m: {"color": colour, "linestyle": DASHES[1 + i % 4]} for i, (m, colour) in enumerate(ramp)}
-        styles = looks(methods) | own
+        variant_styles = {
+            m: {"color": colour, "linestyle": DASHES[1 + i % 4]} for i, (m, colour) in enumerate(ramp)
+        }
+        styles = looks(methods) | variant_styles
         draw_curves(ax, runs, y, methods=methods, smooth=smooth, band=False, styles=styles)
         label_axes(ax, "round", y)
         ax.set_title(title)
@@ -171,15 +175,15 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     z, b, q, gradient = (np.asarray(row[key], dtype=float) for key in ("z", "b", "q", "gradient"))
     K, L = len(b), len(z)
     W = np.asarray(row["W"], dtype=float).reshape(K, L)
-    shown = np.argsort(-np.abs(z), kind="stable")[:12]
+    features = np.argsort(-np.abs(z), kind="stable")[:12]
     fig, ax = plt.subplots(figsize=(9.5, 5.2))
-    left, right = np.linspace(1, 0, len(shown)), np.linspace(1, 0, K)
+    feature_heights, class_heights = np.linspace(1, 0, len(features)), np.linspace(1, 0, K)
     cmap, norm = (
         sns.color_palette("vlag", as_cmap=True),
-        mpl.colors.CenteredNorm(halfrange=np.abs(W[:, shown]).max()),
+        mpl.colors.CenteredNorm(halfrange=np.abs(W[:, features]).max()),
     )
-    for i, y in zip(shown, left, strict=True):
-        for k, y_k in enumerate(right):
+    for i, y in zip(features, feature_heights, strict=True):
+        for k, y_k in enumerate(class_heights):
             ax.plot(
                 [0.04, 0.96],
                 [y, y_k],
@@ -188,11 +192,11 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
                 zorder=1,
             )
         ax.text(-0.05, y, f"z{subscript(i + 1)} = {z[i]:.2f}", ha="right", va="center", fontsize=9)
-    ax.scatter(np.zeros(len(shown)), left, s=130, color="#DDDDDD", ec="black", zorder=2)
+    ax.scatter(np.zeros(len(features)), feature_heights, s=130, color="#DDDDDD", ec="black", zorder=2)
     true = int(row["label"])
     ax.scatter(
         np.ones(K),
-        right,
+        class_heights,
         s=150,
         color=["#0072B2" if k == true else "#DDDDDD" for k in range(K)],
         ec="black",
@@ -206,7 +210,7 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     )
     for head, x in columns:
         ax.text(x, 1.07, head, ha="left", va="bottom", fontsize=9, fontweight="bold")
-    for k, y in enumerate(right):
+    for k, y in enumerate(class_heights):
         weight = "bold" if k == true else "normal"
         cells = (names[k] if names else str(k), f"{b[k]:+.3f}", f"{q[k]:+.2f}", f"{gradient[k]:+.3f}")
         for text, (_, x) in zip(cells, columns, strict=True):
@@ -214,7 +218,7 @@ def layers(row: pd.Series, names: Sequence[str] | None = None) -> Figure:
     ax.text(
         0,
         1.07,
-        f"features z\n({len(shown)} largest of {L})",
+        f"features z\n({len(features)} largest of {L})",
         ha="center",
         va="bottom",
         fontsize=9,
@@ -240,10 +244,16 @@ def subscript(number: int) -> str:
 def ownership(panels: Mapping[str, np.ndarray], columns: int = 3) -> Figure:
     """Samples by label and client as colours, one panel per setting (HiCS-FL's Figures 7 and 8); (N, K) counts each."""
     fig, axes = grid(len(panels), columns, width=4.4, height=3.0)
-    most = max(counts.max() for counts in panels.values())
+    largest = max(counts.max() for counts in panels.values())
     for ax, (title, counts) in zip(axes, panels.items(), strict=True):
         image = ax.imshow(
-            counts.T, aspect="auto", cmap="cividis", vmin=0, vmax=most, origin="lower", interpolation="none"
+            counts.T,
+            aspect="auto",
+            cmap="cividis",
+            vmin=0,
+            vmax=largest,
+            origin="lower",
+            interpolation="none",
         )
         ax.set(title=title, xlabel="client", ylabel="label")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))

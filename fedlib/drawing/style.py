@@ -90,10 +90,10 @@ def style() -> None:
 
 def family(method: str) -> str:
     """The longest family name with which a method's label begins, or the label itself."""
-    known = [
+    families = [
         name for name in FAMILIES if method == name or method.startswith((f"{name} ", f"{name},", f"{name}-"))
     ]
-    return max(known, key=len, default=method)
+    return max(families, key=len, default=method)
 
 
 def looks(methods: Sequence[str]) -> dict[str, Look]:
@@ -102,13 +102,13 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
     A family's bare label always has the family's own dashes. A label of no known family is black.
     """
     worn = {method: FAMILIES.get(family(method), ("#000000", "", "-")) for method in methods}
-    out: dict[str, Look] = {}
+    looks_of: dict[str, Look] = {}
     for method in sorted(worn, key=lambda method: method not in FAMILIES):
-        colour, marker, own = worn[method]
-        taken = [look["linestyle"] for look in out.values() if look["color"] == colour]
-        free = [dashes for dashes in [own, *DASHES] if dashes not in taken]
-        out[method] = {"color": colour, "linestyle": (free or DASHES)[0], "marker": marker}
-    return {method: out[method] for method in methods}
+        colour, marker, headline = worn[method]
+        used = [look["linestyle"] for look in looks_of.values() if look["color"] == colour]
+        free = [dashes for dashes in [headline, *DASHES] if dashes not in used]
+        looks_of[method] = {"color": colour, "linestyle": (free or DASHES)[0], "marker": marker}
+    return {method: looks_of[method] for method in methods}
 
 
 def sweep(labels: Sequence[str]) -> dict[str, Look]:

@@ -36,12 +36,12 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     for name in outcomes:
         ax.barh([0], [0], color=SHADES[name], label=name)
     for y, (paper, counts) in enumerate(tallies.items()):
-        left = 0
+        offset = 0
         for name in outcomes:
             if count := counts.get(name, 0):
-                ax.barh(y, count, 0.5, left=left, color=SHADES[name])
-                ax.text(left + count / 2, y, str(count), ha="center", va="center", fontsize="small")
-                left += count
+                ax.barh(y, count, 0.5, left=offset, color=SHADES[name])
+                ax.text(offset + count / 2, y, str(count), ha="center", va="center", fontsize="small")
+                offset += count
         ax.text(0, y - 0.3, paper, va="bottom", fontsize="small")
     ax.set(xlabel="core claims (count)", yticks=[], ylim=(len(tallies) - 0.6, -0.7))
     ax.grid(visible=False, axis="y")
@@ -84,9 +84,9 @@ def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
     cases, k = scores.shape
     cd = measure.critical_difference(k, cases, level)
     fig, ax = plt.subplots(figsize=(9, 1.4 + 0.26 * k))
-    left = math.ceil(k / 2)
+    in_left_column = math.ceil(k / 2)
     for i, (method, rank) in enumerate(ranks.items()):
-        on_left = i < left
+        on_left = i < in_left_column
         y = -1.0 - (i if on_left else k - 1 - i)
         x = 0.6 if on_left else k + 0.4
         ax.plot([rank, rank, x], [0, y, y], lw=1.2, color=looks([str(method)])[str(method)]["color"])
@@ -107,7 +107,7 @@ def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
     for tick in range(1, k + 1):
         ax.plot([tick, tick], [0, 0.15], color="black", lw=1)
         ax.text(tick, 0.2, str(tick), ha="center", va="bottom", fontsize="small")
-    ax.set(xlim=(-0.2 * k, 1.2 * k + 1), ylim=(-1.5 - left, 2.2))
+    ax.set(xlim=(-0.2 * k, 1.2 * k + 1), ylim=(-1.5 - in_left_column, 2.2))
     ax.set_axis_off()
     ax.set_title(f"mean rank over {cases} cases (1 = best)", fontsize="medium")
     return fig
@@ -143,40 +143,42 @@ def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, n
     """
     choices = [name for name in rows.columns if name not in ("reading", "effect", "low", "high", "seeds")]
     first = rows.sort_values("reading", key=lambda name: name != "as written", kind="stable")
-    groups = {what: list(dict.fromkeys(first[what].dropna())) for what in choices}
-    groups = {what: values for what, values in groups.items() if len(values) > 1}
+    groups = {choice: list(dict.fromkeys(first[choice].dropna())) for choice in choices}
+    groups = {choice: values for choice, values in groups.items() if len(values) > 1}
     lines = sum(len(values) + 1 for values in groups.values())
-    fig, (above, below) = plt.subplots(
+    fig, (effects_ax, choices_ax) = plt.subplots(
         2, 1, figsize=(8, 3.2 + 0.2 * lines), sharex=True, layout="constrained",
         gridspec_kw={"height_ratios": [2.6, max(0.2 * lines, 0.2)]},
     )  # fmt: skip
     x = np.arange(len(rows))
-    above.vlines(x, rows["low"], rows["high"], color="#999999", lw=1.2)
-    above.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
+    effects_ax.vlines(x, rows["low"], rows["high"], color="#999999", lw=1.2)
+    effects_ax.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
     for name, shade, shape in (("as written", "black", "s"), ("as run", "#D55E00", "D")):
-        one = rows["reading"] == name
-        if one.any():
-            above.plot(x[one], rows["effect"][one], shape, ms=8, color=shade, label=name)
-    above.axhline(null, color="black", lw=0.8)
+        is_reading = rows["reading"] == name
+        if is_reading.any():
+            effects_ax.plot(x[is_reading], rows["effect"][is_reading], shape, ms=8, color=shade, label=name)
+    effects_ax.axhline(null, color="black", lw=0.8)
     if printed is not None:
-        above.axhline(printed, color="#CC79A7", lw=1.4, ls="--", label=f"printed: {printed:.3g}")
+        effects_ax.axhline(printed, color="#CC79A7", lw=1.4, ls="--", label=f"printed: {printed:.3g}")
     if null == 1:
-        above.set_yscale("log", base=2)
-        above.yaxis.set_major_formatter("{x:g}")
+        effects_ax.set_yscale("log", base=2)
+        effects_ax.yaxis.set_major_formatter("{x:g}")
     fig.suptitle("\n".join(wrap(words, 84)), fontsize=11, x=0.02, ha="left")
-    above.set_ylabel("ratio" if null == 1 else words[words.rfind("(") :].strip("()"))
-    above.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    effects_ax.set_ylabel("ratio" if null == 1 else words[words.rfind("(") :].strip("()"))
+    effects_ax.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
     labels: list[tuple[float, str, str]] = []
-    for what, values in groups.items():
-        labels.append((len(labels), what, "bold"))
+    for choice, values in groups.items():
+        labels.append((len(labels), choice, "bold"))
         for value in values:
-            taken = x[rows[what] == value]
-            below.plot(taken, np.full(len(taken), len(labels)), "|", ms=8, mew=2, color="#333333")
+            positions = x[rows[choice] == value]
+            choices_ax.plot(
+                positions, np.full(len(positions), len(labels)), "|", ms=8, mew=2, color="#333333"
+            )
             labels.append((len(labels), shorten(value, 46, placeholder=" …"), "normal"))
-    below.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels], fontsize=10)
-    for tick, (_, _, weight) in zip(below.get_yticklabels(), labels, strict=True):
+    choices_ax.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels], fontsize=10)
+    for tick, (_, _, weight) in zip(choices_ax.get_yticklabels(), labels, strict=True):
         tick.set_fontweight(weight)
-    below.set(ylim=(len(labels) - 0.5, -0.5), xlabel=f"{len(rows)} readings, sorted by the effect")
-    below.set_xticks([])
-    below.grid(visible=False)
+    choices_ax.set(ylim=(len(labels) - 0.5, -0.5), xlabel=f"{len(rows)} readings, sorted by the effect")
+    choices_ax.set_xticks([])
+    choices_ax.grid(visible=False)
     return fig

@@ -100,7 +100,7 @@ class Lab(Setting):
     def _choose(self, act: Callable[[], None]) -> None:
         """Fill the widgets, unless they are being filled, and draw the partition once."""
         if not self.filling:
-            with self._told():
+            with self._errors_shown():
                 act()
                 self._changed()
 
@@ -137,7 +137,7 @@ class Lab(Setting):
         self.alpha.disabled = not scheme.startswith("dirichlet")
         self.shards.disabled = scheme != "shards"
         self.n.disabled = scheme not in ("one_class", "dirichlet_clients")
-        with self._told():
+        with self._errors_shown():
             self.say("")
             run = params.build({**self.setting(), "m": 1, "method": {"sampler": "uniform"}}, 0, "setting")
             part = partition.make(run.partition, datasets.load(run.dataset), run.N, 0)
@@ -155,7 +155,7 @@ class Lab(Setting):
         if self.training is None:
             self._train()
             return
-        with self._told():
+        with self._errors_shown():
             self.training.enter(label, method)
             self.ran[label] = method
             self._go()
@@ -167,7 +167,7 @@ class Lab(Setting):
             if self.task is None:
                 self.task = self.loop.create_task(self._once_ready())
             return
-        with self._told():
+        with self._errors_shown():
             if not self.choose.value:
                 raise ConfigError("choose at least one method.")
             from fedlib.lab.training import Training
@@ -191,7 +191,7 @@ class Lab(Setting):
         """Show what was run, or before that what is selected, as a script and as an entry of params.yaml."""
         from fedlib.lab import export
 
-        with self._told():
+        with self._errors_shown():
             ran = self.training is not None
             setting = self.training.setting if ran else self.setting()
             seeds = len(self.training.seeds) if ran else self.seeds.value
@@ -231,7 +231,7 @@ class Lab(Setting):
 
     async def _follow(self) -> None:
         """Train for a moment and draw, until stopped or done. An error ends the training and is shown."""
-        with self._told():
+        with self._errors_shown():
             self.draw()  # what was finished before
             while self.going and (training := self.training) is not None and not training.done:
                 moment = asyncio.to_thread(training.advance_for, MOMENT, lambda: not self.going)
@@ -243,10 +243,10 @@ class Lab(Setting):
     async def _timed(self, moment: asyncio.Future[None], first: bool) -> None:
         """Wait for a moment of training; one that takes long, as the first does where loops are compiled, is told."""
         began = time.monotonic()
-        what = "compiling, once, and training the first round" if first else "training"
+        doing = "compiling, once, and training the first round" if first else "training"
         while not (await asyncio.wait({moment}, timeout=PATIENCE))[0]:
             if self.going:
-                self.say(f"{what}: {time.monotonic() - began:.0f} s")
+                self.say(f"{doing}: {time.monotonic() - began:.0f} s")
         moment.result()
 
     def draw(self) -> None:
@@ -263,7 +263,7 @@ class Lab(Setting):
         self.table.value = tables.html_of(standings(results, target).reset_index())
         if self.going:
             trained = ["{:,} of {:,} rounds".format(*training.rounds)] if training.methods else []
-            self.say("\n".join(filter(None, [*trained, training.told])))
+            self.say("\n".join(filter(None, [*trained, training.from_archive])))
 
     def _buttons(self) -> None:
         self.stop.disabled = not self.going
@@ -271,10 +271,10 @@ class Lab(Setting):
 
     def say(self, text: str) -> None:
         """Show one or several lines of text beside the buttons."""
-        self.status.value = shown(text)
+        self.status.value = as_lines(text)
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _errors_shown(self) -> Generator[None]:
         """Show errors raised inside this context in the panel, where a person looks, and do not raise them further."""
         try:
             yield
@@ -286,12 +286,12 @@ class Lab(Setting):
             if not isinstance(error, SamplerError):
                 self.say(traceback.format_exc(limit=-1))
                 return
-            own = isinstance(error.__cause__, SamplerError)
-            where = "" if own else "".join(traceback.format_exception(error.__cause__, limit=-1))
+            is_own_error = isinstance(error.__cause__, SamplerError)
+            where = "" if is_own_error else "".join(traceback.format_exception(error.__cause__, limit=-1))
             self.say(f"{error}\n{where}".rstrip())
 
 
-def shown(text: str) -> str:
+def as_lines(text: str) -> str:
     """Lines of text as HTML."""
     return f"<pre>{html.escape(text)}</pre>"
 

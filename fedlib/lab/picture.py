@@ -30,14 +30,14 @@ def progress(results: pd.DataFrame, counts: np.ndarray, target: float, T: int) -
     methods = list(dict.fromkeys(results["method"]))
     rows = math.ceil(len(methods) / COLUMNS)
     fig = plt.figure(figsize=(10, 3.2 + 2.1 * rows), layout="constrained")
-    above, below = fig.subfigures(2, 1, squeeze=False, height_ratios=[3.2, 2.1 * rows])[:, 0]
-    ax = above.subplots()
+    accuracy_part, clients_part = fig.subfigures(2, 1, squeeze=False, height_ratios=[3.2, 2.1 * rows])[:, 0]
+    ax = accuracy_part.subplots()
     draw_curves(ax, results, "test_accuracy")
     ax.axhline(100 * target, color="black", lw=0.8, ls=":")
     ax.set(xlim=(0, T), ylim=(0, 100))
     label_axes(ax, "round", "test_accuracy")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    panels = below.subplots(rows, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
+    panels = clients_part.subplots(rows, COLUMNS, squeeze=False, sharex=True, sharey=True).flat
     for panel, method in zip(panels, methods, strict=False):
         runs = results[results["method"] == method]
         draw_chosen(panel, runs[runs["seed"] == runs["seed"].min()], counts)
@@ -57,11 +57,11 @@ def draw_chosen(ax: Axes, run: pd.DataFrame, counts: np.ndarray) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     place = np.argsort(np.lexsort((-shares.max(axis=1), shares.argmax(axis=1))))
     colours = np.asarray(sns.color_palette("colorblind", 10) if K <= 10 else sns.color_palette("viridis", K))
-    drawn = run.reindex(columns=["round", "clients"]).explode("clients").dropna()
-    if drawn.empty:
+    selections = run.reindex(columns=["round", "clients"]).explode("clients").dropna()
+    if selections.empty:
         ax.text(0.5, 0.5, "clients: not archived", ha="center", va="center", transform=ax.transAxes)
-    clients = drawn["clients"].to_numpy(dtype=int)
-    ax.scatter(drawn["round"], place[clients], c=colours[shares.argmax(axis=1)[clients]], s=6, lw=0)
+    clients = selections["clients"].to_numpy(dtype=int)
+    ax.scatter(selections["round"], place[clients], c=colours[shares.argmax(axis=1)[clients]], s=6, lw=0)
     ax.set_ylim(-1, N)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, nbins=5))

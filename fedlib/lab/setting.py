@@ -117,17 +117,17 @@ class Setting:
     @contextmanager
     def _quietly(self) -> Generator[None]:
         """Widgets that change inside this context are being filled: nobody chose anything."""
-        before, self.filling = self.filling, True
+        was_filling, self.filling = self.filling, True
         try:
             yield
         finally:
-            self.filling = before
+            self.filling = was_filling
 
     def begin(self) -> None:
         """Offer the scales of the chosen experiment whose dataset is prepared, and fill the widgets."""
         with self._quietly():
-            at = {scale: self.settings.describe(self.origin.value, scale) for scale in schema.SCALES}
-            scales = [scale for scale, spec in at.items() if spec["dataset"] in self.prepared]
+            specs = {scale: self.settings.describe(self.origin.value, scale) for scale in schema.SCALES}
+            scales = [scale for scale, spec in specs.items() if spec["dataset"] in self.prepared]
             self.scale.options = scales or list(schema.SCALES)
             self.scale.value = self.scale.options[0]
             self.list_settings()
@@ -174,9 +174,9 @@ class Setting:
                 if isinstance(widget, widgets.IntSlider):
                     widget.max, widget.min = max(widget.max, value), min(widget.min, value)
                 widget.value = value
-            rest = {"partition": partition} if not self.scheme.value else {}
-            rest |= start | ({"local": local} if local else {})
-            self.further.value = as_yaml(rest) if rest else ""
+            unshown = {"partition": partition} if not self.scheme.value else {}
+            unshown |= start | ({"local": local} if local else {})
+            self.further.value = as_yaml(unshown) if unshown else ""
 
     def _of_partition(self, partition: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the widgets that say the same as a partition; the scheme is "" if none do."""

@@ -34,8 +34,8 @@ class Training:
     A run that is finished already is not trained again: its rounds are there at once.
 
     setting: the keys of a run without method and seed. read: finds the rounds of a finished run (`Finished.read`).
-    partitions: seed -> each client's samples. methods: label -> the runs that train. kept: label -> the rounds of those
-    that were finished before.
+    partitions: seed -> each client's samples. methods: label -> the runs that train. finished: label -> the rounds of
+    those that were finished before.
 
     Raises:
         ConfigError: the setting is impossible. DataError: its dataset is not prepared.
@@ -50,7 +50,7 @@ class Training:
         self.supply = Prepared(self.place)
         self.partitions = {run.seed: self.supply.partition(run) for run in self.plain}
         self.methods: dict[str, Lockstep] = {}
-        self.kept: dict[str, list[pd.DataFrame]] = {}
+        self.finished: dict[str, list[pd.DataFrame]] = {}
 
     def _run(self, method: Mapping[str, Any], seed: int, label: str) -> schema.Run:
         raw = params.merge(self.setting, params.split_method(dict(method)))
@@ -66,23 +66,27 @@ class Training:
         for key in SHARED:
             if getattr(runs[0], key) != getattr(self.plain[0], key):
                 raise ConfigError(f"{label}: {key} is shared by all methods here; change it in the setting.")
-        found = {run.seed: self.read(run) for run in runs}
-        lacking = [run for run in runs if found[run.seed] is None]
+        finished_runs = {run.seed: self.read(run) for run in runs}
+        lacking = [run for run in runs if finished_runs[run.seed] is None]
         self.forget(label)
         if lacking:
             self.methods[label] = runs_in_lockstep(lacking, self.place, self.supply)
-        self.kept[label] = [one[0].assign(method=label, seed=seed) for seed, one in found.items() if one]
+        self.finished[label] = [
+            rounds[0].assign(method=label, seed=seed) for seed, rounds in finished_runs.items() if rounds
+        ]
 
     def forget(self, label: str) -> None:
         """Remove a method, if it is here."""
         self.methods.pop(label, None)
-        self.kept.pop(label, None)
+        self.finished.pop(label, None)
 
     @property
-    def told(self) -> str:
+    def from_archive(self) -> str:
         """What was finished before, in words; empty if nothing was."""
         names = [
-            f"{label} ({len(runs)} of {len(self.seeds)} seeds)" for label, runs in self.kept.items() if runs
+            f"{label} ({len(runs)} of {len(self.seeds)} seeds)"
+            for label, runs in self.finished.items()
+            if runs
         ]
         return f"from the archive or the store, not trained again: {', '.join(names)}" if names else ""
 
@@ -118,11 +122,15 @@ class Training:
     def results(self) -> pd.DataFrame:
         """The rounds so far as a tidy table (see Results in `ARCHITECTURE.md`); empty before the first round."""
         runs = []
-        for label, kept in self.kept.items():
+        for label, finished in self.finished.items():
             live = self.methods[label].live if label in self.methods else []
             runs += [
-                *kept,
-                *(pd.DataFrame(one.rows).assign(method=label, seed=one.run.seed) for one in live if one.t),
+                *finished,
+                *(
+                    pd.DataFrame(live_run.rows).assign(method=label, seed=live_run.run.seed)
+                    for live_run in live
+                    if live_run.t
+                ),
             ]
         return (
             pd.concat(runs, ignore_index=True).assign(experiment="lab", setting="")

@@ -30,7 +30,7 @@ METHODS = (
 )
 
 
-def written(paper: str) -> dict[str, list[str]]:
+def handwritten(paper: str) -> dict[str, list[str]]:
     """The hand-written parts: heading -> its paragraphs or items, and "title" -> the paper's title; empty without any.
 
     Raises:
@@ -40,15 +40,15 @@ def written(paper: str) -> dict[str, list[str]]:
     if not source.is_file():
         return {}
     title, *parts = re.split(r"^##? ", source.read_text(), flags=re.M)[1:]
-    found = {"title": [title.strip()]}
+    sections = {"title": [title.strip()]}
     for part in parts:
         heading, _, text = part.partition("\n")
         items = re.split(r"\n\s*\n|^- ", text, flags=re.M)
-        found[heading.strip()] = [" ".join(item.split()) for item in items if item.strip()]
+        sections[heading.strip()] = [" ".join(item.split()) for item in items if item.strip()]
     for heading in PARTS:
-        if not found.get(heading):
+        if not sections.get(heading):
             raise ConfigError(f"fedlib/papers/{paper}/article.md: no text under {heading!r}; write some.")
-    return found
+    return sections
 
 
 def replies(paper: str) -> str:
@@ -62,11 +62,11 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
 
     ran: how many of its runs there are, by data set. reply: of its authors.
     """
-    by_hand = written(paper)
+    by_hand = handwritten(paper)
     claims = evidence.summary[evidence.summary["paper"] == paper]
     if not by_hand or claims.empty:
         return {}
-    about = papers()[paper]
+    paper_facts = papers()[paper]
     core = list(claims.loc[claims["kind"] == "core", "claim"])
     rates = power.stored().set_index("claim")
     cells, judged = (table[table["claim"].isin(core)] for table in (evidence.table, evidence.claims))
@@ -76,10 +76,10 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
     tally = evidence.tally(paper)
     return {
         "title": f"[Re] {by_hand['title'][0]}",
-        "paper": about.title,
-        "citation": about.citation,
-        "url": about.url,
-        "code": list(about.code),
+        "paper": paper_facts.title,
+        "citation": paper_facts.citation,
+        "url": paper_facts.url,
+        "code": list(paper_facts.code),
         "programs": front.programs(paper),
         "scope": [
             *by_hand["Scope"],
@@ -97,10 +97,10 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
                 "page": str(by_claim[claim]["artifact"].iloc[0]),
                 "outcome": evidence.outcome(claim),
                 "said": str(claims.loc[claims["claim"] == claim, "outcome"].iloc[0]),
-                "rows": [_row(label, one, by_claim[claim]) for label, one in chosen(counted[claim])],
+                "rows": [_row(label, reading, by_claim[claim]) for label, reading in chosen(counted[claim])],
                 "notes": " ".join(
                     [
-                        *_about(forest.standing(counted[claim]), by_claim[claim]),
+                        *_notes(forest.standing(counted[claim]), by_claim[claim]),
                         *_errors(rates, claim),
                         *_explained(shares[shares["claim"] == claim], len(counted[claim])),
                     ]
@@ -117,13 +117,13 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
 
 def _readings(paper: str) -> str:
     """How many readings there are, how they are named, and which commits of the authors' program they follow."""
-    every, code = readings(paper), papers()[paper].code
+    listed, code = readings(paper), papers()[paper].code
     words = [
-        f"The paper leaves choices open. {len(every)} readings fix them; a claim is judged under each that was run."
+        f"The paper leaves choices open. {len(listed)} readings fix them; a claim is judged under each that was run."
     ]
-    if all(one.name == "; ".join(one.choices.values()) for one in every):
-        words.append(f"A reading is named by its choices, in this order: {'; '.join(every[0].choices)}.")
-    if commits := list(dict.fromkeys(one.commit for one in every if one.commit)):
+    if all(reading.name == "; ".join(reading.choices.values()) for reading in listed):
+        words.append(f"A reading is named by its choices, in this order: {'; '.join(listed[0].choices)}.")
+    if commits := list(dict.fromkeys(reading.commit for reading in listed if reading.commit)):
         words.append(f"Some follow a commit of the authors' program: {', '.join(commits)}.")
     elif code:
         words.append(f"The authors' program was read at commit {code[1]}.")
@@ -151,54 +151,54 @@ def chosen(counted: pd.DataFrame) -> list[tuple[str, Mapping[Any, Any]]]:
     return [(f"{label}: {rows[k]['reading']}", rows[k]) for label, k in places.items()]
 
 
-def _row(label: str, one: Mapping[Any, Any], cells: pd.DataFrame) -> dict[str, Any]:
-    judged = f"{one['cells']} of {one['of']}"
-    effect, mine = forest.effect(one), cells[cells["reading"] == one["reading"]]
-    if math.isnan(one["estimate"]):  # one seed has no pooled effect
+def _row(label: str, reading: Mapping[Any, Any], cells: pd.DataFrame) -> dict[str, Any]:
+    judged = f"{reading['cells']} of {reading['of']}"
+    effect, mine = forest.effect(reading), cells[cells["reading"] == reading["reading"]]
+    if math.isnan(reading["estimate"]):  # one seed has no pooled effect
         alone = {"estimate": pooled(mine, "estimate"), "low": math.nan}
-        effect = forest.effect({**one, **alone})
+        effect = forest.effect({**reading, **alone})
     return {
         "reading": label,
         "effect [95 %]": effect,
-        "seeds": int(one["n"]) or int(mine["n"].max()),
+        "seeds": int(reading["n"]) or int(mine["n"].max()),
         "cells": judged,
-        "outcome": str(one["outcome"]),
+        "outcome": str(reading["outcome"]),
     }
 
 
-def _about(one: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
+def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
     """Printed value, margin, the ends of a claim's cells and what keeps it undecided, under the reading that stands."""
-    unit = " ×" if one["unit"] == "times" else f" {one['unit']}" if one["unit"] else ""
-    mine = cells[cells["reading"] == one["reading"]]
+    unit = " ×" if judged["unit"] == "times" else f" {judged['unit']}" if judged["unit"] else ""
+    mine = cells[cells["reading"] == judged["reading"]]
     ran = mine[(mine["n"] > 0) & mine["estimate"].notna()]
-    compared = next(some for some in (ran[ran["n"] > 1], ran, mine) if len(some))
-    printed, margin = pooled(compared), forest.number(one["margin"])
+    compared = next(part for part in (ran[ran["n"] > 1], ran, mine) if len(part))
+    printed, margin = pooled(compared), forest.number(judged["margin"])
     notes = [] if math.isnan(printed) else [f"Printed, over the same cells: {forest.number(printed)}{unit}."]
-    if math.isfinite(one["margin"]) and margin != forest.number(one["null"]):
+    if math.isfinite(judged["margin"]) and margin != forest.number(judged["null"]):
         notes.append(f"Margin: {margin}{unit}.")
     if len(ran) > 1:
         ordered = ran.sort_values("estimate", kind="stable").to_dict("records")
         ends = " to ".join(f"{forest.effect(end)} ({end['cell']})" for end in (ordered[0], ordered[-1]))
-        told = ", ".join(f"{n} {outcome}" for outcome, n in ran["outcome"].value_counts().items())
-        notes.append(f"Its cells under “{one['reading']}” reach from {ends}: {told}.")
-    if one["badge"]:
-        notes.append(f"Judged on {one['badge']}.")
-    if one["outcome"] == "undecided":
-        notes.append(_undecided(one))
+        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in ran["outcome"].value_counts().items())
+        notes.append(f"Its cells under “{judged['reading']}” reach from {ends}: {outcomes}.")
+    if judged["badge"]:
+        notes.append(f"Judged on {judged['badge']}.")
+    if judged["outcome"] == "undecided":
+        notes.append(_undecided(judged))
     return notes
 
 
-def _undecided(one: Mapping[Any, Any]) -> str:
+def _undecided(judged: Mapping[Any, Any]) -> str:
     """What keeps a claim undecided under a reading."""
-    if one["reversed"] and one["test"] == "more":
+    if judged["reversed"] and judged["test"] == "more":
         return "Cells on the other side of no effect keep it from being replicated."
-    if one["p"] < effects.ALPHA:
+    if judged["p"] < effects.ALPHA:
         return "By itself it would be decided; corrected together with the other core claims it is not."
-    if one["needed"] > 1000:
+    if judged["needed"] > 1000:
         return "Not even 1,000 seeds would decide."
     return (
-        f"About {int(one['needed'])} seeds would decide."
-        if one["needed"] > one["n"]
+        f"About {int(judged['needed'])} seeds would decide."
+        if judged["needed"] > judged["n"]
         else "More seeds would decide."
     )
 
@@ -207,12 +207,12 @@ def _errors(rates: pd.DataFrame, claim: str) -> list[str]:
     """How often five simulated seeds call the claim replicated, if it is true and if there is no difference."""
     if claim not in rates.index:
         return []
-    one = rates.loc[claim]
-    true = "" if pd.isna(one["power"]) else f"in {percent(one['power'])} of draws if it is true, "
-    none = f"in {percent(one['false passes'])} if there is no difference"
-    words = one["words"] if isinstance(one["words"], str) else ""
+    rate = rates.loc[claim]
+    true = "" if pd.isna(rate["power"]) else f"in {percent(rate['power'])} of draws if it is true, "
+    no_difference = f"in {percent(rate['false passes'])} if there is no difference"
+    words = rate["words"] if isinstance(rate["words"], str) else ""
     weak = " Five seeds cannot decide it." if words.startswith("five") else ""
-    return [f"Simulated with five seeds it is called replicated {true}{none}.{weak}"]
+    return [f"Simulated with five seeds it is called replicated {true}{no_difference}.{weak}"]
 
 
 def _explained(shares: pd.DataFrame, readings_counted: int) -> list[str]:
@@ -220,10 +220,10 @@ def _explained(shares: pd.DataFrame, readings_counted: int) -> list[str]:
     large = shares[shares["share"] >= effects.DECIDES].head(3)
     if readings_counted < effects.SEPARATED or large.empty:
         return []
-    told = ", ".join(
-        f"{what} {percent(share)}" for what, share in zip(large["choice"], large["share"], strict=True)
+    choices = ", ".join(
+        f"{choice} {percent(share)}" for choice, share in zip(large["choice"], large["share"], strict=True)
     )
-    return [f"Share of the variance over readings that a choice explains: {told}."]
+    return [f"Share of the variance over readings that a choice explains: {choices}."]
 
 
 def percent(share: float) -> str:

@@ -71,8 +71,8 @@ class Artifact:
         experiments = tuple((settings.artifacts[name] or {}).get("experiments", []))
         frames, info = {}, {}
         for experiment in experiments:
-            if (made := opened(experiment, scale, settings, root)) and len(made[0]):
-                frames[experiment], info[experiment] = made
+            if (collected := opened(experiment, scale, settings, root)) and len(collected[0]):
+                frames[experiment], info[experiment] = collected
         artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
         artifact._write_outcomes([])  # until judged
         if experiments:
@@ -107,8 +107,8 @@ class Artifact:
         """The tables of all experiments and studies at this scale, collected where they are not there yet."""
         settings = params.load(self.root / params.PARAMS.name)
         names = sorted([*settings.names, *settings.studies])
-        made = {name: opened(name, self.scale, settings, self.root) for name in names}
-        return {name: results[0] for name, results in made.items() if results}
+        collected = {name: opened(name, self.scale, settings, self.root) for name in names}
+        return {name: results[0] for name, results in collected.items() if results}
 
     @cached_property
     def claims(self) -> list[Claim]:
@@ -121,13 +121,13 @@ class Artifact:
 
         data: the numbers behind it; by default the points of its lines.
         """
-        drawn = picture.svg(figure, self.name)
-        write_whole(self.folder / f"{name}.svg", drawn)
+        svg = picture.svg(figure, self.name)
+        write_whole(self.folder / f"{name}.svg", svg)
         write_whole(self.folder / f"{name}.png", picture.thumbnail(figure))
         if (panels := interactive.panels(figure)) is not None:
             self.data(panels, name)
         self.keep(picture.lines(figure) if data is None else data, name)
-        picture.show(drawn, picture=name)  # the site finds its data by this name
+        picture.show(svg, picture=name)  # the site finds its data by this name
 
     def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
         """Display a table and save it as `<name>.csv`."""
@@ -152,8 +152,8 @@ class Artifact:
         arms = Arms(self.available)
         cells = [row for claim in self.claims for row in effects.rows(claim, arms)]
         evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
-        found = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
-        self._write_outcomes(found)
+        decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
+        self._write_outcomes(decided)
         display(HTML(forest.table([evidence.row(claim.id) for claim in self.claims])))
 
     def data(self, content: Any, name: str) -> None:
@@ -168,8 +168,8 @@ class Artifact:
 
     def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
         """Save the claims with their outcomes, and how many have each."""
-        found = [row["verdict"] for row in decided]
-        summary = {name.replace(" ", "_"): found.count(name) for name in OUTCOMES}
+        outcomes = [row["verdict"] for row in decided]
+        summary = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())

@@ -62,15 +62,15 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             run = run[run["round"] > 0]
             bins = pd.Index(np.searchsorted(ends, run["round"]), name="bin")
             means = 100 * run["test_accuracy"].groupby(bins).mean()
-            at = run.set_index("round").reindex(ends)[list(COSTS[1:])].ffill()
-            part = at.assign(accuracy=means.reindex(range(len(ends))).to_numpy()).dropna()
-            about = {"experiment": experiment, "setting": setting, "method": method, "seed": seed}
-            parts.append(part.rename_axis("round").reset_index().assign(**about))
+            checkpoints = run.set_index("round").reindex(ends)[list(COSTS[1:])].ffill()
+            part = checkpoints.assign(accuracy=means.reindex(range(len(ends))).to_numpy()).dropna()
+            labels = {"experiment": experiment, "setting": setting, "method": method, "seed": seed}
+            parts.append(part.rename_axis("round").reset_index().assign(**labels))
     columns = ["experiment", "setting", "method", "seed", *COSTS, "accuracy"]
     return pd.concat(parts)[columns].reset_index(drop=True) if parts else pd.DataFrame(columns=columns)
 
 
-def asked(sampler: type[Sampler]) -> int:
+def level_asked(sampler: type[Sampler]) -> int:
     """What a sampler asks beside training (an index into `LEVELS`)."""
     return 3 if "labels" in sampler.needs else LEVELS[asks(sampler)]
 
@@ -81,7 +81,7 @@ def data(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> dict[st
     runs: `points`. planned: (experiment, run) of the arena.
     """
     runs = runs.assign(method=runs["method"].replace(NAMES))
-    there = runs[["experiment", "setting"]].drop_duplicates().itertuples(index=False, name=None)
+    with_runs = runs[["experiment", "setting"]].drop_duplicates().itertuples(index=False, name=None)
     plan: dict[tuple[str, str], Any] = {}
     samplers: dict[str, type[Sampler]] = {}
     for experiment, labelled in planned:
@@ -89,7 +89,7 @@ def data(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> dict[st
         samplers[NAMES.get(labelled.method, labelled.method)] = SAMPLERS[labelled.run.method.sampler]
     settings = [
         described(experiment, setting, plan[experiment, setting])
-        for experiment, setting in there
+        for experiment, setting in with_runs
         if (experiment, setting) in plan
     ]
     methods = [name for name in dict.fromkeys(runs["method"]) if name in samplers]
@@ -97,7 +97,8 @@ def data(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> dict[st
         "asks": list(LEVELS),
         "settings": settings,
         "methods": [
-            {"name": name, "asks": asked(samplers[name]), "control": name in CONTROLS} for name in methods
+            {"name": name, "asks": level_asked(samplers[name]), "control": name in CONTROLS}
+            for name in methods
         ],
         "runs": [
             {

@@ -38,7 +38,7 @@ def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                 "closest": factor(near.distance),
                 "by luck": factor(near.by_luck),
                 "readings": near.looked_at,
-                "the closest one": taken(near.reading.name, near.reading.choices),
+                "the closest one": choices_of(near.reading.name, near.reading.choices),
             }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("paper")
 
@@ -48,21 +48,21 @@ def factor(distance: float) -> str:
     return f"× {2**distance:.2f}"
 
 
-def taken(name: str, choices: Mapping[str, str]) -> str:
-    return name if name == AS_WRITTEN else "; ".join(f"{what}: {value}" for what, value in choices.items())
-
-
-def said(effect: Effect, rows: pd.DataFrame) -> str:
-    """A specification curve in a sentence: printed, as written, as run, and over all readings."""
-    found = [f"{one['reading']} {_value(one)}" for _, one in rows.iterrows() if one["reading"] in MARKED]
-    printed = [] if effect.printed is None else [f"printed {effect.printed:.3g}"]
-    over = int((rows["effect"] > effect.null).sum())
-    low, high = rows["effect"].min(), rows["effect"].max()
-    spread = (
-        f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {over} of them above {effect.null:g}"
+def choices_of(name: str, choices: Mapping[str, str]) -> str:
+    return (
+        name if name == AS_WRITTEN else "; ".join(f"{choice}: {value}" for choice, value in choices.items())
     )
-    found += [spread] if len(rows) > 1 else ["no other reading is archived"]
-    return f"`{effect.claim}` {effect.words}: {'; '.join([*printed, *found])}."
+
+
+def sentence(effect: Effect, rows: pd.DataFrame) -> str:
+    """A specification curve in a sentence: printed, as written, as run, and over all readings."""
+    parts = [f"{row['reading']} {_value(row)}" for _, row in rows.iterrows() if row["reading"] in MARKED]
+    printed = [] if effect.printed is None else [f"printed {effect.printed:.3g}"]
+    above_null = int((rows["effect"] > effect.null).sum())
+    low, high = rows["effect"].min(), rows["effect"].max()
+    spread = f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {above_null} of them above {effect.null:g}"
+    parts += [spread] if len(rows) > 1 else ["no other reading is archived"]
+    return f"`{effect.claim}` {effect.words}: {'; '.join([*printed, *parts])}."
 
 
 def _value(row: pd.Series) -> str:
@@ -79,7 +79,7 @@ def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) ->
         except Missing as missing:
             display(Markdown(f"`{effect.claim}` {effect.words}: not run ({missing})."))
             continue
-        display(Markdown(said(effect, rows)))
+        display(Markdown(sentence(effect, rows)))
         if len(rows) < 2:
             continue
         figure = summary.specification_curve(rows, effect.words, effect.printed, effect.null)

@@ -18,11 +18,11 @@ CODE = re.compile(r"`+([^`]+)`+|(\((?:\w{1,2}|\.\.\.)(?:, (?:\w{1,2}|\.\.\.))*,?
 MARKUP = re.compile(r"([\\*|_<>:\[\]])")
 
 
-def shown(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def process_docstring(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Sphinx's event `autodoc-process-docstring`."""
     lines[:] = as_rest(lines)
     if name == MODELS:
-        lines += [f"- ``{model}``: {escaped(what)}" for model, what in models()] + [""]
+        lines += [f"- ``{model}``: {escaped(about_model)}" for model, about_model in models()] + [""]
 
 
 def signature(
@@ -31,8 +31,8 @@ def signature(
     """Sphinx's event `autodoc-process-signature`: of a class whose base is not installed, its own."""
     if kind != "class" or said != "(*args, **kwargs)":
         return None
-    _, *own = inspect.signature(thing.__init__).parameters.values()
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own]
+    _, *parameters = inspect.signature(thing.__init__).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     return str(inspect.Signature(bare)), ""
 
 
@@ -49,38 +49,38 @@ def as_rest(lines: list[str]) -> list[str]:
 
     `code` and shapes are set as code, indented text after `::` as a block of it; nothing else is markup.
     """
-    out: list[str] = []
+    rest_lines: list[str] = []
     for block in re.split(r"\n{2,}(?! )", "\n".join(lines).strip("\n")):
         text, *code = re.split(r":(?=:\n+ {4})", block, maxsplit=1)
-        for names, said in items(f"{text}:".splitlines() if code else text.splitlines()):
-            words = escaped(" ".join(said))
-            out += [f"- **{escaped(names)}**: {words}" if names else words, ""]
+        for names, meaning in items(f"{text}:".splitlines() if code else text.splitlines()):
+            words = escaped(" ".join(meaning))
+            rest_lines += [f"- **{escaped(names)}**: {words}" if names else words, ""]
         if code:
-            out += ["::", "", *code[0].removeprefix(":").strip("\n").splitlines(), ""]
-    return out
+            rest_lines += ["::", "", *code[0].removeprefix(":").strip("\n").splitlines(), ""]
+    return rest_lines
 
 
 def items(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """(names, words) of each item of a paragraph; no names: words that explain no argument."""
-    names, said = "", []
+    names, meaning = "", []
     for line in lines:
-        found = ITEM.fullmatch(line)
-        if found or re.match(r"\s*(\d+\. |\w+:$)", line):
-            if said:
-                yield names, said
-            names, said = (found[1], [found[2]]) if found else ("", [line.strip()])
+        match = ITEM.fullmatch(line)
+        if match or re.match(r"\s*(\d+\. |\w+:$)", line):
+            if meaning:
+                yield names, meaning
+            names, meaning = (match[1], [match[2]]) if match else ("", [line.strip()])
         else:
-            said.append(line.strip())
-    yield names, said
+            meaning.append(line.strip())
+    yield names, meaning
 
 
 def escaped(text: str) -> str:
     """Text without markup, but for code."""
-    out, end = "", 0
-    for found in CODE.finditer(text):
-        out += MARKUP.sub(r"\\\1", text[end : found.start()]) + f"``{found[1] or found[2]}``"
-        end = found.end()
-    return out + MARKUP.sub(r"\\\1", text[end:])
+    marked, end = "", 0
+    for match in CODE.finditer(text):
+        marked += MARKUP.sub(r"\\\1", text[end : match.start()]) + f"``{match[1] or match[2]}``"
+        end = match.end()
+    return marked + MARKUP.sub(r"\\\1", text[end:])
 
 
 def samplers() -> list[dict[str, Any]]:

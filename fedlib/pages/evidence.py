@@ -67,8 +67,8 @@ class Evidence:
     def row(self, claim: str, link: str = "") -> str:
         """A claim as a row of a forest plot."""
         cells, judged = (table[table["claim"] == claim] for table in (self.table, self.claims))
-        said = str(self.summary.loc[self.summary["claim"] == claim, "outcome"].iloc[0])
-        return forest.row(cells, judged, self.outcome(claim), said, self.text(claim), link)
+        words = str(self.summary.loc[self.summary["claim"] == claim, "outcome"].iloc[0])
+        return forest.row(cells, judged, self.outcome(claim), words, self.text(claim), link)
 
     def tally(self, paper: str) -> dict[str, int]:
         """The number of a paper's core claims with each outcome, in the order of `OUTCOMES`."""

@@ -41,15 +41,15 @@ def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: p
             ends.append(f"{among.idxmax()} ends highest of the {words} ({among.max():.0f} %)")
     if UNIFORM in accuracy:
         ends.append(f"{UNIFORM} ends at {accuracy[UNIFORM]:.0f} % test accuracy")
-    said = [f"With one digit per client, {'; '.join(ends)}."] if ends else []
+    sentences = [f"With one digit per client, {'; '.join(ends)}."] if ends else []
     ranks = mean_ranks(scores)
     if len(ranks) > 1:
         first, second = (f"{name} ({ranks[name]:.1f})" for name in ranks.index[:2])
-        said.append(
+        sentences.append(
             f"Over {len(scores)} settings, {first} and {second} have the best mean ranks of {len(ranks)} samplers by "
             "final accuracy."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def of_discrepancies(near: pd.DataFrame) -> str:
@@ -57,15 +57,15 @@ def of_discrepancies(near: pd.DataFrame) -> str:
     if near.empty:
         return ""
     numbers = near[["as written", "closest", "by luck"]].map(lambda factor: factor.removeprefix("× "))
-    written = listed([f"{factor} ({paper})" for paper, factor in numbers["as written"].items()])
+    factors = listed([f"{factor} ({paper})" for paper, factor in numbers["as written"].items()])
     return (
-        f"As written, the typical number of a headline table differs from the printed one by a factor of {written}. "
+        f"As written, the typical number of a headline table differs from the printed one by a factor of {factors}. "
         f"In the closest of all archived readings, the factor is {listed(numbers['closest'])}; with as many readings, "
         f"luck alone would give {listed(numbers['by luck'])}."
     )
 
 
-def extremes(panels: Mapping[str, pd.Series], what: str, unit: str) -> str:
+def extremes(panels: Mapping[str, pd.Series], quantity: str, unit: str) -> str:
     """Which method has the most and which the least in each panel; "" without two methods to compare.
 
     panels: title -> method -> value. what: is compared ("final test accuracy").
@@ -75,7 +75,7 @@ def extremes(panels: Mapping[str, pd.Series], what: str, unit: str) -> str:
         for title, values in panels.items()
         if values.nunique() > 1
     ]
-    return f"Highest and lowest {what}: {'; '.join(parts)}." if parts else ""
+    return f"Highest and lowest {quantity}: {'; '.join(parts)}." if parts else ""
 
 
 def of_speed(table: pd.DataFrame, method: str) -> str:

@@ -14,7 +14,7 @@ from fedlib.analysis.paper import papers
 from fedlib.pages import layout, tables
 
 WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
-LARGEST = 64.0  # ratios beyond it are drawn at the edge
+LARGEST = 64.0  # ratios beyond it are plotted at the edge
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 
 
@@ -38,26 +38,26 @@ def effect(row: Mapping[str, Any]) -> str:
 
 def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     """The cells of a claim under one reading as an SVG, one line a cell; numbers on hover."""
-    shown = [cell for cell in cells if math.isfinite(cell["estimate"])]
-    if not shown:
+    plotted = [cell for cell in cells if math.isfinite(cell["estimate"])]
+    if not plotted:
         return ""
-    ratio = shown[0]["unit"] == "times"
+    ratio = plotted[0]["unit"] == "times"
 
     def scaled(value: float) -> float:
         return math.log(min(LARGEST, max(1 / LARGEST, value))) if ratio else value
 
     keys = ("estimate", "low", "high", "printed", "null", "margin")
-    ends = [scaled(cell[key]) for cell in shown for key in keys if math.isfinite(cell[key])]
+    ends = [scaled(cell[key]) for cell in plotted for key in keys if math.isfinite(cell[key])]
     low, high = min(ends), max(ends)
 
     def x(value: float) -> float:
         return round(EDGE + (scaled(value) - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE), 1)
 
-    height = LINE * len(shown) + 18
+    height = LINE * len(plotted) + 18
     parts = [
-        f'<line class="null" x1="{x(shown[0]["null"])}" x2="{x(shown[0]["null"])}" y1="0" y2="{height - 16}"/>'
+        f'<line class="null" x1="{x(plotted[0]["null"])}" x2="{x(plotted[0]["null"])}" y1="0" y2="{height - 16}"/>'
     ]
-    for k, cell in enumerate(shown):
+    for k, cell in enumerate(plotted):
         y = LINE * k + LINE / 2
         words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds, {cell['outcome']}"
         words += f"; printed {cell['shown']}" if cell["shown"] else ""
@@ -65,23 +65,25 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         if math.isfinite(cell["low"]):
             marks.append(f'<line x1="{x(cell["low"])}" x2="{x(cell["high"])}" y1="{y}" y2="{y}"/>')
         if math.isfinite(cell["margin"]) and cell["margin"] != cell["null"]:
-            at = x(cell["margin"])
-            marks.append(f'<line class="margin" x1="{at}" x2="{at}" y1="{y - 6}" y2="{y + 6}"/>')
+            position = x(cell["margin"])
+            marks.append(f'<line class="margin" x1="{position}" x2="{position}" y1="{y - 6}" y2="{y + 6}"/>')
         if math.isfinite(cell["printed"]):
-            at = x(cell["printed"])
-            marks.append(f'<path class="printed" d="M{at - 4} {y}l4 -4 4 4 -4 4z"/>')
-        at = x(cell["estimate"])
-        marks.append(f'<circle cx="{at}" cy="{y}" r="4"/>')
+            position = x(cell["printed"])
+            marks.append(f'<path class="printed" d="M{position - 4} {y}l4 -4 4 4 -4 4z"/>')
+        position = x(cell["estimate"])
+        marks.append(f'<circle cx="{position}" cy="{y}" r="4"/>')
         if cell.get("open"):  # the true effect may be larger
-            marks.append(f'<path class="open" d="M{at + 4} {y}h9m-4 -4l4 4l-4 4"/>')
+            marks.append(f'<path class="open" d="M{position + 4} {y}h9m-4 -4l4 4l-4 4"/>')
         kind = cell["outcome"].replace(" ", "-")
         parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
-    ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [shown[0]["null"]]
+    ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [
+        plotted[0]["null"]
+    ]
     parts += [
         f'<text x="{x(tick)}" y="{height - 3}" text-anchor="middle">{number(tick)}</text>'
         for tick in ticks[:: 1 + len(ticks) // 6]
     ]
-    label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in shown))
+    label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in plotted))
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
     return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
@@ -112,41 +114,49 @@ def standing(judged: pd.DataFrame) -> dict[str, Any]:
     an interval can stand for others; where some of many have one seed, there is no median either.
     """
     several = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
-    some = effects.counted(several if len(several) else judged)
-    if len(some) <= MANY or some["estimate"].isna().all() or (judged["outcome"] == "one seed").any():
-        first = some.iloc[0].to_dict()
+    candidates = effects.counted(several if len(several) else judged)
+    if (
+        len(candidates) <= MANY
+        or candidates["estimate"].isna().all()
+        or (judged["outcome"] == "one seed").any()
+    ):
+        first = candidates.iloc[0].to_dict()
         return first | {"which": first["reading"]}
-    ordered = some.dropna(subset="estimate").sort_values("estimate", kind="stable")
-    return ordered.iloc[(len(ordered) - 1) // 2].to_dict() | {"which": f"the median of {len(some)} readings"}
+    ordered = candidates.dropna(subset="estimate").sort_values("estimate", kind="stable")
+    return ordered.iloc[(len(ordered) - 1) // 2].to_dict() | {
+        "which": f"the median of {len(candidates)} readings"
+    }
 
 
-def row(cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, said: str, text: str, link: str = "") -> str:
+def row(
+    cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, words: str, text: str, link: str = ""
+) -> str:
     """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
 
     cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. said: the same in
     words. link: to the page that shows it.
     """
-    one = standing(judged)
-    name = f"<code>{html.escape(one['claim'])}</code>"
+    lead = standing(judged)
+    name = f"<code>{html.escape(lead['claim'])}</code>"
     name = f'<a href="{link}">{name}</a>' if link else name
-    badge = f" ({html.escape(one['badge'])})" if one["badge"] else ""
-    more = f"<br><small>{html.escape(said)}</small>" if said != outcome else ""
-    needed = int(one["needed"])
+    badge = f" ({html.escape(lead['badge'])})" if lead["badge"] else ""
+    remarks = f"<br><small>{html.escape(words)}</small>" if words != outcome else ""
+    needed = int(lead["needed"])
     if outcome == "undecided" and needed:
         seeds = "more than 1,000" if needed > 1000 else str(needed)
-        more += f"<br><small>about {seeds} seeds would decide</small>"
-    mine = cells[cells["reading"] == one["reading"]]
+        remarks += f"<br><small>about {seeds} seeds would decide</small>"
+    mine = cells[cells["reading"] == lead["reading"]]
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
-    which = ", ".join(dict.fromkeys([one["which"], one["reading"]]))
-    where = f"{effect(one)}; {html.escape(which)}, {one['n']} seed{'s' * (one['n'] != 1)}{badge}"
-    shown = {
-        "claim": f"{html.escape(text)}<br><small>{name} {one['kind']}</small>{fold}",
+    reading_words = ", ".join(dict.fromkeys([lead["which"], lead["reading"]]))
+    where = f"{effect(lead)}; {html.escape(reading_words)}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
+    columns = {
+        "claim": f"{html.escape(text)}<br><small>{name} {lead['kind']}</small>{fold}",
         "effect": f"{plot(mine.to_dict('records'))}<small>{where}</small>",
-        "outcome": f"{layout.mark(outcome)}{more}",
+        "outcome": f"{layout.mark(outcome)}{remarks}",
     }
-    joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in shown.items())
-    about = f'id="{one["claim"]}" data-paper="{html.escape(papers()[one["paper"]].title)}"'
-    return f'<tr {about} data-kind="{one["kind"]}">{joined}</tr>\n'
+    joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in columns.items())
+    attributes = f'id="{lead["claim"]}" data-paper="{html.escape(papers()[lead["paper"]].title)}"'
+    return f'<tr {attributes} data-kind="{lead["kind"]}">{joined}</tr>\n'
 
 
 MARK = '<svg class="forest key" viewBox="0 0 14 12" width="14">{}</svg>'

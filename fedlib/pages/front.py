@@ -13,6 +13,8 @@ from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import readings
 from fedlib.pages import forest, layout, tables
 from fedlib.pages.evidence import Evidence, over_readings, pooled
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Scale
 
 SUMMARY = (
     "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
@@ -34,16 +36,30 @@ DATA = {
 }
 
 
-def runs_by_data(planned: Mapping[str, str], there: Iterable[str]) -> str:
+def planned_and_finished(
+    settings: Experiments, experiment: str, scale: Scale, info: Mapping[str, Any]
+) -> tuple[dict[str, str], set[str]]:
+    """An experiment's planned runs with their data sets, and those that are finished. info: the record of its runs."""
+    labelled = {
+        (plan.setting, plan.method, plan.run.seed): plan.run for plan in settings.runs(experiment, scale)
+    }
+    labels = {
+        (run.get("setting", ""), run.get("method", ""), run.get("seed")) for run in info.get("runs", [])
+    }
+    planned = {run.model_dump_json(): run.dataset for run in labelled.values()}
+    return planned, {run.model_dump_json() for label, run in labelled.items() if label in labels}
+
+
+def runs_by_data(planned: Mapping[str, str], finished: Iterable[str]) -> str:
     """How many runs there are, dataset by dataset: "Fashion-MNIST 305 of 305 runs, CIFAR-10 none of 300 runs".
 
     planned: run -> its dataset. there: the runs that are finished.
     """
-    done = set(there)
+    finished_runs = set(finished)
     texts = []
     for data in dict.fromkeys(planned.values()):
-        mine = [run for run, of in planned.items() if of == data]
-        n = len(done.intersection(mine))
+        mine = [run for run, dataset in planned.items() if dataset == data]
+        n = len(finished_runs.intersection(mine))
         texts.append(f"{DATA.get(data, data)} {f'{n:,}' if n else 'none'} of {len(mine):,}")
     return ", ".join(texts)
 
@@ -59,19 +75,19 @@ def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
 
     rows: of `effects.by_data`. cells: of `effects.table`, on this data set.
     """
-    where, said = f"{data}: " if data else "", readings_said(rows)
-    one, printed = forest.standing(rows), pooled(cells)
-    if one["outcome"] in ("not run", "infeasible"):
-        return f"{where}{said}"
-    if math.isfinite(one["estimate"]):
-        which = f" ({one['which']})" if len(rows) > 1 else ""
-        shown, seeds = f"{forest.effect(one)}{which}", f"{one['n']} seeds"
+    where, outcomes = f"{data}: " if data else "", readings_said(rows)
+    reading, printed = forest.standing(rows), pooled(cells)
+    if reading["outcome"] in ("not run", "infeasible"):
+        return f"{where}{outcomes}"
+    if math.isfinite(reading["estimate"]):
+        reading_words = f" ({reading['which']})" if len(rows) > 1 else ""
+        effect, seeds = f"{forest.effect(reading)}{reading_words}", f"{reading['n']} seeds"
     else:  # one seed has no interval
-        alone = pooled(cells[cells["reading"] == one["reading"]], "estimate")
-        shown, seeds = forest.effect({**one, "estimate": alone, "low": math.nan}), "one seed"
-    about = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
-    outcome = "" if said == seeds else f"; {said}"
-    return f"{where}{shown}, {seeds}{about}{outcome}"
+        alone = pooled(cells[cells["reading"] == reading["reading"]], "estimate")
+        effect, seeds = forest.effect({**reading, "estimate": alone, "low": math.nan}), "one seed"
+    printed_words = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
+    outcome = "" if outcomes == seeds else f"; {outcomes}"
+    return f"{where}{effect}, {seeds}{printed_words}{outcome}"
 
 
 def finding(evidence: Evidence, claim: str) -> str:
@@ -99,8 +115,8 @@ def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
         title = papers()[str(paper)].title
         for data, several in judged.groupby("data", sort=False):
             if len(several) > forest.MANY:
-                one, counted = forest.standing(several), tables.Markup(readings_said(several))
-                rows.append((title, data, one["which"], forest.effect(one), one["n"], counted))
+                reading, counted = forest.standing(several), tables.Markup(readings_said(several))
+                rows.append((title, data, reading["which"], forest.effect(reading), reading["n"], counted))
                 continue
             for row in several.to_dict("records"):
                 mark = tables.Markup(layout.mark(row["outcome"]))
@@ -110,8 +126,8 @@ def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 def listed(parts: Iterable[str]) -> str:
     """ "a, b and c" """
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last
+    *leading, last = parts
+    return f"{', '.join(leading)} and {last}" if leading else last
 
 
 def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -119,9 +135,9 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
 
     ran: paper -> how many of its runs there are, by dataset.
     """
-    out = []
+    stories = []
     for section, paper in papers().items():
-        about = {
+        card = {
             "section": section,
             "title": paper.title,
             "citation": paper.citation,
@@ -131,7 +147,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         }
         mine = evidence.outcomes[evidence.outcomes["paper"] == section]
         if mine.empty:
-            out.append(about | {"claim": "", "page": "", "sentences": [], "outcomes": [], "tally": {}})
+            stories.append(card | {"claim": "", "page": "", "sentences": [], "outcomes": [], "tally": {}})
             continue
         name = mine["claim"].iloc[0]
         cells = evidence.table[evidence.table["claim"] == name]
@@ -144,7 +160,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         }
         if lacking := [str(data) for data, outcome in outcomes.items() if outcome == "not run"]:
             sentences["not run"], outcomes["not run"] = f"{listed(lacking)}: not run", "not run"
-        shown = {"sentences": list(sentences.values()), "outcomes": [outcomes[data] for data in sentences]}
-        shown["tally"] = evidence.tally(section)
-        out.append(about | shown | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
-    return out
+        texts = {"sentences": list(sentences.values()), "outcomes": [outcomes[data] for data in sentences]}
+        texts["tally"] = evidence.tally(section)
+        stories.append(card | texts | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
+    return stories

@@ -39,27 +39,27 @@ def arranged(
     draws it anew. claims: HTML in place of the verdicts that the notebook shows.
     """
     heading, _, text = cells[0].source.partition("\n")
-    shown = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
-    opening = [cell for cell in shown if is_opening(cell)]
-    rest = [cell for cell in shown if cell not in opening]
+    visible_cells = [cell for cell in cells[1:] if cell.cell_type == "markdown" or visible(cell)]
+    opening = [cell for cell in visible_cells if is_opening(cell)]
+    remaining = [cell for cell in visible_cells if cell not in opening]
     intro, lacks = text_cell(text), text_cell(beside)
-    verdicts, rest = apart(rest, judged) if result or claims else ([], rest)
+    verdicts, remaining = apart(remaining, judged) if result or claims else ([], remaining)
     verdicts = [text_cell(claims)] if claims else verdicts
-    before, figure, rest = around_figure(rest)
+    leading, figure, remaining = around_figure(remaining)
     if result or claims:
-        led = [without_heading(cell) for cell in before]
+        led = [without_heading(cell) for cell in leading]
         title = [text_cell("## Claims")] if verdicts else []
         top = [*figure, lacks, *led, intro, *title, *verdicts]
     else:
-        top = [intro, *before, *figure, lacks]
-    for cell in shown:
+        top = [intro, *leading, *figure, lacks]
+    for cell in visible_cells:
         if cell.cell_type == "code":
             cell.metadata["tags"] = ["remove-input"]
-            cell.outputs = [one for one in cell.outputs if not one.get("metadata", {}).get("finding")]
-    rest = [fold_long(cell) for cell in rest]
+            cell.outputs = [output for output in cell.outputs if not is_finding(output)]
+    remaining = [fold_long(cell) for cell in remaining]
     top = [text_cell(f"{heading}\n\n{result}"), *(fold_high(cell) for cell in top)]
-    parts = [*top, *within(rest, ROOM - sum(map(height, top)))]
-    parts = [one for cell in parts if not blank(cell) for one in with_curves(cell, curves or {})]
+    parts = [*top, *fold_sections(remaining, ROOM - sum(map(height, top)))]
+    parts = [part for cell in parts if not blank(cell) for part in with_curves(cell, curves or {})]
     return [*parts, text_cell(folded(cells, opening, about))]
 
 
@@ -67,17 +67,17 @@ def with_curves(cell: NotebookNode, curves: Mapping[str, str]) -> list[NotebookN
     """A cell, split after each picture whose curves the site can draw, with the element in which it draws them."""
     if cell.cell_type != "code" or not curves:
         return [cell]
-    out: list[NotebookNode] = []
+    split: list[NotebookNode] = []
     waiting: list[NotebookNode] = []
     for output in cell.outputs:
         waiting.append(output)
         if name := curves.get(output.get("metadata", {}).get("picture")):
-            out += [
+            split += [
                 copy_with(cell, waiting),
                 text_cell(f'<div class="interactive" data-figure="{name}"></div>'),
             ]
             waiting = []
-    return [*out, *([copy_with(cell, waiting)] if waiting else [])]
+    return [*split, *([copy_with(cell, waiting)] if waiting else [])]
 
 
 def copy_with(cell: NotebookNode, outputs: list[NotebookNode]) -> NotebookNode:
@@ -88,28 +88,33 @@ def around_figure(
     cells: list[NotebookNode],
 ) -> tuple[list[NotebookNode], list[NotebookNode], list[NotebookNode]]:
     """The cells before the first picture or table, that cell, and those after; all are after if there is none."""
-    k = next((k for k, cell in enumerate(cells) if drawn(cell)), None)
+    k = next((k for k, cell in enumerate(cells) if is_drawn(cell)), None)
     if k is None:
         return [], [], cells
     return cells[:k], cells[k : k + 1], cells[k + 1 :]
 
 
 def apart(
-    cells: list[NotebookNode], wanted: Callable[[NotebookNode], bool]
+    cells: list[NotebookNode], chosen: Callable[[NotebookNode], bool]
 ) -> tuple[list[NotebookNode], list[NotebookNode]]:
     """The wanted cells, and the others without the heading "Claims" above the verdicts."""
-    rest = [cell for cell in cells if not wanted(cell)]
-    for cell in rest:
+    remaining = [cell for cell in cells if not chosen(cell)]
+    for cell in remaining:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("## Claims", "").strip()
-    return [cell for cell in cells if wanted(cell)], rest
+    return [cell for cell in cells if chosen(cell)], remaining
+
+
+def is_finding(output: NotebookNode) -> bool:
+    """Whether an output is the page's finding (`Artifact.say`), which stands under the title."""
+    return bool(output.get("metadata", {}).get("finding"))
 
 
 def visible(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and bool(cell.outputs)
 
 
-def drawn(cell: NotebookNode) -> bool:
+def is_drawn(cell: NotebookNode) -> bool:
     """Whether a cell shows a picture or a table."""
     return cell.cell_type == "code" and any(
         {"image/svg+xml", "image/png", "text/html"} & set(kinds(output)) for output in cell.outputs
@@ -153,7 +158,7 @@ def fold_long(cell: NotebookNode) -> NotebookNode:
     return cell
 
 
-def within(cells: list[NotebookNode], room: float) -> list[NotebookNode]:
+def fold_sections(cells: list[NotebookNode], room: float) -> list[NotebookNode]:
     """The cells, with those of each section folded under its heading once the sections before it fill the room."""
     sections: list[list[NotebookNode]] = [[]]
     for cell in cells:
@@ -169,17 +174,19 @@ def within(cells: list[NotebookNode], room: float) -> list[NotebookNode]:
 
 def behind_a_click(section: list[NotebookNode]) -> list[NotebookNode]:
     """A section with all but its heading and first paragraph in a fold; unchanged if there is nothing more."""
-    first, *others = section
-    others = [without_section(cell) for cell in others]
+    first, *contents = section
+    contents = [without_section(cell) for cell in contents]
     if first.cell_type != "markdown":
-        first, others = text_cell(""), section
-    if not any(drawn(cell) for cell in others):
+        first, contents = text_cell(""), section
+    if not any(is_drawn(cell) for cell in contents):
         return section
-    pictures = sum("image/svg+xml" in kinds(one) for cell in others for one in cell.get("outputs", ()))
-    tables = sum("text/html" in kinds(one) for cell in others for one in cell.get("outputs", ()))
-    counted = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((pictures, "figure"), (tables, "table")) if n]
+    pictures = sum(
+        "image/svg+xml" in kinds(output) for cell in contents for output in cell.get("outputs", ())
+    )
+    tables = sum("text/html" in kinds(output) for cell in contents for output in cell.get("outputs", ()))
+    counted = [f"{n} {noun}{'s' * (n > 1)}" for n, noun in ((pictures, "figure"), (tables, "table")) if n]
     title = f"<summary>Show {' and '.join(counted)}</summary>"
-    return [first, text_cell(f'<details class="section">{title}'), *others, text_cell("</details>")]
+    return [first, text_cell(f'<details class="section">{title}'), *contents, text_cell("</details>")]
 
 
 def without_section(cell: NotebookNode) -> NotebookNode:
@@ -199,14 +206,14 @@ def height(cell: NotebookNode) -> float:
 
 
 def height_of(output: NotebookNode) -> float:
-    shown = kinds(output)
-    if picture := "".join(shown.get("image/svg+xml", "")):
+    data = kinds(output)
+    if picture := "".join(data.get("image/svg+xml", "")):
         box = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+) ([\d.]+)"', picture)
         across, down = map(float, box.groups()) if box else (WIDE, 300.0)
         return down * min(4 / 3, WIDE / across) + 30
-    if table := "".join(shown.get("text/html", "")):
+    if table := "".join(data.get("text/html", "")):
         return 60.0 if table.startswith("<details") else 40.0 + 44 * table.count("<tr")
-    return 27.0 * ("".join(shown.get("text/markdown", shown.get("text/plain", ""))).count("\n") + 1)
+    return 27.0 * ("".join(data.get("text/markdown", data.get("text/plain", ""))).count("\n") + 1)
 
 
 def without_heading(cell: NotebookNode) -> NotebookNode:
@@ -221,12 +228,14 @@ def text_cell(text: str) -> NotebookNode:
 
 def folded(cells: list[NotebookNode], opening: list[NotebookNode], about: str) -> str:
     """The end of a page, as Markdown: settings and provenance, code, downloads, each folded."""
-    made = "\n".join("".join(output["data"]["text/markdown"]) for cell in opening for output in cell.outputs)
+    provenance = "\n".join(
+        "".join(output["data"]["text/markdown"]) for cell in opening for output in cell.outputs
+    )
     code = "\n\n".join(
         cell.source.strip() for cell in cells if cell.cell_type == "code" and cell.source.strip()
     )
     parts = [
-        dropdown("Settings and provenance", made),
+        dropdown("Settings and provenance", provenance),
         dropdown("Code", f"```python\n{code}\n```" if code else ""),
     ]
     return "\n\n".join(filter(None, [*parts, about]))
@@ -254,8 +263,8 @@ def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
 
 def mark(outcome: str, n: int = 0) -> str:
     """An outcome in its colour, as HTML. n: a number in front of it."""
-    said = html.escape(f"{n} {outcome}" if n else outcome)
-    return f'<span class="verdict {html.escape(outcome).replace(" ", "-")}">{said}</span>'
+    label = html.escape(f"{n} {outcome}" if n else outcome)
+    return f'<span class="verdict {html.escape(outcome).replace(" ", "-")}">{label}</span>'
 
 
 def escaped(text: str) -> str:

@@ -42,8 +42,8 @@ class Logbook:
 
         settings = params.load()
         scale = scale or settings.scale
-        about = settings.study if name in settings.studies else settings.describe
-        display(Markdown(f"**{escaped(about(name, scale).get('title', name))}**, scale {scale}."))
+        describe = settings.study if name in settings.studies else settings.describe
+        display(Markdown(f"**{escaped(describe(name, scale).get('title', name))}**, scale {scale}."))
         whole = plan(name, scale, settings)
         try:
             simulate(
@@ -65,14 +65,14 @@ class Logbook:
                     f"{len(log.info['runs'])} of {log.info['planned']} runs; missing: {escaped(missing)}."
                 )
             )
-        for one in failed(log.info):
-            display(Markdown(f"Failed: {escaped(one)}"))
+        for failure in failed(log.info):
+            display(Markdown(f"Failed: {escaped(failure)}"))
         return log
 
     def settings(self) -> pd.DataFrame:
         """The settings of the runs, one row per key, with every value that occurs."""
-        made = [run.get("run") or run["unit"] for run in self.info["runs"]]
-        runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in made]
+        units = [run.get("run") or run["unit"] for run in self.info["runs"]]
+        runs = [flat({k: v for k, v in settings.items() if k != "seed"}) for settings in units]
         keys = dict.fromkeys(key for run in runs for key in run)
         values = {key: dict.fromkeys(run[key] for run in runs if key in run) for key in keys}
         return pd.DataFrame({"setting": list(keys), "value": [" | ".join(v) for v in values.values()]})
@@ -80,8 +80,8 @@ class Logbook:
     def runs(self) -> pd.DataFrame:
         """One row per setting and method: runs, rounds, final accuracy and costs; of a study, measurements."""
         if "client_steps" not in self.table:
-            made = pd.DataFrame([[run["setting"], run["method"]] for run in self.info["runs"]])
-            return made.set_axis(["setting", "method"], axis=1).value_counts(sort=False).reset_index()
+            pairs = pd.DataFrame([[run["setting"], run["method"]] for run in self.info["runs"]])
+            return pairs.set_axis(["setting", "method"], axis=1).value_counts(sort=False).reset_index()
         end = self.table.groupby(["setting", "method", "seed"], sort=False)
         per_run = end.agg(
             rounds=("round", "max"),
@@ -95,7 +95,7 @@ class Logbook:
         )
         grouped = per_run.groupby(["setting", "method"], sort=False)
         spread = grouped["accuracy"].std().fillna(0)
-        shown = pd.DataFrame(
+        columns = pd.DataFrame(
             {
                 "runs": grouped.size(),
                 "diverged": grouped["diverged"].sum(),
@@ -111,7 +111,7 @@ class Logbook:
                 "of these, server": grouped["server"].mean().round(2),
             }
         )
-        return shown.reset_index()
+        return columns.reset_index()
 
     def show(self, frame: pd.DataFrame) -> None:
         tables.show(frame)
@@ -123,33 +123,33 @@ class Logbook:
         plots.style()
         for column in ("test_accuracy", "train_loss"):
             if column in self.table and self.table[column].notna().any():
-                drawn = picture.svg(plots.curves(self.table, column), f"{self.experiment} {column}")
-                picture.show(drawn)
+                svg = picture.svg(plots.curves(self.table, column), f"{self.experiment} {column}")
+                picture.show(svg)
 
     def provenance(self) -> pd.DataFrame:
         """Data, device, versions and dates of the runs, with every value that occurs."""
         rows: dict[str, dict[str, None]] = {}
         for run in self.info["runs"]:
-            made = {
+            facts = {
                 "data": f"{run['data']['provenance']} (SHA-256 {run['data']['digest'][:12]}...)",
                 **{key: str(run[key]) for key in ("device", "python", "numerics") if key in run},
                 **run.get("versions", {}),
                 "date": run["date"][:10],
             }
-            for key, value in made.items():
+            for key, value in facts.items():
                 rows.setdefault(key, {})[value] = None
         return pd.DataFrame({"what": list(rows), "value": [", ".join(values) for values in rows.values()]})
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """{"local": {"lr": 0.1}} -> {"local.lr": "0.1"}; empty values are left out."""
-    out = {}
+    flattened = {}
     for key, value in nested.items():
         if isinstance(value, dict):
-            out |= flat(value, f"{prefix}{key}.")
+            flattened |= flat(value, f"{prefix}{key}.")
         elif value not in (None, [], ""):
-            out[prefix + key] = str(value)
-    return out
+            flattened[prefix + key] = str(value)
+    return flattened
 
 
 def _leave_empty(experiment: str, scale: Scale, planned: int, missing: list[dict[str, Any]]) -> None:

@@ -45,17 +45,17 @@ def named(paper: str, name: str) -> Reading | None:
 def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     """What the page's script reads, claims with the most readings first; one with one reading has no choices."""
     curves = Curves(results)
-    every = numbers(table, judged)
+    readings_of_claims = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
-    out = []
+    listed = []
     groups: list[tuple[Any, pd.DataFrame]] = (
-        list(every.groupby(["paper", "claim"], sort=False)) if len(every) else []
+        list(readings_of_claims.groupby(["paper", "claim"], sort=False)) if len(readings_of_claims) else []
     )
     for (paper, name), rows in groups:
         if len(rows) < 2 or name not in texts:
             continue
         claim, cells = texts[name], table[table["claim"] == name]
-        out.append(
+        listed.append(
             {
                 "id": name,
                 "paper": papers()[paper].title,
@@ -79,25 +79,25 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 ],
             }
         )
-    out.sort(key=lambda claim: -len(claim["readings"]))
-    return {"claims": out, "curves": curves.known}
+    listed.sort(key=lambda claim: -len(claim["readings"]))
+    return {"claims": listed, "curves": curves.known}
 
 
 def by_name(cells: Iterable[Cell], name: str) -> Cell:
     return next(cell for cell in cells if cell.name == name)
 
 
-def varied(taken: list[Mapping[str, str]]) -> dict[str, list[str]]:
+def varied(readings_of: list[Mapping[str, str]]) -> dict[str, list[str]]:
     """What the readings take differently: choice -> its options, in the order of the readings."""
-    names = dict.fromkeys(name for choices in taken for name in choices)
-    options = {name: list(dict.fromkeys(choices.get(name, "") for choices in taken)) for name in names}
+    names = dict.fromkeys(name for choices in readings_of for name in choices)
+    options = {name: list(dict.fromkeys(choices.get(name, "") for choices in readings_of)) for name in names}
     return {name: values for name, values in options.items() if len(values) > 1}
 
 
 def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves: Curves) -> dict[str, Any]:
-    found = named(paper, reading)
-    assert found is not None
-    arms = [(arm.where.method, curves.key(found.find(arm.where))) for arm in cell.arms]
+    reading_found = named(paper, reading)
+    assert reading_found is not None
+    arms = [(arm.where.method, curves.key(reading_found.find(arm.where))) for arm in cell.arms]
     numbers = {
         key: plain(row[key])
         for key in ("estimate", "low", "high", "printed", "n", "outcome", "shown", "open")
@@ -138,11 +138,11 @@ class Curves:
             if mean.empty:
                 return ""
             smooth = measure.rolling(mean, max(1, int(mean.index.max()) // 60))
-            some = smooth.iloc[np.unique(np.linspace(0, len(smooth) - 1, POINTS).astype(int))]
+            points = smooth.iloc[np.unique(np.linspace(0, len(smooth) - 1, POINTS).astype(int))]
             scale = 100 if "accuracy" in where.column else 1
             self.known[name] = {
                 "column": where.column,
-                "x": [int(x) for x in some.index],
-                "y": [plain(scale * y) for y in some],
+                "x": [int(x) for x in points.index],
+                "y": [plain(scale * y) for y in points],
             }
         return name

@@ -26,14 +26,14 @@ def described(
     name: of the artifact. info: experiment -> the record of its runs. missing: its experiments without results.
     """
     lines = []
-    for experiment, made in info.items():
-        data = ", ".join(sorted({run["data"]["provenance"] for run in made["runs"]}))
-        done = f"{len(made['runs'])} of {made['planned']} runs"
-        lacks = f" Missing: {escaped(lacking(made))}." if made.get("missing") else ""
-        less = cut(settings, experiment, scale)
-        less = f" Reduced from scale paper: {less}." if less else ""
-        about = f"{done}, {escaped(data)}.{less}{lacks}{_failures(made)}"
-        lines.append(f"`{experiment}` at scale **{scale}**: {about}")
+    for experiment, results_record in info.items():
+        data = ", ".join(sorted({run["data"]["provenance"] for run in results_record["runs"]}))
+        counted = f"{len(results_record['runs'])} of {results_record['planned']} runs"
+        lacks = f" Missing: {escaped(lacking(results_record))}." if results_record.get("missing") else ""
+        reduction = cut(settings, experiment, scale)
+        reduction = f" Reduced from scale paper: {reduction}." if reduction else ""
+        words = f"{counted}, {escaped(data)}.{reduction}{lacks}{_failures(results_record)}"
+        lines.append(f"`{experiment}` at scale **{scale}**: {words}")
     for experiment in missing:
         command = f"`fedlib run {experiment} --scale {scale}`"
         why = _failures(record(experiment, scale, results))
@@ -43,8 +43,8 @@ def described(
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _failures(made: dict[str, Any]) -> str:
-    return "".join(f" Failed: {escaped(failure)}" for failure in failed(made))
+def _failures(results_record: dict[str, Any]) -> str:
+    return "".join(f" Failed: {escaped(failure)}" for failure in failed(results_record))
 
 
 def cut(settings: Experiments, name: str, scale: Scale) -> str:
@@ -53,27 +53,27 @@ def cut(settings: Experiments, name: str, scale: Scale) -> str:
         return ""
     seldom = often = 1
     if name in settings.studies:
-        here, paper = settings.study(name, scale), settings.study(name, "paper")
-        keys = [key for key in ("subsets", "seeds", "rounds") if key in here and key in paper]
-        pairs = [(here[key], paper[key], key) for key in keys]
-        follows = "every" in here and "rounds" not in here  # its experiments' runs, to their end
-        followed = here["experiments"].values() if follows else []
+        planned, paper = settings.study(name, scale), settings.study(name, "paper")
+        keys = [key for key in ("subsets", "seeds", "rounds") if key in planned and key in paper]
+        pairs = [(planned[key], paper[key], key) for key in keys]
+        follows = "every" in planned and "rounds" not in planned  # its experiments' runs, to their end
+        followed = planned["experiments"].values() if follows else []
     else:
         followed, pairs = [name], []
         plans = settings.runs(name, scale), settings.runs(name, "paper")
-        for what, key in (("settings", lambda run: run.setting), ("seeds", lambda run: run.run.seed)):
-            pairs.append((*(len(set(map(key, plan))) for plan in plans), what))
+        for noun, key in (("settings", lambda run: run.setting), ("seeds", lambda run: run.run.seed)):
+            pairs.append((*(len(set(map(key, plan))) for plan in plans), noun))
         seldom, often = (max(run.run.evaluate.every for run in plan) for plan in plans)
     rounds = {pair for experiment in followed for pair in _rounds(settings, experiment, scale)}
     pairs = [*((*pair, "rounds") for pair in sorted(rounds)), *pairs]
-    less = [f"{some:,} of {most:,} {what}" for some, most, what in pairs if some < most]
-    return ", ".join([*less, *([f"measured every {seldom} rounds"] if seldom > often else [])])
+    reductions = [f"{reduced:,} of {full:,} {noun}" for reduced, full, noun in pairs if reduced < full]
+    return ", ".join([*reductions, *([f"measured every {seldom} rounds"] if seldom > often else [])])
 
 
 def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:
     """(T at this scale, T at scale paper) of an experiment's settings; 0 where scale paper has no such setting."""
-    here, paper = _longest(settings.runs(experiment, scale)), _longest(settings.runs(experiment, "paper"))
-    return {(T, paper.get(setting, 0)) for setting, T in here.items()}
+    planned, paper = _longest(settings.runs(experiment, scale)), _longest(settings.runs(experiment, "paper"))
+    return {(T, paper.get(setting, 0)) for setting, T in planned.items()}
 
 
 def _longest(plan: list[Labelled]) -> dict[str, int]:

@@ -56,10 +56,10 @@ def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
     rows = [] if evidence is None else evidence.claims.to_dict("records")
     claims = []
     for row in rows:
-        known = {key: None if pd.isna(value) else value for key, value in row.items()}
-        claims.append(Claim.model_validate(known | {"text": Evidence.text(row["claim"])}))
-    made = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
-    return made.model_dump_json(indent=1) + "\n"
+        values = {key: None if pd.isna(value) else value for key, value in row.items()}
+        claims.append(Claim.model_validate(values | {"text": Evidence.text(row["claim"])}))
+    document = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
+    return document.model_dump_json(indent=1) + "\n"
 
 
 def schema() -> str:
@@ -67,7 +67,7 @@ def schema() -> str:
     return json.dumps(Verdicts.model_json_schema(), indent=1) + "\n"
 
 
-def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
+def describe(site: Path, title: str, provenance: Mapping[str, Iterable[str]]) -> None:
     """Write `ro-crate-metadata.json` for a rendered site: its pages, data, pictures, verdicts, code and licence."""
     from rocrate.model.contextentity import ContextEntity
     from rocrate.rocrate import ROCrate
@@ -76,11 +76,11 @@ def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
     crate.name, crate.description, crate.license = NAME, title, LICENCE
     code = {"@type": "SoftwareSourceCode", "name": "fedlib", "version": __version__, "license": LICENCE}
     crate.add(ContextEntity(crate, "#fedlib", properties=code))
-    for what, values in made.items():
+    for key, values in provenance.items():
         for value in values:
-            about = {"@type": "PropertyValue", "name": what, "value": value}
+            properties = {"@type": "PropertyValue", "name": key, "value": value}
             crate.root_dataset.append_to(
-                "additionalProperty", crate.add(ContextEntity(crate, f"#{value}", properties=about))
+                "additionalProperty", crate.add(ContextEntity(crate, f"#{value}", properties=properties))
             )
     kinds = {
         ".csv": "text/csv",
@@ -92,8 +92,8 @@ def describe(site: Path, title: str, made: Mapping[str, Iterable[str]]) -> None:
     for path in sorted(site.rglob("*")):
         if path.suffix in kinds and "_static" not in path.parts:
             name = path.relative_to(site).as_posix()
-            about = {"encodingFormat": kinds[path.suffix], "contentSize": str(path.stat().st_size)}
-            crate.add_file(dest_path=name, properties=about, source=str(path))
+            properties = {"encodingFormat": kinds[path.suffix], "contentSize": str(path.stat().st_size)}
+            crate.add_file(dest_path=name, properties=properties, source=str(path))
     crate.metadata.write(str(site))
 
 

@@ -42,7 +42,7 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
     from fedlib.analysis.plans import plan
     from fedlib.runs.place import Place
 
-    found = Archived()
+    opened = Archived()
     with tempfile.TemporaryDirectory() as folder:
         nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
         results = Path(folder, "results")
@@ -56,16 +56,18 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
                     tell=lambda line: None,
                     only_finished=True,
                 )
-                found.tables[name], found.info[name] = open_results(name, scale, results)
+                opened.tables[name], opened.info[name] = open_results(name, scale, results)
             except (Unfinished, DataError):  # nothing is archived, or its settings have changed since
                 continue
-    return found
+    return opened
 
 
 def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     """The text of README between the marks, as Markdown."""
     archive = archived("paper", settings, root)
-    planned = {one.run.model_dump_json() for name in settings.names for one in settings.runs(name, "paper")}
+    planned = {
+        labelled.run.model_dump_json() for name in settings.names for labelled in settings.runs(name, "paper")
+    }
     runs = {run["address"] for info in archive.info.values() for run in info["runs"] if "run" in run}
     return "\n\n".join(
         [

@@ -37,8 +37,8 @@ def opened(path: Path) -> NotebookNode:
     """
     notebook, record = _read(path)
     page = path.name == "notebook.ipynb"  # with a folder of its own; a log is named as its experiment
-    recorded, made = record.get("files", {}), _digests(files_beside(path)) if page else {}
-    wrong = [name for name in sorted({*made, *recorded}) if made.get(name) != recorded.get(name)]
+    recorded, computed = record.get("files", {}), _digests(files_beside(path)) if page else {}
+    wrong = [name for name in sorted({*computed, *recorded}) if computed.get(name) != recorded.get(name)]
     if record.get("cells") != _cells(notebook) and (page or record):
         wrong = [f"{path.parent.name}/{path.name}"]
     if wrong:

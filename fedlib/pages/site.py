@@ -49,7 +49,7 @@ class Site:
             loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
         )
         self.jinja.filters["text"] = layout.escaped
-        self.written: set[Path] = set()
+        self.sources: set[Path] = set()
 
     def write(self) -> list[Path]:
         """Write all sources; delete stale ones of an earlier rendering and return them, relative to `target`."""
@@ -58,7 +58,7 @@ class Site:
         for name in self.logs:
             self._log(name)
         for section in self.sections:
-            title, by = SECTIONS.get(section, (section, ""))
+            title, citation = SECTIONS.get(section, (section, ""))
             pages = self.of(section)
             self._text(
                 f"{section}/index.md",
@@ -66,15 +66,15 @@ class Site:
                     "section.md",
                     section=section,
                     title=title,
-                    by=by,
+                    by=citation,
                     pages=pages,
                     about=papers().get(section),
                     programs=front.programs(section) if section in papers() else [],
                     article=section in self.articles,
                 ),
             )
-            if one := self.articles.get(section):
-                self._text(f"{section}/article.md", self._article(one))
+            if content := self.articles.get(section):
+                self._text(f"{section}/article.md", self._article(content))
         self._text(
             "logs/index.md", self._filled("logs.md", logs=[self._describe(name) for name in self.logs])
         )
@@ -92,7 +92,7 @@ class Site:
                 "templates",
             ):
                 self._file(str(path.relative_to(self.root / "site")), path.read_bytes())
-        dropped = [old for old in set(self.target.rglob("*")) - self.written if old.is_file()]
+        dropped = [old for old in set(self.target.rglob("*")) - self.sources if old.is_file()]
         for old in dropped:
             old.unlink()
         return [old.relative_to(self.target) for old in dropped]
@@ -106,20 +106,26 @@ class Site:
 
     def provenance(self, scale: Scale) -> dict[str, list[str]]:
         """Data, versions, devices and dates of the results at a scale, with every value that occurs."""
-        found: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
+        facts: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
         for name in self.logs:
             for run in self._info(name, scale).get("runs", []):
-                found["data"].add(run["data"]["provenance"])
-                found["device"].add(run.get("device", ""))
-                found["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
-                found["date"].add(run["date"][:10])
-        return {key: sorted(values - {""}) for key, values in found.items()}
+                facts["data"].add(run["data"]["provenance"])
+                facts["device"].add(run.get("device", ""))
+                facts["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
+                facts["date"].add(run["date"][:10])
+        return {key: sorted(values - {""}) for key, values in facts.items()}
 
     def line(self, scale: Scale) -> str:
         """`provenance` in one line, for the footer of a page."""
-        made = self.provenance(scale)
+        provenance = self.provenance(scale)
         return " · ".join(
-            [f"Scale {scale}", *made["data"], *made["device"], *made["versions"], *made["date"][-1:]]
+            [
+                f"Scale {scale}",
+                *provenance["data"],
+                *provenance["device"],
+                *provenance["versions"],
+                *provenance["date"][-1:],
+            ]
         )
 
     def _info(self, name: str, scale: Scale) -> dict[str, Any]:
@@ -149,8 +155,8 @@ class Site:
 
     def _judged(self, page: Page) -> list[str]:
         """The claims of a page that the effects table of the site's scale has."""
-        here = self.evidence is not None and page.scale == self.scale
-        return self.evidence.on_page(page.place) if self.evidence and here else []
+        judged_scale = self.evidence is not None and page.scale == self.scale
+        return self.evidence.on_page(page.place) if self.evidence and judged_scale else []
 
     def outcomes(self, page: Page) -> list[tuple[str, str]]:
         """The outcome of each claim of a page, core claims first, and the claim with its effect in a sentence."""
@@ -169,8 +175,8 @@ class Site:
         """The outcomes of a page's claims, counted, as Markdown."""
         if page.notebook is None:
             return "{bdg-muted}`not made at this scale`"
-        found = [outcome for outcome, _ in self.outcomes(page)]
-        return " ".join(layout.mark(name, found.count(name)) for name in OUTCOMES if name in found)
+        outcomes = [outcome for outcome, _ in self.outcomes(page)]
+        return " ".join(layout.mark(name, outcomes.count(name)) for name in OUTCOMES if name in outcomes)
 
     @cached_property
     def links(self) -> dict[str, str]:
@@ -180,18 +186,10 @@ class Site:
     @cached_property
     def runs(self) -> dict[str, tuple[dict[str, str], set[str]]]:
         """Experiment -> its planned runs with their data sets, and those that are there."""
-        found = {}
-        for name in self.settings.names:
-            labelled = {
-                (one.setting, one.method, one.run.seed): one.run
-                for one in self.settings.runs(name, self.scale)
-            }
-            made = self._info(name, self.scale).get("runs", [])
-            there = {(run.get("setting", ""), run.get("method", ""), run.get("seed")) for run in made}
-            planned = {run.model_dump_json(): run.dataset for run in labelled.values()}
-            finished = {run.model_dump_json() for label, run in labelled.items() if label in there}
-            found[name] = planned, finished
-        return found
+        return {
+            name: front.planned_and_finished(self.settings, name, self.scale, self._info(name, self.scale))
+            for name in self.settings.names
+        }
 
     @cached_property
     def ran(self) -> dict[str, str]:
@@ -213,15 +211,15 @@ class Site:
         if self.evidence is None:
             return {}
         mine = [section for section in self.sections if section in papers()]
-        made = {
+        contents = {
             paper: article.content(paper, self.evidence, self.ran[paper], article.replies(paper))
             for paper in mine
         }
-        return {paper: one for paper, one in made.items() if one}
+        return {paper: content for paper, content in contents.items() if content}
 
-    def _article(self, one: dict[str, Any]) -> str:
+    def _article(self, content: dict[str, Any]) -> str:
         judging = (self.root / "docs" / "judging.md").exists()
-        return self._filled("article.md", one=one, judging=judging, table=article.table, mark=layout.mark)
+        return self._filled("article.md", one=content, judging=judging, table=article.table, mark=layout.mark)
 
     def _index(self) -> str:
         preview = self.root / "docs" / "images" / "site.png"
@@ -275,8 +273,8 @@ class Site:
     def coverage(self) -> str:
         """How many of the planned runs there are at the site's scale, each counted once, in words."""
         planned = set().union(*(planned for planned, _ in self.runs.values()))
-        there = set().union(*(there for _, there in self.runs.values()))
-        return f"{len(there):,} of {len(planned):,} planned runs"
+        finished = set().union(*(finished for _, finished in self.runs.values()))
+        return f"{len(finished):,} of {len(planned):,} planned runs"
 
     def _page(self, page: Page) -> None:
         """Write an artifact's page: its notebook with folded code, and links; also its page at another scale."""
@@ -290,8 +288,8 @@ class Site:
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
-            own = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
-            page.notebook.metadata.update(own)
+            metadata = {"announcement": meaning(page.scale), "provenance": self.line(page.scale)}
+            page.notebook.metadata.update(metadata)
         about_papers = self.scale != "demo"  # the digits say nothing about them
         cells = layout.arranged(
             page.notebook.cells,
@@ -305,26 +303,26 @@ class Site:
 
     def _curves(self, page: Page) -> dict[str, str]:
         """Write the data from which the site's script draws curves; returns picture -> name of its data."""
-        found = {}
+        names = {}
         for picture in page.folder.glob("*.svg"):
             if (data := picture.with_suffix(".json")).exists():
                 name = f"{page.place}/{picture.stem}"
                 self._text(f"static/figures/{name}.js", f'figureData("{name}", {data.read_text()});\n')
-                found[picture.stem] = name
-        if found:
+                names[picture.stem] = name
+        if names:
             self._plotly()
-        return found
+        return names
 
     def _log(self, name: str) -> None:
         path = self.root / "data" / "results" / self.scale / f"{name}.ipynb"
-        about = self._describe(name)
-        tools = self._filled("log_tools.md", log=about, scale=self.scale)
+        log = self._describe(name)
+        tools = self._filled("log_tools.md", log=log, scale=self.scale)
         if not path.exists():
-            self._text(f"logs/{name}.md", self._filled("log_missing.md", log=about, scale=self.scale))
+            self._text(f"logs/{name}.md", self._filled("log_missing.md", log=log, scale=self.scale))
             return
         notebook = seals.opened(path)
-        notebook.cells[0].source = f"# {layout.escaped(about['title'])}: `{name}`\n{tools}"
-        self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells), about["title"])
+        notebook.cells[0].source = f"# {layout.escaped(log['title'])}: `{name}`\n{tools}"
+        self._notebook(f"logs/{name}", notebook, layout.arranged(notebook.cells), log["title"])
 
     def _notebook(self, place: str, notebook: NotebookNode, cells: list[NotebookNode], title: str) -> None:
         for k, cell in enumerate(cells):
@@ -342,7 +340,7 @@ class Site:
 
     def _file(self, name: str, content: bytes) -> None:
         path = self.target / name
-        self.written.add(path)
+        self.sources.add(path)
         if not path.exists() or path.read_bytes() != content:
             write_whole(path, content)
 
@@ -368,11 +366,11 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     from sphinx.cmd.build import build_main
 
     site = Site(scale, work / "source", root)
-    known = texts(site.target)
+    sources = texts(site.target)
     for old in site.write():  # Sphinx does not delete pages that it made before
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
-    every = ["-a"] if known != texts(site.target) else []  # its menus stand on all pages
-    arguments = ["-q", *every, "-j", "auto", "-b", "html", "-d", work / "doctrees"]
+    all_pages = ["-a"] if sources != texts(site.target) else []  # its menus stand on all pages
+    arguments = ["-q", *all_pages, "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]
     arguments += ["-D", f"html_theme_options.announcement={meaning(scale)[:-1]}; {site.coverage()}."]
     gc.freeze()  # collecting would walk through everything loaded before, here and in Sphinx's forks
@@ -389,8 +387,8 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     )
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
     footer = {"footer": site.report()["footer"]}
-    for paper, one in site.articles.items():
-        published.report(new / paper / "article.pdf", root / "site" / "article.typ", one | footer)
+    for paper, content in site.articles.items():
+        published.report(new / paper / "article.pdf", root / "site" / "article.typ", content | footer)
     published.describe(new, meaning(scale), site.provenance(scale))
     replace_folder(reports, new)
     return reports / "index.html"

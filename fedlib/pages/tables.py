@@ -45,17 +45,17 @@ def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:
     """
     labels = [str(name or "") for name in frame.index.names] if index else []
     names = [" · ".join(parts(column)) for column in frame.columns]
-    body, above = [], ()
+    body, previous = [], ()
     for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
         keys = parts(label) if index else ()
-        same = [keys[: k + 1] == above[: k + 1] for k in range(len(keys))]
+        repeated = [keys[: k + 1] == previous[: k + 1] for k in range(len(keys))]
         heads = [
-            cell(key, name, "th", "again" if again and name != labels[-1] else "")
-            for key, name, again in zip(keys, labels, same, strict=True)
+            cell(key, name, "th", "again" if is_repeated and name != labels[-1] else "")
+            for key, name, is_repeated in zip(keys, labels, repeated, strict=True)
         ]
         cells = [cell(value, name) for value, name in zip(values, names, strict=True)]
         body.append(f"<tr>{''.join([*heads, *cells])}</tr>")
-        above = keys
+        previous = keys
     head = "".join(head_rows([parts(column) for column in frame.columns], labels))
     classes = " ".join(filter(None, ["dataframe", kind]))
     return f'<table class="{classes}"><thead>{head}</thead><tbody>\n' + "\n".join(body) + "\n</tbody></table>"
@@ -72,9 +72,11 @@ def head_rows(columns: Sequence[tuple[str, ...]], labels: Sequence[str]) -> Iter
     for level in range(levels):
         row = [f'<th rowspan="{levels}">{html.escape(name)}</th>' for name in labels] if level == 0 else []
         for _, group in groupby(columns, key=lambda column: column[: level + 1]):
-            same = list(group)
-            span = f' colspan="{len(same)}"' if len(same) > 1 else ""
-            row.append(f"<th{span}>{html.escape(same[0][level] if level < len(same[0]) else '')}</th>")
+            group_columns = list(group)
+            span = f' colspan="{len(group_columns)}"' if len(group_columns) > 1 else ""
+            row.append(
+                f"<th{span}>{html.escape(group_columns[0][level] if level < len(group_columns[0]) else '')}</th>"
+            )
         yield f"<tr>{''.join(row)}</tr>"
 
 
@@ -82,10 +84,10 @@ def cell(value: Any, name: str, tag: str = "td", kind: str = "") -> str:
     """One cell. A number is aligned to the right."""
     is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
     classes = " ".join(filter(None, [kind, "number" if is_number else ""]))
-    about = f' class="{classes}"' if classes else ""
+    attribute = f' class="{classes}"' if classes else ""
     scope = ' scope="row"' if tag == "th" else ""
-    shown = value.html if isinstance(value, Markup) else html.escape(text(value))
-    return f'<{tag}{scope}{about} data-label="{html.escape(name)}">{shown}</{tag}>'
+    content = value.html if isinstance(value, Markup) else html.escape(text(value))
+    return f'<{tag}{scope}{attribute} data-label="{html.escape(name)}">{content}</{tag}>'
 
 
 def text(value: Any) -> str:

@@ -43,9 +43,12 @@ document.addEventListener("DOMContentLoaded", () => {
 
 // A box whose content is wider than the screen says so.
 window.addEventListener("load", () => {
-  const boxes = document.querySelectorAll(".cell_output, .other-scale, .output_html, .pst-scrollable-table-container");
+  const boxes = document.querySelectorAll(
+    ".cell_output, .other-scale, .output_html, .pst-scrollable-table-container, math[display='block']");
   const mark = () => boxes.forEach((box) => {
-    box.classList.toggle("more-aside", box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 8);
+    const more = box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 8;
+    box.classList.toggle("more-aside", more && box.tagName !== "math");
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // so that keys can scroll it
   });
   mark();
   window.addEventListener("resize", mark);
@@ -59,3 +62,10 @@ const reveal = () => {
 };
 window.addEventListener("load", reveal);
 window.addEventListener("hashchange", reveal);
+
+// The theme's folds of the menu have no name of their own.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const fold of document.querySelectorAll("nav summary")) {
+    if (!fold.textContent.trim()) fold.ariaLabel = `Pages under ${fold.closest("li")?.querySelector("a")?.textContent.trim()}`;
+  }
+});

@@ -28,7 +28,7 @@ from fedlib.commands import notebooks
 from fedlib.data import datasets
 from fedlib.errors import ConfigError
 from fedlib.lab import export, picture
-from fedlib.lab.panel import LOADING, Lab, shown
+from fedlib.lab.panel import LOADING, Lab, as_lines
 from fedlib.lab.setting import SCHEMES, Setting, split
 from fedlib.lab.training import Training, standings
 from fedlib.runs import work
@@ -99,7 +99,7 @@ def test_finished_runs_are_shown_and_only_the_others_are_trained() -> None:
     training = Training(SMALL, [0, 1], lambda run: (archived, {}) if run.seed == 0 else None)
     training.enter("Random", RANDOM)
     assert training.results()["test_accuracy"].tolist() == archived["test_accuracy"].tolist()
-    assert training.told == "from the archive or the store, not trained again: Random (1 of 2 seeds)"
+    assert training.from_archive == "from the archive or the store, not trained again: Random (1 of 2 seeds)"
     assert training.rounds == (0, 5)
     training.advance_for(1e9)
     assert training.results()["test_accuracy"].tolist() == rows["test_accuracy"].tolist()
@@ -176,7 +176,7 @@ def test_train_pressed_before_anything_is_loaded_is_answered_and_then_trains(
     async def watch() -> Lab:
         monkeypatch.setattr("fedlib.lab.panel.NEEDED", ("fedlib.lab.training", "wsgiref"))  # not loaded yet
         lab = small_lab()
-        assert lab.status.value == shown(LOADING)
+        assert lab.status.value == as_lines(LOADING)
         lab.train.click()
         assert "training begins by itself" in lab.status.value
         lab.train.click()

@@ -109,7 +109,7 @@ def test_what_keeps_a_claim_undecided_is_said(changes: dict[str, Any], words: st
 
 @pytest.mark.parametrize("paper", papers())
 def test_what_is_written_by_hand_has_all_parts_and_no_result(paper: str):
-    said = article.written(paper)
+    said = article.handwritten(paper)
     assert said["title"][0] in papers()[paper].citation
     assert all(len(said[part]) >= 2 for part in article.PARTS)
     text = (files("fedlib") / "papers" / paper / "article.md").read_text()
@@ -120,12 +120,12 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "papers" / "fedcor"
     folder.mkdir(parents=True)
     monkeypatch.setattr(article, "files", lambda _: tmp_path)
-    assert article.written("fedcor") == {}
+    assert article.handwritten("fedcor") == {}
     (folder / "article.md").write_text(
         "# FedCor\n\n## Scope\n\nSome.\n\n## What was easy\n\n- A\n  b.\n- C.\n"
     )
     with pytest.raises(ConfigError, match="fedcor/article.md: no text under 'What was hard'"):
-        article.written("fedcor")
+        article.handwritten("fedcor")
 
 
 def test_the_pdf_names_no_place_on_this_machine_and_is_the_same_every_time(tmp_path: Path):

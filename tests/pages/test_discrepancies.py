@@ -46,11 +46,11 @@ def test_what_is_left_open_stands_in_one_place(paper: str) -> None:
 
 
 def test_a_curve_in_words() -> None:
-    assert discrepancies.said(EFFECT, CURVE) == (
+    assert discrepancies.sentence(EFFECT, CURVE) == (
         "`p.T1.a` rounds of A over rounds of B: printed 2.48; as written 1.25 (1 to 1.5), 5 seeds; "
         "as run 4 (3 to 5), 3 seeds; 3 archived readings from 0.5 to 4, 2 of them above 1."
     )
-    alone = discrepancies.said(EFFECT, CURVE[CURVE["reading"] == "as written"])
+    alone = discrepancies.sentence(EFFECT, CURVE[CURVE["reading"] == "as written"])
     assert alone.endswith("as written 1.25 (1 to 1.5), 5 seeds; no other reading is archived.")
 
 
