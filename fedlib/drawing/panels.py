@@ -69,7 +69,7 @@ def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5, only_kinds
         label: handle
         for ax in axes
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-        if not only_kinds or (isinstance(handle, Line2D) and not len(handle.get_xdata()))
+        if not only_kinds or (isinstance(handle, Line2D) and not np.size(handle.get_xdata()))
     }
     if entries:
         fit = int(
@@ -86,7 +86,9 @@ def names_beside(ax: Axes) -> bool:
 
     The names move apart where lines end together, so call this when everything is drawn.
     """
-    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata())]
+    lines = [
+        line for line in ax.lines if not str(line.get_label()).startswith("_") and np.size(line.get_xdata())
+    ]
     if not lines or len(lines) > MOST_NAMES:
         return False
     ax.get_ylim()  # scales the axis to what was drawn; the transformations below do not
@@ -119,7 +121,7 @@ def name_lines(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
 
     Entries without points, which explain a kind of line, stand in a legend below in any case.
     """
-    labels = [str(line.get_label()) for ax in axes for line in ax.lines if len(line.get_xdata())]
+    labels = [str(line.get_label()) for ax in axes for line in ax.lines if np.size(line.get_xdata())]
     longest = max((len(label) for label in labels if not label.startswith("_")), default=0)
     across = len({round(ax.get_position().x0, 3) for ax in axes})
     if all(names_beside(ax) for ax in axes):
@@ -133,7 +135,7 @@ def name_lines(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
     legend_below(fig, axes, columns)
 
 
-def darker(colour: str | tuple[float, ...], share: float = 0.45) -> tuple[float, ...]:
+def darker(colour: str, share: float = 0.45) -> tuple[float, ...]:
     """A colour mixed with black."""
     return tuple((1 - share) * part for part in to_rgb(colour))
 
@@ -160,6 +162,6 @@ def draw_printed(ax: Axes, rounds: Mapping[str, float], level: float, styles: Ma
     """The printed round in which each method's curve reaches a level, as a diamond in the method's colour."""
     for method, printed_round in rounds.items():
         if method in styles and math.isfinite(printed_round):
-            look = {"color": styles[method]["color"], "marker": "D", "ms": 7, "mew": 2, "mfc": "none"}
+            look: Look = {"color": styles[method]["color"], "marker": "D", "ms": 7, "mew": 2, "mfc": "none"}
             ax.plot([printed_round], [level], ls="none", label=f"_{method}, printed", zorder=6, **look)
     ax.plot([], [], "D", ms=6, mew=1.5, mfc="none", color="black", label="printed (table)")
