@@ -159,9 +159,13 @@ def draw_authors(
 
 
 def draw_printed(ax: Axes, rounds: Mapping[str, float], level: float, styles: Mapping[str, Look]) -> None:
-    """The printed round in which each method's curve reaches a level, as a diamond in the method's colour."""
+    """The printed round in which each method's curve reaches a level, as a diamond in the method's colour.
+
+    Rounds beyond the panel's axis are left out.
+    """
+    last = ax.get_xlim()[1]
     for method, printed_round in rounds.items():
-        if method in styles and math.isfinite(printed_round):
+        if method in styles and printed_round <= last:
             look: Look = {"color": styles[method]["color"], "marker": "D", "ms": 7, "mew": 2, "mfc": "none"}
             ax.plot([printed_round], [level], ls="none", label=f"_{method}, printed", zorder=6, **look)
     ax.plot([], [], "D", ms=6, mew=1.5, mfc="none", color="black", label="printed (table)")

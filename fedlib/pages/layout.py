@@ -200,7 +200,7 @@ def height(cell: NotebookNode) -> float:
     """About how many pixels a cell takes on a wide screen."""
     if cell.cell_type == "markdown":
         if rows := cell.source.count("<tr id="):
-            return 110.0 * rows
+            return 110.0 * rows + sum(map(int, re.findall(r'viewBox="0 0 300 (\d+)"', cell.source)))
         return 27.0 * sum(1 + len(line) // 95 for line in cell.source.splitlines() if line.strip()) + 16
     return sum(map(height_of, cell.outputs))
 
@@ -252,13 +252,24 @@ def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
     """
     lead = f"{escaped(finding)}\n\n" if finding else ""
     if len(outcomes) <= FEW:
-        return lead + "\n".join(f"- {mark(outcome)} {escaped(text)}" for outcome, text in outcomes)
+        return lead + "\n".join(
+            f"- {mark(outcome)} {escaped(unmarked(text, outcome))}" for outcome, text in outcomes
+        )
     outcome, text = outcomes[0]
-    lead = lead or f"{mark(outcome)} {escaped(text)}\n\n"
+    lead = lead or f"{mark(outcome)} {escaped(unmarked(text, outcome))}\n\n"
     counts = Counter(outcome for outcome, _ in outcomes)
     return f"{lead}All {len(outcomes)} claims here: " + " ".join(
         mark(name, n) for name, n in counts.most_common()
     )
+
+
+def unmarked(text: str, outcome: str) -> str:
+    """A sentence without the outcome at its end, for a place that shows the outcome as a mark."""
+    ends = (f"; {outcome}.", f": {outcome}.") if text.endswith(".") else (f"; {outcome}", f": {outcome}")
+    for end in ends:
+        if text.endswith(end):
+            return text.removesuffix(end) + ("." if text.endswith(".") else "")
+    return text
 
 
 def mark(outcome: str, n: int = 0) -> str:

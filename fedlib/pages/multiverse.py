@@ -79,7 +79,8 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 ],
             }
         )
-    listed.sort(key=lambda claim: -len(claim["readings"]))
+    main = {paper.headline for paper in papers().values()}
+    listed.sort(key=lambda claim: (-len(claim["readings"]), claim["id"] not in main))
     return {"claims": listed, "curves": curves.known}
 
 

@@ -233,6 +233,7 @@ class Site:
             others=self.of(""),
             found=self.story(),
             mark=layout.mark,
+            unmarked=layout.unmarked,
             grid=tables.html_of(front.grid(self.evidence.outcomes)) if self.evidence else "",
             preview="files/site.png" if preview.exists() else "",
             summary=front.SUMMARY,

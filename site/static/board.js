@@ -56,7 +56,7 @@ window.addEventListener("load", () => {
 
 // An address may name something inside a fold.
 const reveal = () => {
-  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   target?.scrollIntoView();
 };

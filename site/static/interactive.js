@@ -3,6 +3,7 @@
 (() => {
   const NARROW = 620; // pixels; below this width panels are stacked
   const LEAST = 272; // pixels that a panel and its axis need beside the names
+  const GLYPHS = { "line-ew-open": "–", "diamond-open": "◇", x: "×" };
   const MOST = 8; // lines with their names at their ends
   const root = document.documentElement.dataset.content_root || "./";
   const figures = {};
@@ -41,11 +42,11 @@
     return [...smoothed(band.y.slice(0, turn), half), ...smoothed(band.y.slice(turn), half)];
   };
 
-  // Curves are noisy if a step from one point to the next is typically over a hundredth of the panel's height.
+  // Curves are noisy if a step from one point to the next is typically over a fiftieth of the panel's height.
   const noisy = (data) => data.panels.some((panel) => panel.lines.some((line) => {
     if (line.mode === "markers" || line.x.length <= 60) return false;
     const steps = line.y.slice(1).map((value, k) => Math.abs(value - line.y[k])).sort((a, b) => a - b);
-    return steps[steps.length >> 1] > 0.01 * Math.abs(panel.y.range[1] - panel.y.range[0]);
+    return steps[steps.length >> 1] > 0.02 * Math.abs(panel.y.range[1] - panel.y.range[0]);
   }));
 
   // A button hides its line; one of a kind of lines hides them all: "Random, printed" and "printed (table)".
@@ -67,7 +68,8 @@
         const x = line.across ? line.x.map((share) => low + share * (high - low)) : line.x;
         const color = shade(line.color), look = { color, dash: line.dash, width: line.width };
         const points = line.mode === "markers" || x.length < 2, wide = line.symbol?.startsWith("line");
-        const marker = { color, symbol: line.symbol || "x", size: wide ? 9 : 7, line: { color, width: wide ? 2 : 0 } };
+        const marker = { color, symbol: line.symbol || "x", size: wide || line.symbol?.endsWith("open") ? 9 : 7,
+          line: { color, width: line.symbol?.endsWith("open") ? 2 : 0 } };
         const common = { ...axes, x, mode: points ? "markers" : "lines", name: line.name };
         const drawn = (y) => (state.smooth && !points && y.length > 60 ? smoothed(y) : y);
         for (const y of state.seeds ? line.seeds : []) {
@@ -149,7 +151,7 @@
     const show = () => {
       if (!box.clientWidth) return; // folded or replaced; without a width Plotly computes NaN
       const ink = getComputedStyle(document.body).color;
-      tools.querySelectorAll("i").forEach((swatch) => { swatch.style.borderColor = shade(swatch.dataset.color); });
+      tools.querySelectorAll("i").forEach((swatch) => { swatch.style.borderColor = swatch.style.color = shade(swatch.dataset.color); });
       window.Plotly.react(plot, traces(data, state), layout(data, box.clientWidth, ink, state),
         { displaylogo: false, displayModeBar: false, responsive: true });
     };
@@ -159,7 +161,10 @@
       made.type = "button";
       made.ariaPressed = "true";
       swatch.dataset.color = line.color;
-      swatch.style.borderTopStyle = line.dash === "solid" ? "solid" : line.dash === "dot" ? "dotted" : "dashed";
+      if (line.mode === "markers") {
+        swatch.className = "mark";
+        swatch.textContent = GLYPHS[line.symbol] || "●";
+      } else swatch.style.borderTopStyle = line.dash === "solid" ? "solid" : line.dash === "dot" ? "dotted" : "dashed";
       made.append(swatch, name);
       made.onclick = () => {
         state.hidden.has(name) ? state.hidden.delete(name) : state.hidden.add(name);
@@ -168,21 +173,24 @@
       };
       tools.append(made);
     }
+    const switches = document.createElement("span");
+    switches.className = "switches";
     const button = (text, other, key) => {
       const made = document.createElement("button");
       made.type = "button";
       made.className = "switch";
       made.textContent = state[key] ? other : text;
       made.onclick = () => { state[key] = !state[key]; made.textContent = state[key] ? other : text; show(); };
-      tools.append(made);
+      switches.append(made);
     };
     const lines = data.panels.flatMap((panel) => panel.lines);
     if (lines.some((line) => line.seeds.length)) button("Show seeds", "Show bands", "seeds");
     const long = Math.max(...lines.map((line) => line.x.length));
-    if (long > 60) button("Smooth", `As measured, not a mean over ${2 * reach(long) + 1} points`, "smooth");
+    if (long > 60) button("Smooth", `Means of ${2 * reach(long) + 1} points: show raw`, "smooth");
     button("Logarithmic axis", "Linear axis", "log");
     const picture = box.closest("section")?.querySelector(`[data-picture="${box.dataset.figure}"]`);
     if (box.dataset.figure) (picture || box.previousElementSibling)?.classList.add("interactive-replaced");
+    tools.append(switches);
     box.append(tools, plot);
     show();
     new MutationObserver(show).observe(document.documentElement, { attributeFilter: ["data-theme"] });

@@ -72,8 +72,10 @@
         said.dataset.estimate = one.estimate;
       } else {
         const known = taken.map((one) => one.estimate).filter((value) => value !== null);
-        said.textContent = `${taken.length} readings, from ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}: ` +
-          Object.entries(counts).map(([name, n]) => `${n} ${name}`).join(", ") + `.${printed}`;
+        said.textContent = `${taken.length} readings, from ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}: `;
+        Object.entries(counts).forEach(([name, n], k) => said.append(k ? " " : "",
+          element("span", `${n} ${name}`, `verdict ${name.replaceAll(" ", "-")}`)));
+        said.append(printed);
         delete said.dataset.estimate;
       }
       said.dataset.readings = taken.length;

@@ -124,3 +124,14 @@ def test_sections_for_which_a_page_has_no_room_open_on_a_click():
         assert sources[at - 2].startswith(f"## Section {k}"), "the heading stays in view"
         assert "Show 1 figure" in sources[at - 1]
         assert sources[at + 1 : at + 3] == ["**More**", "</details>"], "a fold ends in its section"
+
+
+def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
+    assert (
+        layout.unmarked("It is: 3 × [2, 4], 5 seeds; replicated.", "replicated")
+        == "It is: 3 × [2, 4], 5 seeds."
+    )
+    assert layout.unmarked("MNIST: not run", "not run") == "MNIST"
+    assert layout.unmarked("It is: 3; replicated under all 4 readings.", "replicated").endswith(
+        "all 4 readings."
+    )
