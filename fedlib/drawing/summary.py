@@ -34,7 +34,8 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     """
     fig, ax = plt.subplots(figsize=(4.6, 0.75 * max(1, len(tallies)) + 1.1))
     for name in outcomes:
-        ax.barh([0], [0], color=SHADES[name], label=name)
+        if any(counts.get(name) for counts in tallies.values()):
+            ax.barh([0], [0], color=SHADES[name], label=name)
     for y, (paper, counts) in enumerate(tallies.items()):
         offset = 0
         for name in outcomes:

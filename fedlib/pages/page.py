@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,6 +85,14 @@ class Page:
         """The finding of its notebook in words (`Artifact.say`)."""
         path = self.folder / "finding.txt"
         return path.read_text() if path.exists() else ""
+
+    @property
+    def printed(self) -> tuple[str, str] | None:
+        """What the page regenerates, as its paper names it, and the paper's address: ("Figure 4", "https://...")."""
+        named = re.fullmatch(r"(figure|table)_(\d+)", self.place.removesuffix(self.ending).split("/")[-1])
+        if named is None or self.section not in papers():
+            return None
+        return f"{named[1].capitalize()} {named[2]}", papers()[self.section].url
 
     @property
     def thumbnail(self) -> str | None:

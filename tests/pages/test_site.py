@@ -297,6 +297,7 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
         "fedcor.0: 2\u00a0× [1.5, 2.5], 3 seeds, printed 3",
         "6 and 2",
         "dvc repro fedcor-table_1",
+        "Printed: Table 1 of the paper",
     ):
         assert part in text(page)
     for part in ("logs/tiny.html", "<math"):
