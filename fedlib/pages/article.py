@@ -79,7 +79,6 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
         "paper": paper_facts.title,
         "citation": paper_facts.citation,
         "url": paper_facts.url,
-        "code": list(paper_facts.code),
         "programs": front.programs(paper),
         "scope": [
             *by_hand["Scope"],
