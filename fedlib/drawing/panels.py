@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from fedlib.analysis.measure import Missing
 from fedlib.drawing.style import Look
 
-MOST_NAMES = 8  # lines of a panel that have their names beside them
+MOST_NAMES = 10  # lines of a panel that have their names beside them
 Smoother = Callable[[pd.Series], pd.Series]
 
 AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)

@@ -168,8 +168,15 @@ def fold_sections(cells: list[NotebookNode], room: float) -> list[NotebookNode]:
     parts = []
     for section in sections:
         room -= sum(map(height, section))
-        parts += section if room > 0 or not section else behind_a_click(section)
+        open_section = room > 0 or not section or any(is_board(cell) for cell in section)
+        parts += section if open_section else behind_a_click(section)
     return parts
+
+
+def is_board(cell: NotebookNode) -> bool:
+    """Whether a cell shows a part of the scoreboard, which its reader filters instead."""
+    texts = ("".join(kinds(output).get("text/html", "")) for output in cell.get("outputs", ()))
+    return any('verdicts board"' in text for text in texts)
 
 
 def behind_a_click(section: list[NotebookNode]) -> list[NotebookNode]:

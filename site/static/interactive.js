@@ -4,7 +4,7 @@
   const NARROW = 620; // pixels; below this width panels are stacked
   const LEAST = 272; // pixels that a panel and its axis need beside the names
   const GLYPHS = { "line-ew-open": "–", "diamond-open": "◇", x: "×" };
-  const MOST = 8; // lines with their names at their ends
+  const MOST = 10; // lines with their names at their ends
   const root = document.documentElement.dataset.content_root || "./";
   const figures = {};
   window.figureData = (name, data) => { figures[name] = data; };

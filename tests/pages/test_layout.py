@@ -135,3 +135,11 @@ def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
     assert layout.unmarked("It is: 3; replicated under all 4 readings.", "replicated").endswith(
         "all 4 readings."
     )
+
+
+def test_the_scoreboard_is_filtered_and_never_folded():
+    rows = "<tr><td></td></tr>" * 400
+    board = output(text_html=f'<p>Key</p><table class="dataframe verdicts board">{rows}</table>')
+    cells = [new_markdown_cell("# T"), new_code_cell("lead()", outputs=[PICTURE])]
+    cells += [new_markdown_cell("## One"), new_code_cell("board()", outputs=[board])]
+    assert not any("<details" in cell.source for cell in layout.arranged(cells)[:-1])

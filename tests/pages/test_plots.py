@@ -265,10 +265,10 @@ def test_names_stand_beside_their_lines_in_the_order_of_their_ends() -> None:
 
 
 def test_many_lines_have_a_legend_instead_of_names() -> None:
-    results = pd.concat([one_method(method=f"m{k}", test_accuracy=0.1 * k) for k in range(9)])
+    results = pd.concat([one_method(method=f"m{k}", test_accuracy=0.05 * k) for k in range(11)])
     figure = plots.curves(results, "test_accuracy")
     assert not figure.axes[0].texts
-    assert len(figure.legends[0].get_texts()) == 9
+    assert len(figure.legends[0].get_texts()) == 11
 
 
 def test_a_printed_round_is_a_diamond_at_the_target() -> None:
