@@ -24,7 +24,7 @@ SUMMARY = (
 MEANINGS = (
     "Replicated: the 95 % interval over seeds excludes no effect, in the paper's direction, and does not exclude the "
     "claimed size. Refuted: it excludes that size, or lies on the other side. Undecided: neither. One seed decides "
-    "nothing."
+    "nothing. ≥: the effect may be larger, as runs ended before they reached the target."
 )
 DATA = {
     "mnist": "MNIST",
