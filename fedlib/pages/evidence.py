@@ -110,7 +110,12 @@ def main_claim(paper: Paper, judged: pd.DataFrame) -> str:
 
 
 def pooled(cells: pd.DataFrame, column: str = "printed") -> float:
-    """A column of cells pooled as effects are: the geometric mean of ratios, the mean of differences; NaN if none."""
+    """A column of cells pooled as effects are: the geometric mean of ratios, the mean of differences; NaN if none.
+
+    What is printed of a cell that should agree with it is a level, and no effect.
+    """
+    if column == "printed":
+        cells = cells[cells["estimator"] != forest.AGREEMENT]
     values = cells.drop_duplicates("cell")[column].dropna()
     if values.empty:
         return math.nan

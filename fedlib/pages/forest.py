@@ -15,6 +15,7 @@ from fedlib.pages import layout, tables
 
 WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
 LARGEST = 64.0  # ratios beyond it are plotted at the edge
+AGREEMENT = "agreement with print"  # an estimator whose null is the printed value
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 
 
@@ -38,7 +39,11 @@ def effect(row: Mapping[str, Any]) -> str:
 
 def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     """The cells of a claim under one reading as an SVG, one line a cell; numbers on hover."""
-    plotted = [cell for cell in cells if math.isfinite(cell["estimate"])]
+    plotted = [
+        {**cell, "printed": cell["null"]} if cell.get("estimator") == AGREEMENT else cell
+        for cell in cells
+        if math.isfinite(cell["estimate"])
+    ]
     if not plotted:
         return ""
     ratio = plotted[0]["unit"] == "times"

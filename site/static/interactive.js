@@ -162,7 +162,7 @@
       made.ariaPressed = "true";
       swatch.dataset.color = line.color;
       if (line.mode === "markers") {
-        swatch.className = "mark";
+        swatch.className = "glyph";
         swatch.textContent = GLYPHS[line.symbol] || "●";
       } else swatch.style.borderTopStyle = line.dash === "solid" ? "solid" : line.dash === "dot" ? "dotted" : "dashed";
       made.append(swatch, name);

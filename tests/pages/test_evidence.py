@@ -123,9 +123,33 @@ def test_an_effect_of_one_seed_is_said_without_an_interval():
 
 def test_the_pooled_is_pooled_as_ours_is():
     cells = pd.DataFrame({"cell": ["a", "b", "b"], "printed": [2.0, 8.0, 8.0], "unit": "times"})
+    cells["estimator"] = "log-ratio of rounds"
     assert pooled(cells) == pytest.approx(4)
     assert pooled(cells.assign(unit="points")) == 5
     assert math.isnan(pooled(cells.assign(printed=math.nan)))
+    assert math.isnan(pooled(cells.assign(estimator=forest.AGREEMENT))), "levels are no effects"
+
+
+def places(svg: str) -> dict[str, float]:
+    patterns = {"null": r'class="null" x1="([\d.]+)"', "ours": r'circle cx="([\d.]+)"',
+                "printed": r'class="printed" d="M([\d.]+)'}  # fmt: skip
+    return {name: float(re.search(pattern, svg)[1]) for name, pattern in patterns.items()}
+
+
+def test_what_should_agree_with_print_has_its_printed_mark_where_there_is_no_difference():
+    row = cell("hcsfed.T1.j", ONE, CLEAR, printed=45.0)
+    at = places(forest.plot([row | {"estimator": forest.AGREEMENT}]))
+    assert at["printed"] + 4 == pytest.approx(at["null"])
+    at = places(forest.plot([row]))
+    assert at["printed"] > at["ours"] > at["null"]
+
+
+def test_an_effect_that_may_be_larger_says_so_and_points_there():
+    row = cell("hcsfed.T1.a", ONE, CLEAR, open=True)
+    assert forest.effect(row).startswith("≥ 2")
+    assert 'class="open"' in forest.plot([row])
+    assert 'class="open"' not in forest.plot([row | {"open": False}])
+    assert forest.effect(row | {"estimator": "exact fact"}) == "exact"
 
 
 def test_many_readings_are_shown_by_the_median_of_those_that_can_answer():
