@@ -294,7 +294,6 @@ def test_an_artifact_that_was_made_shows_it_and_leads_on(rendered: Path) -> None
         "prepare_it()",
         "show_it()",
         "All 20 claims here",
-        "fedcor.0: 2\u00a0× [1.5, 2.5], 3 seeds, printed 3",
         "6 and 2",
         "dvc repro fedcor-table_1",
         "Printed: Table 1 of the paper",
