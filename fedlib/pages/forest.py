@@ -14,6 +14,7 @@ from fedlib.analysis.paper import papers
 from fedlib.pages import layout, tables
 
 WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
+FULL, LEAST = 200, 9  # pixels: from which height on rows come closer, and how close
 LARGEST = 64.0  # ratios beyond it are plotted at the edge
 AGREEMENT = "agreement with print"  # an estimator whose null is the printed value
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
@@ -58,12 +59,13 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     def x(value: float) -> float:
         return round(EDGE + (scaled(value) - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE), 1)
 
-    height = LINE * len(plotted) + 18
+    line = min(LINE, max(LEAST, FULL / len(plotted)))
+    height = round(line * len(plotted) + 18)
     parts = [
         f'<line class="null" x1="{x(plotted[0]["null"])}" x2="{x(plotted[0]["null"])}" y1="0" y2="{height - 16}"/>'
     ]
     for k, cell in enumerate(plotted):
-        y = LINE * k + LINE / 2
+        y = round(line * (k + 0.5), 1)
         words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds, {cell['outcome']}"
         words += f"; printed {cell['shown']}" if cell["shown"] else ""
         marks = []
@@ -152,11 +154,10 @@ def row(
         remarks += f"<br><small>about {seeds} seeds would decide</small>"
     mine = cells[cells["reading"] == lead["reading"]]
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
-    reading_words = ", ".join(dict.fromkeys([lead["which"], lead["reading"]]))
-    where = f"{effect(lead)}; {html.escape(reading_words)}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
+    where = f"{effect(lead)}; {html.escape(lead['which'])}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
     columns = {
         "claim": f"{html.escape(text)}<br><small>{name} {lead['kind']}</small>{fold}",
-        "effect": f"{plot(mine.to_dict('records'))}<small>{where}</small>",
+        "effect": f'{plot(mine.to_dict("records"))}<small title="{html.escape(lead["reading"])}">{where}</small>',
         "outcome": f"{layout.mark(outcome)}{remarks}",
     }
     joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in columns.items())

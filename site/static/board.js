@@ -46,9 +46,9 @@ window.addEventListener("load", () => {
   const boxes = document.querySelectorAll(
     ".cell_output, .other-scale, .output_html, .pst-scrollable-table-container, math[display='block']");
   const mark = () => boxes.forEach((box) => {
-    const more = box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 8;
+    const more = box.clientWidth > 0 && box.scrollWidth > box.clientWidth + 1;
     box.classList.toggle("more-aside", more && box.tagName !== "math");
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // so that keys can scroll it
+    if (more || box.tagName === "math") box.setAttribute("tabindex", "0"); // so that keys can scroll it
   });
   mark();
   window.addEventListener("resize", mark);
