@@ -18,9 +18,10 @@ from fedlib import samplers
 from fedlib.pages import docstrings, site
 from fedlib.settings.schema import ROOT, model_names
 
+MODULES = ("algorithms", "samplers")  # of classes; their bases have entries of their own
 QUESTIONS = ("Losses", "Updates", "Gradients", "TrialLosses")
 CONTRACT = (*QUESTIONS, "Sampler", "Federation", "Round", "Selection", "Report", "register")
-PUBLIC = {f"fedlib.{name}": getattr(fedlib, name) for name in fedlib.__all__ if name != "samplers"}
+PUBLIC = {f"fedlib.{name}": getattr(fedlib, name) for name in fedlib.__all__ if name not in MODULES}
 PUBLIC |= {f"fedlib.samplers.{name}": getattr(samplers, name) for name in CONTRACT}
 
 
