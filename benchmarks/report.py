@@ -147,7 +147,7 @@ def page(results: dict[str, Any]) -> str:
         "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; they "
         "take turns in one run. Training alone is timed. The plain loop, Flower, "
         "pfl-research and pure JAX draw their batches with replacement, the cheapest way. Absolute figures belong to "
-        "the machine; ratios carry over better.\n",
+        "the machine; ratios carry over better. [GPU.md](GPU.md) is about a GPU.\n",
         table(
             ("", ""),
             [

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import arrays, gpu, own, protocol, report
+from benchmarks import arrays, gpu, gpu_left, gpu_page, own, protocol, report
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
@@ -138,33 +139,95 @@ def test_without_a_card_its_benchmark_says_so(monkeypatch: pytest.MonkeyPatch) -
         gpu.main()
 
 
+def test_all_sections_of_a_card_run_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At toy size, and nothing is written."""
+    monkeypatch.setattr(sys, "argv", ["gpu", "--cpu"])
+    monkeypatch.setattr(gpu, "write_whole", lambda path, content: pytest.fail(f"{path} is written"))
+    gpu.main()
+    text = capsys.readouterr().out
+    titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [title for title, _ in gpu_page.SECTIONS.values()]
+    assert "A convolution in Triton" in text
+    assert "two groups of runs in turns" in text
+
+
+def test_a_section_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a card that is taken away lose what was measured."""
+    for section in gpu.SECTIONS:
+        monkeypatch.setattr(gpu.Bench, section, lambda self: [{"clients": 64, "ms": 2.0}])
+
+    def broken(self):
+        raise RuntimeError("CUDA error: out of memory")
+
+    for section in ("limits", "whole", "experiments", "tuned"):
+        monkeypatch.setattr(gpu.Bench, section, broken)
+    pages: list[str] = []
+    gpu.measured(
+        gpu.Bench(torch.device("cpu"), gpu.TOY), lambda results: pages.append(gpu_page.page(results))
+    )
+    assert len(pages) == len(gpu.SECTIONS)
+    assert "## The step" in pages[2]
+    assert "## Peers on the same card" in pages[-1]
+    assert "Failed: RuntimeError: CUDA error: out of memory" in pages[-1]
+
+
 def test_needed_arithmetic_of_a_cnn() -> None:
     """Multiplications of its convolutions and products, three times except for the first layer's inputs."""
     first = 900 * 32 * 27
     others = 169 * 64 * 288 + 16 * 64 * 576 + 1024 * 64 + 64 * 10
-    assert gpu.needed(gpu.MODEL) == 2 * (2 * first + 3 * others)
+    assert gpu_left.needed(gpu_left.MODEL) == 2 * (2 * first + 3 * others)
+    assert gpu_left.needed(gpu_left.MODEL, training=False) == 2 * (first + others)
+
+
+def test_the_products_of_a_step_are_its_needed_arithmetic() -> None:
+    """All that is needed is done, in batched products, and nothing else."""
+    rows = gpu.Bench(torch.device("cpu"), gpu.TOY).products()
+    operations = sum(row["ms"] * row["TFLOP/s"] for row in rows[:-1]) * 1e9
+    assert operations == pytest.approx(gpu_left.needed(gpu_left.MODEL) * gpu.TOY.jobs * gpu.TOY.batch)
+
+
+RESULTS = {
+    "card": "A card",
+    "machine": {"cores": 16},
+    "failed": {},
+    "limits": {"TFLOP/s": 52.0, "TF32 TFLOP/s": 390.0, "GB/s": 3000.0, "bits ms": 1.5},
+    "verified": [{"network": "a", "right": True, "equal twice": False}],
+    "peers": [{"peer": "a plain loop", "ms": 80.0}],
+    "whole": {"in turns": 33.3, "one group": 22.2},
+    "experiments": [{"experiment": e, "run-rounds/s": 9.0, "missing runs": 2, "hours": 1.25} for e in "ab"],
+}
+
+
+def way(parts: int, ms: float, rate: float) -> dict[str, object]:
+    return {"clients": 64, "parts of a batch": parts, "compiled": True, "ms": ms, "TFLOP/s": rate, "GiB": 3.0}
 
 
 def test_the_page_of_a_card_names_share_hours_and_the_fastest_way() -> None:
-    ways = [(64, 8, 4.0, 26.0), (64, 4, 2.0, 52.0)]
-    steps = [
-        {"clients": n, "parts of a batch": parts, "compiled": True, "ms": ms, "TFLOP/s": rate, "GiB": 3.0}
-        for n, parts, ms, rate in ways
-    ]
-    found = {
-        "machine": {"cores": 16},
-        "limits": {"TFLOP/s": 52.0, "GB/s": 3000.0},
-        "verified": [{"network": "a", "right": True, "equal twice": False}],
-        "steps": steps,
-        "peers": {"a plain loop": 80.0},
-        "whole": 33.3,
-        "experiments": [{"experiment": e, "runs": 2, "run-rounds/s": 9.0, "hours": 1.25} for e in "ab"],
-        "card": "A card",
-    }
-    text = gpu.page(found)
+    text = gpu_page.page(RESULTS | {"steps": [way(8, 4.0, 26.0)], "tuned": [way(4, 2.0, 52.0)]})
     assert "**50% of the limit**" in text
     assert "about 2.5 hours" in text
     assert "JOBS = 64, PARTS = 4, compiled" in text
-    assert "| a plain loop | 80 | 20 |" in text
+    assert "| a plain loop | 80 |" in text
     assert "| a | yes | **no** |" in text
-    assert "The constants in use" in gpu.page(found | {"steps": steps[:1]})
+    assert "The constants in use" in gpu_page.page(
+        RESULTS | {"steps": [way(8, 4.0, 26.0)], "tuned": [way(4, 5.0, 20.0)]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "products", "verdict"),
+    [
+        (way(8, 4.0, 26.0), 30.0, "not needed: the step reaches 50%"),
+        (way(8, 6.5, 16.0), 20.0, "worth writing: the products alone reach 20 TFLOP/s"),
+        (way(8, 6.5, 16.0), 30.0, "worth writing: 2.5 of the step's 6.5 ms only move memory"),
+    ],
+)
+def test_the_page_of_a_card_says_whether_a_convolution_is_worth_writing(
+    step: dict, products: float, verdict: str
+) -> None:
+    rows = [{"product": "all", "ms": 4.0, "TFLOP/s": products}]
+    text = gpu_page.page(RESULTS | {"steps": [step], "products": rows})
+    assert verdict in text
+    assert "at most 130 TFLOP/s" in text

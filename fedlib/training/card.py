@@ -25,7 +25,7 @@ from fedlib.training.chain import Chain
 from fedlib.training.contract import Batches, Job, Turns, batches_of, length, workers
 from fedlib.training.maps import MapMeasure, MapStep, kept_bits
 from fedlib.training.objective import first_line
-from fedlib.training.stacked import Measure, StackedExecutor
+from fedlib.training.stacked import Chunk, Measure, StackedExecutor
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
 NARROWEST = 8  # jobs that a step computes, at least
@@ -72,22 +72,14 @@ class CardExecutor(StackedExecutor):
         for _ in self._feed.map(draw_and_work, chunks):
             pass
 
-    def _trained(
-        self,
-        jobs: Sequence[Job],
-        batches: Batches,
-        w: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None,
-        previous: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        if previous is not None:
-            return super()._trained(jobs, batches, w, local, lr, linear, previous)
-        step = self._step(local, len(batches.index), linear is not None)
+    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        if chunk.previous is not None:
+            return super()._trained(chunk)
+        jobs, batches, w, local = chunk.jobs, chunk.batches, chunk.w, chunk.local
+        step = self._step(local, len(batches.index), chunk.linear is not None)
         active = (batches.count > 0).sum(1).tolist()
         runs = {width: step.prepared(width) for width in {width_of(n) for n in active}}
-        step.load(w, self._sent(batches.index), self._sent(batches.count), lr, linear)
+        step.load(w, self._sent(batches.index), self._sent(batches.count), chunk.lr, chunk.linear)
         for s, n in enumerate(active):
             if step.bits is not None and s % BUNDLE == 0:
                 step.place.zero_()

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from fedlib.data.datasets import Tensors
-from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Trained, dropout_bits, dropout_threshold
+from fedlib.training.contract import Job, dropout_bits, dropout_threshold
 from fedlib.training.loops import LINE, QUAD, descend, samples
-from fedlib.training.stacked import StackedExecutor
+from fedlib.training.stacked import Chunk, StackedExecutor
 
 
 class CompiledExecutor(StackedExecutor):
@@ -35,58 +34,35 @@ class CompiledExecutor(StackedExecutor):
         dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
         self._dropouts = np.array(dropouts).reshape(-1, 2)
 
-    def train(
-        self,
-        jobs: Sequence[Job],
-        start: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None = None,
-        previous: Tensor | None = None,
-    ) -> Trained:
-        if not local.plain or previous is not None:
-            return super().train(jobs, start, local, lr, linear, previous)
-        updates = np.empty((len(jobs), self.layout.d), np.float32)
-        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
-        starts, nothing = start.numpy(), np.empty((0, 0), np.float32)
-        decay = np.float32(1 - lr * (local.weight_decay + local.mu))
-
-        def work(rows: np.ndarray, batches: Batches) -> None:
-            chunk = [jobs[j] for j in rows]
-            own = starts[[job.run for job in chunk]]
-            M = len(rows) // len(batches.steps)
-            w = torch.zeros(len(rows), -(-self.layout.d // LINE) * LINE).numpy()
-            new = w[:, : self.layout.d]
-            new[:] = own
-            shift = nothing if linear is None else linear[rows].numpy() * np.float32(-lr)
-            if local.mu:
-                pull = own * np.float32(lr * local.mu)
-                shift = pull if linear is None else shift + pull
-            loss = np.zeros((len(batches.index), len(rows)), np.float32)
-            bits = self._masks(chunk[::M], len(batches.index), local.batch)
-            descend(
-                *self._samples,
-                self._labels,
-                batches.index,
-                batches.count,
-                self._sizes,
-                self._dropouts,
-                bits,
-                torch.zeros(-(-local.batch // QUAD) * QUAD, self._sizes[0]).numpy(),
-                w,
-                np.float32(lr),
-                decay,
-                shift,
-                loss,
-            )
-            new -= own
-            updates[rows] = new
-            client = np.repeat(np.arange(len(batches.steps)), M)
-            steps[rows] = batches.steps[client]
-            losses[rows] = [batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client)]
-
-        self._deal(work, jobs, local)
-        return Trained(torch.from_numpy(updates), losses, steps)
+    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        local, linear, batches = chunk.local, chunk.linear, chunk.batches
+        if not local.plain or chunk.previous is not None:
+            return super()._trained(chunk)
+        lr, start, nothing = chunk.lr, chunk.w.numpy(), np.empty((0, 0), np.float32)
+        G, d = start.shape
+        w = torch.zeros(G, -(-d // LINE) * LINE).numpy()
+        w[:, :d] = start
+        shift = nothing if linear is None else linear.numpy() * np.float32(-lr)
+        if local.mu:
+            pull = start * np.float32(lr * local.mu)
+            shift = pull if linear is None else shift + pull
+        loss = np.zeros((len(batches.index), G), np.float32)
+        descend(
+            *self._samples,
+            self._labels,
+            batches.index,
+            batches.count,
+            self._sizes,
+            self._dropouts,
+            self._masks(chunk.jobs[:: G // len(batches.steps)], len(batches.index), local.batch),
+            torch.zeros(-(-local.batch // QUAD) * QUAD, self._sizes[0]).numpy(),
+            w,
+            np.float32(lr),
+            np.float32(1 - lr * (local.weight_decay + local.mu)),
+            shift,
+            loss,
+        )
+        return torch.from_numpy(w[:, :d] - start), torch.from_numpy(loss)
 
     def _masks(self, jobs: Sequence[Job], steps: int, batch: int) -> np.ndarray:
         """(J, S, n) random bits for the jobs' dropout masks."""

@@ -19,13 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from fedlib.kernels.jit import compiled
+from fedlib.training.activations import (
+    activate,
+    distance_sums,
+    gradient_sums,
+    hand_down,
+    normalise,
+    unnormalise,
+)
 from fedlib.training.chain import Chain
 from fedlib.training.contract import dropout_threshold
 
 L = TypeVar("L", bound=nn.Module)
 NO_BITS = np.empty(0, np.int16)
-NONE = np.uint8(4)  # beside the 2 x 2 cells 0 .. 3 of a square: none of them
 
 
 class Stage(Protocol):
@@ -297,119 +303,3 @@ def channels_first(x: Tensor) -> Tensor:
 def channels_last(x: Tensor) -> Tensor:
     """(n, C, h, w) -> (n, h, w, C), without a copy where memory has this order. Anything else is returned as it is."""
     return x.permute(0, 2, 3, 1).contiguous() if x.dim() == 4 else x
-
-
-@compiled
-def activate(z, pool, relu, bits, threshold, scale, out, won):
-    """out (n, h, w, C) = dropout(ReLU(max-pooling of z)). won: which cell of its square passed, NONE if none did."""
-    n, height, width, C = out.shape
-    drop, at = len(bits) > 0, 0
-    for s in range(n):
-        for y in range(height):
-            upper, lower = z[s, pool * y], z[s, pool * y + pool - 1]
-            for x in range(width):
-                left, right = pool * x, pool * x + pool - 1
-                a, b, c, d = upper[left], upper[right], lower[left], lower[right]  # all one without pooling
-                to, cell, drawn = out[s, y, x], won[s, y, x], bits[at : at + C]
-                at += C
-                for k in range(C):
-                    best, i = a[k], np.uint8(0)
-                    if not b[k] <= best:  # lets NaN pass
-                        best, i = b[k], np.uint8(1)
-                    if not c[k] <= best:
-                        best, i = c[k], np.uint8(2)
-                    if not d[k] <= best:
-                        best, i = d[k], np.uint8(3)
-                    if relu and best <= 0:
-                        best, i = np.float32(0), NONE
-                    if drop:
-                        if drawn[k] >= threshold:
-                            best *= scale
-                        else:
-                            best, i = np.float32(0), NONE
-                    to[k], cell[k] = best, i
-
-
-@compiled
-def hand_down(g, won, pool, scale, lower):
-    """The gradient below an activation: 0 except where a cell passed. A rim that no square covers is not written."""
-    n, height, width, C = g.shape
-    for s in range(n):
-        for y in range(height):
-            for i in range(pool):
-                row = lower[s, pool * y + i]
-                for x in range(width):
-                    own, cell = g[s, y, x], won[s, y, x]
-                    for j in range(pool):
-                        to, here = row[pool * x + j], np.uint8(2 * i + j)
-                        for k in range(C):
-                            to[k] = own[k] * scale if cell[k] == here else np.float32(0)
-
-
-# Sums over an image are in single precision, sums over images in double precision.
-
-
-@compiled
-def distance_sums(z, slope, centre, plain, square):
-    """Add the sums of PReLU(z) - centre and of its square."""
-    n, height, W = z.shape
-    first, second = np.empty(W, np.float32), np.empty(W, np.float32)
-    for s in range(n):
-        first[:] = 0
-        second[:] = 0
-        for y in range(height):
-            own = z[s, y]
-            for k in range(W):
-                off = (own[k] if own[k] > 0 else slope[k] * own[k]) - centre[k]
-                first[k] += off
-                second[k] += off * off
-        for k in range(W):
-            plain[k] += first[k]
-            square[k] += second[k]
-
-
-@compiled
-def normalise(z, slope, scale, shift, out):
-    """out = scale PReLU(z) + shift."""
-    n, height, W = z.shape
-    for s in range(n):
-        for y in range(height):
-            own, to = z[s, y], out[s, y]
-            for k in range(W):
-                to[k] = scale[k] * (own[k] if own[k] > 0 else slope[k] * own[k]) + shift[k]
-
-
-@compiled
-def gradient_sums(g, z, slope, plain, weighted):
-    """Add the sums of g and of g PReLU(z)."""
-    n, height, W = z.shape
-    first, second = np.empty(W, np.float32), np.empty(W, np.float32)
-    for s in range(n):
-        first[:] = 0
-        second[:] = 0
-        for y in range(height):
-            own, over = z[s, y], g[s, y]
-            for k in range(W):
-                first[k] += over[k]
-                second[k] += over[k] * (own[k] if own[k] > 0 else slope[k] * own[k])
-        for k in range(W):
-            plain[k] += first[k]
-            weighted[k] += second[k]
-
-
-@compiled
-def unnormalise(g, z, slope, a, b, c, lower, to_slope):
-    """The gradient below PReLU, where above it is a g + b PReLU(z) + c; adds the sums for the slopes' gradients."""
-    n, height, W = z.shape
-    row = np.empty(W, np.float32)
-    for s in range(n):
-        row[:] = 0
-        for y in range(height):
-            own, over, to = z[s, y], g[s, y], lower[s, y]
-            for k in range(W):
-                v, above = own[k], own[k] > 0
-                middle = a[k] * over[k] + b[k] * (v if above else slope[k] * v) + c[k]
-                to[k] = middle if above else slope[k] * middle
-                row[k] += np.float32(0) if above else middle * v
-        for k in range(W):
-            to_slope[k] += row[k]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,21 @@ ROWS = 1000  # samples evaluated at a time
 Measure = Callable[
     [Tensor, Tensor], tuple[Tensor, Tensor]
 ]  # (R, n) losses and correctness, on images (n, D), labels (n,)
+
+
+class Chunk(NamedTuple):
+    """G jobs that are trained together, from w: (G, d); the rest as in `contract.Executor.train`.
+
+    batches: of the L clients of the jobs. G / L jobs in a row share those of one.
+    """
+
+    jobs: Sequence[Job]
+    batches: Batches
+    w: Tensor
+    local: Local
+    lr: float
+    linear: Tensor | None
+    previous: Tensor | None
 
 
 class StackedExecutor:
@@ -93,43 +108,41 @@ class StackedExecutor:
     ) -> Trained:
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
-        chunks: list[tuple[np.ndarray, Batches, Tensor]] = []
+        queued: list[tuple[np.ndarray, Batches, Tensor]] = []
 
-        def work(rows: np.ndarray, batches: Batches) -> None:
-            chunk = [jobs[j] for j in rows]
-            w = start[[job.run for job in chunk]]
-            shift, before = (None if t is None else t[rows] for t in (linear, previous))
-            updates[rows], loss = self._trained(chunk, batches, w, local, lr, shift, before)
-            chunks.append((rows, batches, loss))
-
-        self._deal(work, jobs, local)
-        for rows, batches, on_device in chunks:  # a GPU is not waited for before everything is queued
-            loss = on_device.cpu().numpy()
+        def read(rows: np.ndarray, batches: Batches, loss: Tensor) -> None:
+            of_step = loss.cpu().numpy()
             client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
             steps[rows] = batches.steps[client]
             losses[rows] = [
-                batches.mean_loss(k, loss[:, i], local.epochs) for i, k in enumerate(client.tolist())
+                batches.mean_loss(k, of_step[:, i], local.epochs) for i, k in enumerate(client.tolist())
             ]
+
+        def work(rows: np.ndarray, batches: Batches) -> None:
+            members = [jobs[j] for j in rows]
+            w = start[[job.run for job in members]]
+            shift, anchor = (None if t is None else t[rows] for t in (linear, previous))
+            updates[rows], loss = self._trained(Chunk(members, batches, w, local, lr, shift, anchor))
+            if self.device.type == "cpu":
+                read(rows, batches, loss)
+            else:  # it is not waited for before everything is queued
+                queued.append((rows, batches, loss))
+
+        self._deal(work, jobs, local)
+        for chunk in queued:
+            read(*chunk)
         return Trained(updates, losses, steps)
 
-    def _trained(
-        self,
-        jobs: Sequence[Job],
-        batches: Batches,
-        w: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None,
-        previous: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Train a chunk of G jobs from w: (G, d); returns their updates and the mean loss of each step, (S, G)."""
+    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        """The updates of a chunk of G jobs, (G, d), and the mean loss of each step, (S, G)."""
+        w, local = chunk.w, chunk.local
         stack = self._stack(w)
-        if previous is not None:
-            stack, local = self._modules(w, previous, local.mu), local.model_copy(update={"mu": 0.0})
-        shifts = [None] * len(stack.tensors) if linear is None else stack.unflatten(linear)
+        if chunk.previous is not None:
+            stack, local = self._modules(w, chunk.previous, local.mu), local.model_copy(update={"mu": 0.0})
+        shifts = [None] * len(stack.tensors) if chunk.linear is None else stack.unflatten(chunk.linear)
         pairs = zip(stack.tensors, shifts, strict=True)
-        optimizers = [Optimizer(local, lr, t, shift) for t, shift in pairs][: len(stack.gradients)]
-        loss = self._steps(stack, jobs, batches, local.batch, optimizers)
+        optimizers = [Optimizer(local, chunk.lr, t, shift) for t, shift in pairs][: len(stack.gradients)]
+        loss = self._steps(stack, chunk.jobs, chunk.batches, local.batch, optimizers)
         return stack.flatten(stack.tensors).sub_(w), loss
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from fedlib.settings.schema import Local
 from fedlib.streams import stream
-from fedlib.training import card
+from fedlib.training import card, models
 from fedlib.training.card import CardExecutor
 from fedlib.training.chain import Chain, torch_default
 from fedlib.training.contract import Job, dropout_bits, dropout_masks
@@ -27,9 +28,9 @@ from fedlib.training.maps import MapMeasure, MapStep, Pooling, kept_bits, takes
 from fedlib.training.models import build
 from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error
+from tests.training import test_contract
 from tests.training.test_contract import (
     CPU,
-    SHAPES,
     SIZES,
     WORK,
     check,
@@ -39,6 +40,7 @@ from tests.training.test_contract import (
     start_of,
 )
 
+SHAPES = test_contract.SHAPES | {"hics_cifar_cnn": (3, 18, 18), "resnet18_head": (8, 1, 1)}
 CNNS = ["cs_cnn", "fedcor_cnn", "hics_cifar10_cnn"]
 HICS = Local(lr=0.001, batch=64, epochs=2, optimizer="adam", mu=0.1)
 
@@ -48,12 +50,19 @@ def executor_of(model: str) -> CardExecutor:
 
 
 @pytest.mark.parametrize(
-    ("model", "work"), [("cs_cnn", "momentum"), ("fedcor_cnn", "adam"), ("cs_cnn", "halved")]
+    ("model", "work"),
+    [
+        ("cs_cnn", "momentum"),
+        ("fedcor_cnn", "adam"),
+        ("hics_cifar_cnn", "decay-prox"),
+        ("hics_cifar10_cnn", "halved"),
+    ],
 )
 def test_static_steps_train_as_the_reference(model: str, work: str):
     executor = executor_of(model)
     reference = Reference(executor.chain, dataset(SHAPES[model]))
     check(executor, reference, WORK[work], shifted=work == "momentum")
+    check_measures(executor, reference)
 
 
 @pytest.mark.parametrize("shifted", [False, True])
@@ -95,7 +104,8 @@ def test_static_steps_train_other_plain_layers():
 
 
 def test_what_static_steps_do_not_take_is_left_to_the_general_stack():
-    assert [model for model in SHAPES if takes(build(model, SHAPES[model], 10))] == CNNS
+    assert set(SHAPES) == {file.stem for file in Path(models.__file__).parent.glob("[!_]*.py")}
+    assert [model for model in SHAPES if takes(build(model, SHAPES[model], 10))] == [*CNNS, "hics_cifar_cnn"]
     executor = executor_of("cs_cnn")
     local = Local(lr=0.05, batch=8, epochs=2, mu=1.0)
     check(executor, Reference(executor.chain, dataset(SHAPES["cs_cnn"])), local, moon=True)
@@ -238,8 +248,8 @@ def test_graphs_measure_as_the_loop(graphs: list[Graph], monkeypatch):
     executor.captures = True
     loop = ClientLoop(executor.chain, dataset(SHAPES["fedcor_cnn"]), CPU, 2)
     weights = start_of(executor, runs=5, noise=0.05)
-    for models, rows in ((5, None), (5, [np.arange(3, 25)] * 5), (1, None), (3, None), (5, None)):
-        measures = [e.evaluate(weights[:models], "train", rows and rows[:models]) for e in (executor, loop)]
+    for n, rows in ((5, None), (5, [np.arange(3, 25)] * 5), (1, None), (3, None), (5, None)):
+        measures = [e.evaluate(weights[:n], "train", rows and rows[:n]) for e in (executor, loop)]
         (losses, hits), (true_losses, true_hits) = measures
         np.testing.assert_allclose(losses, true_losses, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(hits, true_hits)
