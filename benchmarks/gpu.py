@@ -146,7 +146,7 @@ class Bench:
             build(MODEL, SHAPE, 10), images(50), torch.device("cpu"), torch.get_num_threads()
         )
         jobs = jobs_of(self.size.jobs, self.size.batch, 50)
-        drawn = self.time(lambda: executor._kept(jobs, self.size.batch, 1))
+        drawn = self.time(lambda: executor._packed_bits(jobs, self.size.batch, 1))
         return {
             "TFLOP/s": 2 * n**3 / exact / 1e12,
             "TF32 TFLOP/s": 2 * n**3 / rounded / 1e12,

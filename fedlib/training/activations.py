@@ -16,15 +16,15 @@ NONE = np.uint8(4)  # beside the 2 x 2 cells 0 .. 3 of a square: none of them
 def activate(z, pool, relu, bits, threshold, scale, out, won):
     """out (n, h, w, C) = dropout(ReLU(max-pooling of z)). won: which cell of its square passed, NONE if none did."""
     n, height, width, C = out.shape
-    drop, at = len(bits) > 0, 0
+    drop, place = len(bits) > 0, 0
     for s in range(n):
         for y in range(height):
             upper, lower = z[s, pool * y], z[s, pool * y + pool - 1]
             for x in range(width):
-                left, right = pool * x, pool * x + pool - 1
-                a, b, c, d = upper[left], upper[right], lower[left], lower[right]  # all one without pooling
-                to, cell, drawn = out[s, y, x], won[s, y, x], bits[at : at + C]
-                at += C
+                west, east = pool * x, pool * x + pool - 1
+                a, b, c, d = upper[west], upper[east], lower[west], lower[east]  # all one without pooling
+                target, cell, draws = out[s, y, x], won[s, y, x], bits[place : place + C]
+                place += C
                 for k in range(C):
                     best, i = a[k], np.uint8(0)
                     if not b[k] <= best:  # lets NaN pass
@@ -36,11 +36,11 @@ def activate(z, pool, relu, bits, threshold, scale, out, won):
                     if relu and best <= 0:
                         best, i = np.float32(0), NONE
                     if drop:
-                        if drawn[k] >= threshold:
+                        if draws[k] >= threshold:
                             best *= scale
                         else:
                             best, i = np.float32(0), NONE
-                    to[k], cell[k] = best, i
+                    target[k], cell[k] = best, i
 
 
 @compiled
@@ -52,11 +52,11 @@ def hand_down(g, won, pool, scale, lower):
             for i in range(pool):
                 row = lower[s, pool * y + i]
                 for x in range(width):
-                    own, cell = g[s, y, x], won[s, y, x]
+                    cells, cell = g[s, y, x], won[s, y, x]
                     for j in range(pool):
-                        to, here = row[pool * x + j], np.uint8(2 * i + j)
+                        target, corner = row[pool * x + j], np.uint8(2 * i + j)
                         for k in range(C):
-                            to[k] = own[k] * scale if cell[k] == here else np.float32(0)
+                            target[k] = cells[k] * scale if cell[k] == corner else np.float32(0)
 
 
 # Sums over an image are in single precision, sums over images in double precision.
@@ -71,9 +71,9 @@ def distance_sums(z, slope, centre, plain, square):
         first[:] = 0
         second[:] = 0
         for y in range(height):
-            own = z[s, y]
+            cells = z[s, y]
             for k in range(W):
-                off = (own[k] if own[k] > 0 else slope[k] * own[k]) - centre[k]
+                off = (cells[k] if cells[k] > 0 else slope[k] * cells[k]) - centre[k]
                 first[k] += off
                 second[k] += off * off
         for k in range(W):
@@ -87,9 +87,9 @@ def normalise(z, slope, scale, shift, out):
     n, height, W = z.shape
     for s in range(n):
         for y in range(height):
-            own, to = z[s, y], out[s, y]
+            cells, target = z[s, y], out[s, y]
             for k in range(W):
-                to[k] = scale[k] * (own[k] if own[k] > 0 else slope[k] * own[k]) + shift[k]
+                target[k] = scale[k] * (cells[k] if cells[k] > 0 else slope[k] * cells[k]) + shift[k]
 
 
 @compiled
@@ -101,10 +101,10 @@ def gradient_sums(g, z, slope, plain, weighted):
         first[:] = 0
         second[:] = 0
         for y in range(height):
-            own, over = z[s, y], g[s, y]
+            cells, slopes = z[s, y], g[s, y]
             for k in range(W):
-                first[k] += over[k]
-                second[k] += over[k] * (own[k] if own[k] > 0 else slope[k] * own[k])
+                first[k] += slopes[k]
+                second[k] += slopes[k] * (cells[k] if cells[k] > 0 else slope[k] * cells[k])
         for k in range(W):
             plain[k] += first[k]
             weighted[k] += second[k]
@@ -118,11 +118,11 @@ def unnormalise(g, z, slope, a, b, c, lower, to_slope):
     for s in range(n):
         row[:] = 0
         for y in range(height):
-            own, over, to = z[s, y], g[s, y], lower[s, y]
+            cells, slopes, target = z[s, y], g[s, y], lower[s, y]
             for k in range(W):
-                v, above = own[k], own[k] > 0
-                middle = a[k] * over[k] + b[k] * (v if above else slope[k] * v) + c[k]
-                to[k] = middle if above else slope[k] * middle
-                row[k] += np.float32(0) if above else middle * v
+                v, positive = cells[k], cells[k] > 0
+                middle = a[k] * slopes[k] + b[k] * (v if positive else slope[k] * v) + c[k]
+                target[k] = middle if positive else slope[k] * middle
+                row[k] += np.float32(0) if positive else middle * v
         for k in range(W):
             to_slope[k] += row[k]

@@ -83,7 +83,7 @@ class CardExecutor(StackedExecutor):
         for s, n in enumerate(active):
             if step.bits is not None and s % BUNDLE == 0:
                 step.place.zero_()
-                bits = self._kept(jobs[:n], local.batch, min(BUNDLE, len(active) - s))
+                bits = self._packed_bits(jobs[:n], local.batch, min(BUNDLE, len(active) - s))
                 step.bits[: len(bits), :n] = bits
             runs[width_of(n)]()
         return step.w[: len(jobs)] - w, step.loss[: len(active), : len(jobs)].clone()
@@ -92,28 +92,28 @@ class CardExecutor(StackedExecutor):
         step = self._step(Local(lr=1, batch=batch, steps=1), 1, shifted=False)
         step.load(w, self._sent(batches.index), self._sent(batches.count), 0.0, None)
         if step.bits is not None:
-            step.bits[:1, : len(jobs)] = self._kept(jobs, batch, 1)
+            step.bits[:1, : len(jobs)] = self._packed_bits(jobs, batch, 1)
         return step.gradient(len(jobs))[0]
 
     def _step(self, local: Local, steps: int, shifted: bool) -> StaticStep:
         """The buffers for this kind of work, for at least this number of steps."""
-        same = local.model_copy(update={"lr": 1.0, "epochs": None, "steps": 1})
-        kind = (same.model_dump_json(), shifted)
+        shared = local.model_copy(update={"lr": 1.0, "epochs": None, "steps": 1})
+        kind = (shared.model_dump_json(), shifted)
         step = self._steps_by_shape.get(kind)
         if step is None or len(step.rate) < steps:
             room = 1 << (steps - 1).bit_length()
             step = self._steps_by_shape[kind] = StaticStep(self, local, room, shifted)
         return step
 
-    def _kept(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
+    def _packed_bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
         """(S, G, bytes): which values dropout keeps. Jobs on the same batches share their bits, which are sent once."""
 
         def draw(job: Job) -> np.ndarray:
             return kept_bits(job.rng, self.dropouts, batch, steps)
 
         clients, place = distinct(jobs)
-        drawn = self._sent(np.stack(list(self._draw(draw, clients)), 1))
-        return drawn if len(clients) == len(jobs) else drawn[:, self._sent(place)]
+        packed = self._sent(np.stack(list(self._draw(draw, clients)), 1))
+        return packed if len(clients) == len(jobs) else packed[:, self._sent(place)]
 
     def _images(self, models: int) -> int:
         return IMAGES // self._block(models)

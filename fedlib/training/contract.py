@@ -201,11 +201,11 @@ def batches_of(jobs: Sequence[Job], local: Local) -> Batches:
     """Each job's mini-batches of a round of local training."""
     if not callable(local.steps):
         return draw_batches(jobs, local.batch, local.steps, local.epochs, local.drop_last)
-    each = [draw_batches([job], local.batch, length(job, local)) for job in jobs]
-    longest = max(len(batches.count) for batches in each)
-    index = np.stack([np.resize(batches.index[:, 0], (longest, local.batch)) for batches in each], 1)
+    of_jobs = [draw_batches([job], local.batch, length(job, local)) for job in jobs]
+    longest = max(len(batches.count) for batches in of_jobs)
+    index = np.stack([np.resize(batches.index[:, 0], (longest, local.batch)) for batches in of_jobs], 1)
     count = np.zeros((longest, len(jobs)), np.int64)
-    for j, batches in enumerate(each):
+    for j, batches in enumerate(of_jobs):
         count[: len(batches.count), j] = batches.count[:, 0]
     return Batches(index, count, (count > 0).sum(0))
 
@@ -241,20 +241,20 @@ def _distinct(
     """
     take = np.minimum(sizes, batch)
     place = np.zeros((len(jobs), steps, batch), np.int64)
-    for own, job, n, b in zip(place, jobs, sizes, take, strict=True):
+    for layer_bits, job, n, b in zip(place, jobs, sizes, take, strict=True):
         if n < 2 * batch:
-            own[:, :b] = job.rng.permuted(np.broadcast_to(np.arange(n), (steps, n)), axis=1)[:, :b]
+            layer_bits[:, :b] = job.rng.permuted(np.broadcast_to(np.arange(n), (steps, n)), axis=1)[:, :b]
         else:
-            own[:] = job.rng.integers(n, size=(steps, batch))
+            layer_bits[:] = job.rng.integers(n, size=(steps, batch))
     batches = place.reshape(-1, batch)
     unfinished = np.flatnonzero(np.repeat(sizes >= 2 * batch, steps))
     while len(unfinished):
-        drawn = np.sort(batches[unfinished], axis=1)
-        row, column = np.nonzero(drawn[:, 1:] == drawn[:, :-1])
+        ordered = np.sort(batches[unfinished], axis=1)
+        row, column = np.nonzero(ordered[:, 1:] == ordered[:, :-1])
         repeated = np.bincount(unfinished[row] // steps, minlength=len(jobs))
-        again = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True) if k]
-        drawn[row, column] = np.concatenate([*again, row[:0]])  # `again` may be empty
-        batches[unfinished] = drawn
+        redrawn = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True) if k]
+        ordered[row, column] = np.concatenate([*redrawn, row[:0]])  # `again` may be empty
+        batches[unfinished] = ordered
         unfinished = unfinished[np.unique(row)]
     return place, np.tile(take, (steps, 1))
 
@@ -299,8 +299,8 @@ def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
     Feature maps are filled channel last, the order in which a CPU convolves fastest. p is exact to 1/65536.
     """
     masks = []
-    for (p, shape), own in zip(dropouts, split_bits(bits, dropouts, batch), strict=True):
-        scaled = (own >= dropout_threshold(p)).float().mul_(1 / (1 - p))
+    for (p, shape), layer_bits in zip(dropouts, split_bits(bits, dropouts, batch), strict=True):
+        scaled = (layer_bits >= dropout_threshold(p)).float().mul_(1 / (1 - p))
         maps = scaled.view(*bits.shape[:-1], batch, *shape[1:], shape[0])
         masks.append(maps.movedim(-1, -len(shape)))
     return masks
@@ -361,7 +361,7 @@ class Optimizer:
 
 def contrast(z: Tensor, z_start: Tensor, z_previous: Tensor) -> Tensor:
     """(B,) Moon's contrastive loss (Li et al., CVPR 2021, equation 3) of features z, z_start, z_previous: (B, L)."""
-    away, near = (cosine_similarity(z, other, dim=-1) for other in (z_previous, z_start))
+    away, near = (cosine_similarity(z, reference, dim=-1) for reference in (z_previous, z_start))
     return softplus((away - near) / TEMPERATURE)
 
 

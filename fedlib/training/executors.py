@@ -60,9 +60,9 @@ def make_executor(
         torch.backends.cudnn.allow_tf32 = False  # it would keep 10 bits of a float's mantissa in convolutions
     device, threads = torch.device(device), threads or torch.get_num_threads()
     if isinstance(model, str):
-        seen = features(model)
-        if seen is not None:
-            data = Tensors(seen(data.x_train), data.y_train, seen(data.x_test), data.y_test)
+        see = features(model)
+        if see is not None:
+            data = Tensors(see(data.x_train), data.y_train, see(data.x_test), data.y_test)
         shape, classes = tuple(data.x_train.shape[1:]), int(torch.cat([data.y_train, data.y_test]).max()) + 1
         net = build(model, shape, classes)
         if not isinstance(net, Chain):

@@ -24,14 +24,14 @@ def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ..
     flat = len(shape) == 1
     for layer in layers:
         if type(layer) is nn.Flatten:
-            known, flat = (layer.start_dim, layer.end_dim) == (1, -1), True
+            fits, flat = (layer.start_dim, layer.end_dim) == (1, -1), True
         elif type(layer) is nn.Linear:
-            known = flat and layer.bias is not None
+            fits = flat and layer.bias is not None
         elif type(layer) in ON_MAPS:
-            known = not flat and (type(layer) is not nn.Conv2d or plain(layer))
+            fits = not flat and (type(layer) is not nn.Conv2d or plain(layer))
         else:
-            known = type(layer) in ANYWHERE
-        if not known or any(not p.requires_grad for p in layer.parameters()):
+            fits = type(layer) in ANYWHERE
+        if not fits or any(not p.requires_grad for p in layer.parameters()):
             return None
     if not layers or type(layers[-1]) is not nn.Linear:
         return None

@@ -58,10 +58,10 @@ class Network:
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, K) of x: (n, h, w, C), and the features (n, L) that enter the output layer."""
         *hidden, output = self.stages
-        given = iter(bits)
+        waiting = iter(bits)
         for stage in hidden:
-            x = stage.forward(x, given, training)
-        return output.forward(x, given, training), x
+            x = stage.forward(x, waiting, training)
+        return output.forward(x, waiting, training), x
 
     def backward(self, g: Tensor, g_features: Tensor | None = None) -> None:
         """Write the parameters' gradients, from the loss's gradients with respect to logits and (if given) features."""
@@ -117,28 +117,30 @@ class Convolution:
         self.layer, self.first = layer, first
 
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
-        self.x, own = channels_first(x), self.layer
+        self.x, layer = channels_first(x), self.layer
         return channels_last(
-            conv2d(self.x, own.weight, own.bias, own.stride, own.padding, own.dilation, own.groups)
+            conv2d(
+                self.x, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups
+            )
         )
 
     def backward(self, g: Tensor) -> Tensor:
-        own = self.layer
+        layer = self.layer
         to_x, to_weight, to_bias = torch.ops.aten.convolution_backward(
             channels_first(g),
             self.x,
-            own.weight,
-            [own.out_channels],
-            own.stride,
-            own.padding,
-            own.dilation,
+            layer.weight,
+            [layer.out_channels],
+            layer.stride,
+            layer.padding,
+            layer.dilation,
             False,  # not transposed
             [0, 0],
-            own.groups,
+            layer.groups,
             [not self.first, True, True],
         )
-        slope_of(own.weight).copy_(to_weight)
-        slope_of(own.bias).copy_(to_bias)
+        slope_of(layer.weight).copy_(to_weight)
+        slope_of(layer.bias).copy_(to_bias)
         return g if self.first else channels_last(to_x)
 
 
@@ -175,8 +177,8 @@ class Activation:
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
         self.shape = x.shape
         n, h, w, C = self.shape if x.dim() == 4 else (len(x), 1, 1, x.shape[1])
-        own = next(bits, NO_BITS) if self.dropout else NO_BITS
-        p = self.dropout.p if self.dropout and len(own) else 0.0
+        mask_bits = next(bits, NO_BITS) if self.dropout else NO_BITS
+        p = self.dropout.p if self.dropout and len(mask_bits) else 0.0
         self.scale = np.float32(1 / (1 - p))
         out = np.empty((n, h // self.pool, w // self.pool, C), np.float32)
         self.won = np.empty(out.shape, np.uint8)
@@ -184,7 +186,7 @@ class Activation:
             x.numpy().reshape(n, h, w, C),
             self.pool,
             self.relu,
-            own,
+            mask_bits,
             dropout_threshold(p),
             self.scale,
             out,
@@ -236,9 +238,9 @@ class NormalisedPReLU:
         return torch.from_numpy(out)
 
     def backward(self, g: Tensor) -> Tensor:
-        above = g.numpy().reshape(self.z.shape)
-        sums = np.zeros((2, above.shape[2]))
-        gradient_sums(above, self.z, self.slope, *sums)
+        incoming = g.numpy().reshape(self.z.shape)
+        sums = np.zeros((2, incoming.shape[2]))
+        gradient_sums(incoming, self.z, self.slope, *sums)
         to_shift, to_scale = self.narrow(sums)
         to_scale = (to_scale - self.mean * to_shift) * self.inverse
         slope_of(self.norm.bias).copy_(torch.from_numpy(to_shift))
@@ -247,9 +249,9 @@ class NormalisedPReLU:
         a = self.norm.weight.detach().numpy() * self.inverse
         b = -a * self.inverse * to_scale / self.size
         c = -a * to_shift / self.size - b * self.mean
-        lower, to_slope = np.empty(self.shape, np.float32), np.zeros(above.shape[2])
-        row = lower.reshape(above.shape)
-        unnormalise(above, self.z, self.slope, self.wide(a), self.wide(b), self.wide(c), row, to_slope)
+        lower, to_slope = np.empty(self.shape, np.float32), np.zeros(incoming.shape[2])
+        row = lower.reshape(incoming.shape)
+        unnormalise(incoming, self.z, self.slope, self.wide(a), self.wide(b), self.wide(c), row, to_slope)
         slope = torch.from_numpy(self.narrow(to_slope))
         slope_of(self.prelu.weight).copy_(slope if self.prelu.num_parameters > 1 else slope.sum())
         return torch.from_numpy(lower)
@@ -260,8 +262,8 @@ class NormalisedPReLU:
         distance_sums(self.z, self.slope, self.wide(centre), *sums)
         return self.narrow(sums) / self.size
 
-    def wide(self, each: np.ndarray) -> np.ndarray:
-        return np.tile(each, self.shape[2]).astype(np.float32)
+    def wide(self, per_channel: np.ndarray) -> np.ndarray:
+        return np.tile(per_channel, self.shape[2]).astype(np.float32)
 
     def narrow(self, sums: np.ndarray) -> np.ndarray:
         return sums.reshape(*sums.shape[:-1], *self.shape[2:]).sum(-2)
@@ -282,8 +284,8 @@ class ByAutograd:
 
     def backward(self, g: Tensor) -> Tensor:
         parameters = list(self.layer.parameters())
-        lower, *own = torch.autograd.grad(self.out, [self.x, *parameters], channels_first(g))
-        for parameter, gradient in zip(parameters, own, strict=True):
+        lower, *gradients = torch.autograd.grad(self.out, [self.x, *parameters], channels_first(g))
+        for parameter, gradient in zip(parameters, gradients, strict=True):
             slope_of(parameter).copy_(gradient)
         return channels_last(lower)
 

@@ -63,23 +63,23 @@ class ChainBench(Bench):
         self, job: Job, batches: Batches, start: Tensor, local: Local, anchors: Anchors | None
     ) -> Generator[Gradient]:
         index, count = torch.from_numpy(batches.index[:, 0]), batches.count[:, 0].tolist()
-        seen = [self._features(model, index) for model in anchors or ()]
+        anchor_features = [self._features(model, index) for model in anchors or ()]
         self.load(start)
 
         def gradient(s: int) -> float:
             rows = index[s, : count[s]]
             bits = []
             if self.dropouts:
-                drawn = dropout_bits(job.rng, self.dropouts, local.batch, 1)[0]
-                bits = split_bits(drawn, self.dropouts, local.batch)
+                random_bits = dropout_bits(job.rng, self.dropouts, local.batch, 1)[0]
+                bits = split_bits(random_bits, self.dropouts, local.batch)
             logits, z = self.passes.forward(self._images("train", rows), bits, training=True)
             to_logits = torch.empty_like(logits)
             y = self.data.y_train[rows].numpy()
             loss = loops.cross_entropy(logits.numpy(), y, len(y), to_logits.numpy())
             to_logits /= len(y)
             to_features = None
-            if seen and local.mu:
-                near, away = (features[s, : count[s]] for features in seen)
+            if anchor_features and local.mu:
+                near, away = (features[s, : count[s]] for features in anchor_features)
                 to_features = contrast_gradient(z, near, away).mul_(local.mu)
             self.passes.backward(to_logits, to_features)
             return loss

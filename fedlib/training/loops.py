@@ -20,22 +20,22 @@ QUAD = 4  # samples whose gradients are added together; a batch is filled up to 
 def samples(data: Tensors, channels_last: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The training set as it is stored, (n, D), with scale (D,) and shift (D,): x = stored * scale + shift."""
     n, C, *size = data.x_train.shape
-    each = math.prod(size)
-    one, zero = np.ones(C, np.float32), np.zeros(C, np.float32)
-    stored, scale, shift = data.pixels or (data.x_train.numpy(), one, zero)
+    area = math.prod(size)
+    unit, zero = np.ones(C, np.float32), np.zeros(C, np.float32)
+    stored, scale, shift = data.pixels or (data.x_train.numpy(), unit, zero)
     if channels_last:
         stored = np.ascontiguousarray(stored.transpose(0, 2, 3, 1))
-        return stored.reshape(n, -1), np.tile(scale, each), np.tile(shift, each)
-    return stored.reshape(n, -1), np.repeat(scale, each), np.repeat(shift, each)
+        return stored.reshape(n, -1), np.tile(scale, area), np.tile(shift, area)
+    return stored.reshape(n, -1), np.repeat(scale, area), np.repeat(shift, area)
 
 
 @compiled
 def take(x, rows, n, scale, shift, batch):
     """batch = x[rows[:n]] * scale + shift; rows from n to the next multiple of QUAD become 0."""
     for b in range(n):
-        row, to = x[rows[b]], batch[b]
+        row, target = x[rows[b]], batch[b]
         for j in range(len(row)):
-            to[j] = np.float32(row[j]) * scale[j] + shift[j]
+            target[j] = np.float32(row[j]) * scale[j] + shift[j]
     for b in range(n, -(-n // QUAD) * QUAD):
         batch[b] = 0
 
@@ -60,9 +60,9 @@ def affine(a, W, bias, n, out):
                 q2 += v2[j] * y[j]
                 q3 += v3[j] * y[j]
                 q4 += v4[j] * y[j]
-            to, on = out[s], out[s + 1]
-            to[k], to[k + 1], to[k + 2], to[k + 3], to[k + 4] = p0, p1, p2, p3, p4
-            on[k], on[k + 1], on[k + 2], on[k + 3], on[k + 4] = q0, q1, q2, q3, q4
+            target, second = out[s], out[s + 1]
+            target[k], target[k + 1], target[k + 2], target[k + 3], target[k + 4] = p0, p1, p2, p3, p4
+            second[k], second[k + 1], second[k + 2], second[k + 3], second[k + 4] = q0, q1, q2, q3, q4
     for k in range(m - m % 5, m):
         v = W[k]
         for s in range(n):
@@ -71,9 +71,9 @@ def affine(a, W, bias, n, out):
                 p += v[j] * x[j]
             out[s, k] = p
     for s in range(n):
-        to = out[s]
+        target = out[s]
         for k in range(m):
-            to[k] += bias[k]
+            target[k] += bias[k]
 
 
 @compiled
@@ -112,14 +112,14 @@ def back(g, W, n, h, scale, lower):
     m, D = W.shape
     lower[:] = 0
     for s in range(n):
-        to, own = lower[s], h[s]
+        target, source = lower[s], h[s]
         for k in range(m):
             w, p = W[k], g[s, k] * scale
             for j in range(D):
-                to[j] += p * w[j]
+                target[j] += p * w[j]
         for j in range(D):
-            if own[j] <= 0:
-                to[j] = 0
+            if source[j] <= 0:
+                target[j] = 0
 
 
 @compiled
@@ -127,19 +127,19 @@ def drop(z, n, bits, threshold, scale):
     """Dropout of the first n rows of z: (., m), with bits in row-major order."""
     m = z.shape[1]
     for s in range(n):
-        to, own = z[s], bits[s * m : s * m + m]
+        target, source = z[s], bits[s * m : s * m + m]
         for j in range(m):
-            to[j] = to[j] * scale if own[j] >= threshold else np.float32(0)
+            target[j] = target[j] * scale if source[j] >= threshold else np.float32(0)
 
 
 @compiled
 def rectify(z, n):
     """ReLU of the first n rows of z: (., m), in place."""
     for s in range(n):
-        to = z[s]
-        for j in range(len(to)):
-            if to[j] <= 0:  # leaves NaN unchanged
-                to[j] = 0
+        target = z[s]
+        for j in range(len(target)):
+            if target[j] <= 0:  # leaves NaN unchanged
+                target[j] = 0
 
 
 @compiled
@@ -149,18 +149,18 @@ def cross_entropy(z, y, n, g):
     g[:] = 0
     total = np.float32(0)
     for s in range(n):
-        logits, to = z[s], g[s]
+        logits, target = z[s], g[s]
         top = logits[0]
         for k in range(1, K):
             top = max(top, logits[k])
         mass = np.float32(0)
         for k in range(K):
-            to[k] = np.exp(logits[k] - top)
-            mass += to[k]
+            target[k] = np.exp(logits[k] - top)
+            mass += target[k]
         total += np.log(mass) + top - logits[y[s]]
         for k in range(K):
-            to[k] /= mass
-        to[y[s]] -= np.float32(1)
+            target[k] /= mass
+        target[y[s]] -= np.float32(1)
     return total / np.float32(n)
 
 
@@ -169,40 +169,42 @@ def step(batch, n, y, sizes, dropouts, bits, w, lr, decay, pull, hidden, delta):
     """One SGD step of one model on the first n rows of a batch; returns their mean loss before the step."""
     rows = -(-n // QUAD) * QUAD
     last = len(sizes) - 2
-    below, at, place, used = batch, 0, 0, 0
+    inputs, offset, place, used = batch, 0, 0, 0
     for k in range(last + 1):  # forward
         D, m = sizes[k], sizes[k + 1]
         out = hidden[place : place + rows * m].reshape(rows, m)
-        affine(below, w[at : at + m * D].reshape(m, D), w[at + m * D : at + m * D + m], n, out)
+        affine(
+            inputs, w[offset : offset + m * D].reshape(m, D), w[offset + m * D : offset + m * D + m], n, out
+        )
         if k < last:
             if len(bits):
                 drop(out, n, bits[used:], dropouts[k, 0], np.float32(dropouts[k, 1]))
                 used += len(y) * m
             rectify(out, n)
         out[n:] = 0
-        below, at, place = out, at + m * D + m, place + rows * m
+        inputs, offset, place = out, offset + m * D + m, place + rows * m
     place -= rows * sizes[last + 1]
     g = delta[place : place + rows * sizes[last + 1]].reshape(rows, sizes[last + 1])
-    loss = cross_entropy(below, y, n, g)
+    loss = cross_entropy(inputs, y, n, g)
     # backward: the weights of a layer change after the gradient has passed to the layer below
     for k in range(last, -1, -1):
         D, m = sizes[k], sizes[k + 1]
-        at -= m * D + m
-        W, bias = w[at : at + m * D].reshape(m, D), w[at + m * D : at + m * D + m]
-        below, lower = batch, g
+        offset -= m * D + m
+        W, bias = w[offset : offset + m * D].reshape(m, D), w[offset + m * D : offset + m * D + m]
+        inputs, lower = batch, g
         if k:
             place -= rows * D
-            below = hidden[place : place + rows * D].reshape(rows, D)
+            inputs = hidden[place : place + rows * D].reshape(rows, D)
             lower = delta[place : place + rows * D].reshape(rows, D)
-            back(g, W, n, below, np.float32(dropouts[k - 1, 1]) if len(bits) else np.float32(1), lower)
-        own = w[at : at + m * D + m]
+            back(g, W, n, inputs, np.float32(dropouts[k - 1, 1]) if len(bits) else np.float32(1), lower)
+        source = w[offset : offset + m * D + m]
         if decay != 1:
-            for j in range(len(own)):
-                own[j] *= decay
+            for j in range(len(source)):
+                source[j] *= decay
         if len(pull):
-            for j in range(len(own)):
-                own[j] += pull[at + j]
-        accumulate(g, below, n, -lr / np.float32(n), W, bias)
+            for j in range(len(source)):
+                source[j] += pull[offset + j]
+        accumulate(g, inputs, n, -lr / np.float32(n), W, bias)
         g = lower
     return loss
 
@@ -221,7 +223,7 @@ def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch,
     values = len(batch) * sizes[1:].sum()
     hidden, delta = np.zeros(values, np.float32), np.zeros(values, np.float32)
     y = np.zeros(B, np.int64)
-    none = np.empty(0, np.int16)
+    nothing = np.empty(0, np.int16)
     for l in range(L):
         for s in range(S):
             n = count[s, l]
@@ -230,7 +232,7 @@ def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch,
             take(x, index[s, l], n, scale, shift, batch)
             for b in range(n):
                 y[b] = labels[index[s, l, b]]
-            masks = bits[l, s] if len(bits) else none
+            masks = bits[l, s] if len(bits) else nothing
             for i in range(l * M, l * M + M):
                 constant = pull[i] if len(pull) else pull.ravel()
                 loss[s, i] = step(
@@ -240,24 +242,24 @@ def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch,
 
 def load() -> None:
     """Load the compiled loop over pixels. It takes a second, and longer where the loop was never compiled."""
-    f32, none = np.float32, np.zeros((0, 0), np.float32)
-    x, one, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.array([1, 1])
+    f32, nothing = np.float32, np.zeros((0, 0), np.float32)
+    x, unit, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.array([1, 1])
     index, count, bits = np.zeros((0, 1, 1), int), np.zeros((0, 1), int), np.empty((0, 0, 0), np.int16)
     w, dropouts = np.zeros((1, 2), np.float32), np.zeros((0, 2))
     descend(
         x,
-        one,
-        one,
+        unit,
+        unit,
         np.zeros(1, int),
         index,
         count,
         sizes,
         dropouts,
         bits,
-        none,
+        nothing,
         w,
         f32(1),
         f32(1),
-        none,
-        none,
+        nothing,
+        nothing,
     )

@@ -79,8 +79,8 @@ class Convolution:
         height, width = (n - a + 1 for n, a in zip(x.shape[-2:], self.size, strict=True))
         return y.view(len(y), -1, x.shape[2], height, width), (patches, x.shape)
 
-    def backward(self, w: Views, g: Tensor, seen: tuple[Tensor, torch.Size], slopes: Views) -> Tensor:
-        patches, shape = seen
+    def backward(self, w: Views, g: Tensor, saved: tuple[Tensor, torch.Size], slopes: Views) -> Tensor:
+        patches, shape = saved
         weight = w[f"{self.name}.weight"].flatten(2)
         J, parts = len(weight), len(g) // len(weight)
         g = g.reshape(*g.shape[:2], -1)
@@ -90,8 +90,8 @@ class Convolution:
         if self.first:
             return g
         lower = col2im(torch.bmm(repeat(weight, parts).mT, g), shape, self.size)
-        left, _, top, _ = self.margin
-        return lower[..., top : shape[-2] - top, left : shape[-1] - left]
+        west, _, top, _ = self.margin
+        return lower[..., top : shape[-2] - top, west : shape[-1] - west]
 
 
 class Pooling:
@@ -99,15 +99,15 @@ class Pooling:
 
     def forward(self, w: Views, x: Tensor, parts: int) -> tuple[Tensor, tuple[Tensor, torch.Size]]:
         height, width = (n // 2 * 2 for n in x.shape[-2:])
-        best, *others = (x[..., i:height:2, j:width:2] for i in (0, 1) for j in (0, 1))
+        best, *rest_of_square = (x[..., i:height:2, j:width:2] for i in (0, 1) for j in (0, 1))
         place = torch.zeros_like(best, dtype=torch.uint8)
-        for k, cell in enumerate(others, 1):
+        for k, cell in enumerate(rest_of_square, 1):
             place = torch.where(cell > best, k, place)
             best = torch.maximum(best, cell)
         return best, (place, x.shape)
 
-    def backward(self, w: Views, g: Tensor, seen: tuple[Tensor, torch.Size], slopes: Views) -> Tensor:
-        place, shape = seen
+    def backward(self, w: Views, g: Tensor, saved: tuple[Tensor, torch.Size], slopes: Views) -> Tensor:
+        place, shape = saved
         cells = [torch.where(place == k, g, 0.0) for k in range(4)]
         rows = [torch.stack(cells[k : k + 2], -1).flatten(-2) for k in (0, 2)]
         lower = torch.stack(rows, -2).flatten(-3, -2)
@@ -120,8 +120,8 @@ class Rectifier:
         y = x.relu()
         return y, y
 
-    def backward(self, w: Views, g: Tensor, seen: Tensor, slopes: Views) -> Tensor:
-        return torch.where(seen > 0, g, 0.0)
+    def backward(self, w: Views, g: Tensor, saved: Tensor, slopes: Views) -> Tensor:
+        return torch.where(saved > 0, g, 0.0)
 
 
 class Masking:
@@ -138,14 +138,14 @@ class Masking:
         size = x.numel() // n
         packed = self.bits[:, self.first : self.first + -(-size // 8)]
         shifts = torch.arange(8, device=x.device, dtype=torch.uint8)
-        kept = ((packed[:, :, None] >> shifts) & 1).flatten(1)[:, :size]
+        keep = ((packed[:, :, None] >> shifts) & 1).flatten(1)[:, :size]
         if x.dim() == 5:  # the bits of a map are in the order (B, h, w, C)
-            kept = kept.reshape(len(x), *x.shape[2:], x.shape[1]).permute(0, 4, 1, 2, 3)
-        mask = kept.reshape(x.shape) * (1 / (1 - self.p))
+            keep = keep.reshape(len(x), *x.shape[2:], x.shape[1]).permute(0, 4, 1, 2, 3)
+        mask = keep.reshape(x.shape) * (1 / (1 - self.p))
         return x * mask, mask
 
-    def backward(self, w: Views, g: Tensor, seen: Tensor, slopes: Views) -> Tensor:
-        return g * seen
+    def backward(self, w: Views, g: Tensor, saved: Tensor, slopes: Views) -> Tensor:
+        return g * saved
 
 
 class Flattening:
@@ -153,8 +153,8 @@ class Flattening:
         flat = x.transpose(1, 2).flatten(2)
         return flat.reshape(len(flat) // parts, -1, flat.shape[2]), x.shape
 
-    def backward(self, w: Views, g: Tensor, seen: torch.Size, slopes: Views) -> Tensor:
-        n, C, batch, height, width = seen
+    def backward(self, w: Views, g: Tensor, saved: torch.Size, slopes: Views) -> Tensor:
+        n, C, batch, height, width = saved
         return g.reshape(n, batch, C, height, width).transpose(1, 2)
 
 
@@ -168,8 +168,8 @@ class Product:
         weight, bias = w[f"{self.name}.weight"], w[f"{self.name}.bias"]
         return torch.baddbmm(bias[:, None], x.expand(len(weight), -1, -1), weight.mT), x
 
-    def backward(self, w: Views, g: Tensor, seen: Tensor, slopes: Views) -> Tensor:
-        slopes[f"{self.name}.weight"] = torch.bmm(g.mT, seen).flatten(1)
+    def backward(self, w: Views, g: Tensor, saved: Tensor, slopes: Views) -> Tensor:
+        slopes[f"{self.name}.weight"] = torch.bmm(g.mT, saved).flatten(1)
         slopes[f"{self.name}.bias"] = g.sum(1)
         return torch.bmm(g, w[f"{self.name}.weight"])
 
@@ -229,19 +229,19 @@ class Passes:
 
     def forward(self, w: Views, x: Tensor, parts: int, bits: Tensor | None) -> tuple[Tensor, list]:
         """Logits (J, B, K), and what each pass saw. x: (J P, C, B / P, h, w), or (1, C, B, h, w) for all models."""
-        seen = []
+        saved = []
         for masking in self.maskings:
             masking.bits = bits
-        for each in self.passes:
-            x, kept = each.forward(w, x, parts)
-            seen.append(kept)
-        return x, seen
+        for stage in self.passes:
+            x, keep = stage.forward(w, x, parts)
+            saved.append(keep)
+        return x, saved
 
-    def backward(self, w: Views, g: Tensor, seen: list) -> Views:
+    def backward(self, w: Views, g: Tensor, saved: list) -> Views:
         """The gradients of the weights, (J, values) by name, from that of the logits g: (J, B, K)."""
         slopes: Views = {}
-        for each, kept in zip(reversed(self.passes), reversed(seen), strict=True):
-            g = each.backward(w, g, kept, slopes)
+        for stage, keep in zip(reversed(self.passes), reversed(saved), strict=True):
+            g = stage.backward(w, g, keep, slopes)
         return slopes
 
 
@@ -327,12 +327,12 @@ class MapStep:
         x = self.x.index_select(0, index.flatten()).view(jobs * self.parts, -1, *self.shape).transpose(1, 2)
         w = {name: self.w[:jobs, where].unflatten(1, shape) for name, where, shape in self.tensors}
         bits = None if self.bits is None else self.bits.index_select(0, self.place)[0, :jobs]
-        logits, seen = self.passes.forward(w, x, self.parts, bits)
+        logits, saved = self.passes.forward(w, x, self.parts, bits)
         y = self.y.index_select(0, index.flatten()).view(index.shape)
         logs = torch.log_softmax(logits, 2)
         loss = -(logs.gather(2, y[:, :, None])[:, :, 0] * share).sum(1)
         g = (logs.exp() - (y[:, :, None] == self.classes).float()) * share[:, :, None]
-        slopes = self.passes.backward(w, g, seen)
+        slopes = self.passes.backward(w, g, saved)
         return torch.cat([slopes[name] for name, _, _ in self.tensors], 1), loss
 
     def step(self, jobs: int) -> None:
@@ -372,8 +372,8 @@ def kept_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: i
     The draws and what they decide are those of `contract.dropout_masks`, in a sixteenth of the space.
     """
     layers = split_bits(dropout_bits(rng, dropouts, batch, steps), dropouts, batch)
-    kept = [bits >= dropout_threshold(p) for bits, (p, _) in zip(layers, dropouts, strict=True)]
-    return np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in kept], 1)
+    keep = [bits >= dropout_threshold(p) for bits, (p, _) in zip(layers, dropouts, strict=True)]
+    return np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in keep], 1)
 
 
 class MapMeasure:

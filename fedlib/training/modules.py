@@ -70,14 +70,14 @@ class ModuleExecutor(SerialExecutor):
         self.make = make
         self.x = {"train": data.x_train.to(device), "test": data.x_test.to(device)}
         self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
-        self.net = self._made(0)
-        first = tried_on(self.y["train"]) if loss or metric else torch.arange(min(2, len(data.y_train)))
-        more = tried_on(self.y["test"]) if (loss or metric) and len(data.y_test) else first[:0]
-        out = self._tried(torch.cat([self.x["train"][first], self.x["test"][more]]))
+        self.net = self._new_module(0)
+        train_rows = tried_on(self.y["train"]) if loss or metric else torch.arange(min(2, len(data.y_train)))
+        test_rows = tried_on(self.y["test"]) if (loss or metric) and len(data.y_test) else train_rows[:0]
+        out = self._tried(torch.cat([self.x["train"][train_rows], self.x["test"][test_rows]]))
         if device.type == "cpu" and takes_channels_last(self.net, self.x["train"][:2]):
             self.x = {split: x.contiguous(memory_format=torch.channels_last) for split, x in self.x.items()}
         self.objective = Objective(
-            loss, metric, out, torch.cat([self.y["train"][first], self.y["test"][more]])
+            loss, metric, out, torch.cat([self.y["train"][train_rows], self.y["test"][test_rows]])
         )
         self.weights = {split: self.objective.weight(y) for split, y in self.y.items()}
         self.measures = self.objective.column
@@ -90,7 +90,7 @@ class ModuleExecutor(SerialExecutor):
         self.stacked = self._stackable(tell, checked=stacked is not None) if stack else None
 
     def initial(self, rng: np.random.Generator) -> Tensor:
-        return drawn(self._made, rng)
+        return drawn(self._new_module, rng)
 
     def new_bench(self) -> Bench:
         return ModuleBench(self)
@@ -134,7 +134,7 @@ class ModuleExecutor(SerialExecutor):
             tell(f"this model is trained one client after another, not stacked: {reason}")
         return None if reason else executor
 
-    def _made(self, seed: int) -> nn.Module:
+    def _new_module(self, seed: int) -> nn.Module:
         return made(self.make, seed, self.device)
 
     def told(self, batches: Batches) -> Batches:
@@ -280,20 +280,20 @@ class ModuleBench(Bench):
         """Moon's contrastive term for the batch that the net saw last, from its features and those of the anchors."""
         if self.layout.output is None:
             raise ConfigError(f"algorithm 'moon' compares what the output layer sees, but {NO_OUTPUT}")
-        seen: dict[str, Tensor] = {}
+        captured: dict[str, Tensor] = {}
         layer = net.get_submodule(self.layout.output)
         layer._forward_pre_hooks.clear()  # of the previous job
-        layer.register_forward_pre_hook(lambda _, inputs: seen.update(z=inputs[0].flatten(1)))
+        layer.register_forward_pre_hook(lambda _, inputs: captured.update(z=inputs[0].flatten(1)))
 
         def term(x: Tensor) -> Tensor:
-            features, others = seen["z"], []
+            features, anchor_features = captured["z"], []
             net.eval()
             for anchor in anchors:
                 with torch.no_grad():
                     functional_call(net, self.layout.views(anchor), (x,))
-                others.append(seen["z"])
+                anchor_features.append(captured["z"])
             net.train()
-            return contrast(features, *others).mean()
+            return contrast(features, *anchor_features).mean()
 
         return term
 

@@ -85,13 +85,13 @@ class Objective:
         if self.weights is None:
             return None
         labels, weights = (part.to(y.device) for part in self.weights)
-        each = weights[torch.searchsorted(labels, y).clamp(max=len(labels) - 1)]
-        return each.flatten(1).sum(1) if y.dim() > 1 else each
+        by_sample = weights[torch.searchsorted(labels, y).clamp(max=len(labels) - 1)]
+        return by_sample.flatten(1).sum(1) if y.dim() > 1 else by_sample
 
     def losses(self, out: Any, y: Tensor) -> Tensor:
         """(B,) loss of each sample; 0 where its weight is 0."""
-        each, weight = self._loss_of_each(out, y), self.weight(y)
-        return each if weight is None else torch.where(weight > 0, each, 0.0)
+        by_sample, weight = self._loss_of_each(out, y), self.weight(y)
+        return by_sample if weight is None else torch.where(weight > 0, by_sample, 0.0)
 
     def scores(self, out: Any, y: Tensor) -> Tensor:
         """(B,) metric of each sample, NaN where there is none. A metric of all together is the same for each."""
@@ -102,7 +102,7 @@ class Objective:
         return self._score_of_each(out, y)
 
 
-def tried_on(y: Tensor, *others: Tensor) -> Tensor:
+def tried_on(y: Tensor, *more_targets: Tensor) -> Tensor:
     """Rows of y to try functions on: some that are spread evenly, and the first of every label (but not too many)."""
     rows = torch.linspace(0, len(y) - 1, min(TRIED, len(y))).long()
     if not y.is_floating_point():
@@ -155,20 +155,20 @@ def _kind(what: str, function: Function, out: Any, y: Tensor) -> Kind:
             "samples."
         )
     kinds: set[Kind] = set()
-    for some in _outputs(out):
+    for outputs in _outputs(out):
         try:
-            batch = _flat(function(some, y))
+            batch = _flat(function(outputs, y))
             singles = torch.stack(
-                [_flat(function(_rows(some, i), y[i : i + 1])).reshape(()) for i in range(len(y))]
+                [_flat(function(_rows(outputs, i), y[i : i + 1])).reshape(()) for i in range(len(y))]
             )
         except Exception:
-            if some is out:
+            if outputs is out:
                 kinds.add("together")
             continue  # noise can leave a function's domain
         choices: dict[Kind, Tensor] = {"mean": singles.mean(), "sum": singles.sum()}
         if value.dim():
             choices = {"each": singles}
-        kinds.add(next((kind for kind, wanted in choices.items() if _close(batch, wanted)), "together"))
+        kinds.add(next((kind for kind, expected in choices.items() if _close(batch, expected)), "together"))
     if value.dim() and kinds != {"each"}:
         raise ConfigError(_undefined(what, out, y))
     return kinds.pop() if len(kinds) == 1 else "together"
@@ -209,26 +209,26 @@ def _weights(loss: Function, out: Any, y: Tensor) -> tuple[Tensor, Tensor] | Non
                 reference = label
                 continue
             targets = torch.cat([torch.full_like(y[:1], label), torch.full_like(y[:1], reference)])
-            other = torch.stack([loss(pair[1:], targets[1:]).reshape(()) for pair in pairs])
-            both = torch.stack([loss(pair, targets).reshape(()) for pair in pairs])
-            best = (single - other).abs().argsort(descending=True)[:4]
-            weights[i] = ((both - other) / (single - both))[best].median().cpu()
+            second_losses = torch.stack([loss(pair[1:], targets[1:]).reshape(()) for pair in pairs])
+            pair_losses = torch.stack([loss(pair, targets).reshape(()) for pair in pairs])
+            best = (single - second_losses).abs().argsort(descending=True)[:4]
+            weights[i] = ((pair_losses - second_losses) / (single - pair_losses))[best].median().cpu()
     if not torch.isfinite(weights).all() or (weights < 0).any():
         return None
-    for some in _outputs(out):
-        single = torch.stack([loss(_rows(some, i), y[i : i + 1]).reshape(()) for i in range(len(y))])
-        each = weights.to(device)[torch.searchsorted(labels.to(device), y)]
-        each = each.flatten(1).sum(1) if y.dim() > 1 else each
-        mean = (torch.where(each > 0, single, 0.0) * each).sum() / each.sum()
-        if not _close(loss(some, y), mean):
+    for outputs in _outputs(out):
+        single = torch.stack([loss(_rows(outputs, i), y[i : i + 1]).reshape(()) for i in range(len(y))])
+        by_sample = weights.to(device)[torch.searchsorted(labels.to(device), y)]
+        by_sample = by_sample.flatten(1).sum(1) if y.dim() > 1 else by_sample
+        mean = (torch.where(by_sample > 0, single, 0.0) * by_sample).sum() / by_sample.sum()
+        if not _close(loss(outputs, y), mean):
             return None
     return labels, weights
 
 
-def _close(value: Tensor, wanted: Tensor) -> bool:
-    scale = float(wanted.nan_to_num().abs().max()) if wanted.numel() else 0.0
+def _close(value: Tensor, expected: Tensor) -> bool:
+    scale = float(expected.nan_to_num().abs().max()) if expected.numel() else 0.0
     return bool(
-        torch.allclose(value.float(), wanted.float(), rtol=1e-3, atol=1e-4 * scale + 1e-7, equal_nan=True)
+        torch.allclose(value.float(), expected.float(), rtol=1e-3, atol=1e-4 * scale + 1e-7, equal_nan=True)
     )
 
 

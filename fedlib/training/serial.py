@@ -71,8 +71,8 @@ class Bench(ABC):
         """A stretch of w or g as a tensor of the given shape."""
         if self.order is None or len(shape) != 4:
             return flat.view(shape)
-        out, into, height, width = shape
-        return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+        out, inputs, height, width = shape
+        return flat.view(out, height, width, inputs).permute(0, 3, 1, 2)
 
     def load(self, weights: Tensor) -> None:
         """Give the model the values of a flat vector (d,)."""
@@ -119,8 +119,8 @@ class Bench(ABC):
         if linear is not None:
             linear = (linear if self.order is None else linear[self.order])[: len(self.g)]
         with self.gradients(job, batches, start, local, anchors) as gradient:
-            rest = local if anchors is None else local.model_copy(update={"mu": 0.0})
-            optimizer = self.optimizer(rest, lr, linear)
+            plain_local = local if anchors is None else local.model_copy(update={"mu": 0.0})
+            optimizer = self.optimizer(plain_local, lr, linear)
             for s in range(len(losses)):
                 losses[s] = gradient(s)
                 if lr:
@@ -143,7 +143,7 @@ class SerialExecutor(ABC):
 
     def __init__(self, device: torch.device, threads: int) -> None:
         self.device, self.threads, self.pool = device, threads, workers(threads)
-        self._here = threading.local()
+        self._thread = threading.local()
 
     @abstractmethod
     def new_bench(self) -> Bench:
@@ -159,9 +159,9 @@ class SerialExecutor(ABC):
     @property
     def bench(self) -> Bench:
         """The calling thread's bench."""
-        if not hasattr(self._here, "bench"):
-            self._here.bench = self.new_bench()
-        return self._here.bench
+        if not hasattr(self._thread, "bench"):
+            self._thread.bench = self.new_bench()
+        return self._thread.bench
 
     def train(
         self,
@@ -175,10 +175,10 @@ class SerialExecutor(ABC):
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
-        drawn = batches_of([jobs[j] for j in order], local)
+        all_batches = batches_of([jobs[j] for j in order], local)
 
         def work(i: int) -> None:
-            j, bench, batches = order[i], self.bench, drawn.of(i)
+            j, bench, batches = order[i], self.bench, all_batches.of(i)
             model = start[jobs[j].run]
             shift = None if linear is None else linear[j]
             anchors = None if previous is None else (model, previous[j])

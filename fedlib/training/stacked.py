@@ -91,7 +91,7 @@ class StackedExecutor:
         self._feed = self.pool if on_cpu else workers(1)
         self._draw = map if on_cpu else self.pool.map  # a CPU's threads are all busy with chunks of their own
         self._dense = net if isinstance(net, Chain) and net.is_dense else None
-        self._most = CHUNK if on_cpu else ON_A_GPU["maps" if self._dense is None else "dense"]
+        self._chunk = CHUNK if on_cpu else ON_A_GPU["maps" if self._dense is None else "dense"]
 
     def initial(self, rng: np.random.Generator) -> Tensor:
         assert isinstance(self.net, Chain)  # other modules are drawn by who made them
@@ -187,10 +187,10 @@ class StackedExecutor:
         for j, job in enumerate(jobs):
             alike.setdefault(j if job.draws is None else job.draws, []).append(j)
         waiting = []
-        for M in sorted({len(same) for same in alike.values()}, reverse=True):
-            groups = np.array([same for same in alike.values() if len(same) == M])
+        for M in sorted({len(places) for places in alike.values()}, reverse=True):
+            groups = np.array([places for places in alike.values() if len(places) == M])
             groups = groups[np.argsort([-length(jobs[j], local) for j in groups[:, 0]], kind="stable")]
-            chunk = max(self._most // M, min(self._most, FEWEST))
+            chunk = max(self._chunk // M, min(self._chunk, FEWEST))
             for first in range(0, len(groups), self._lanes * chunk):
                 block = groups[first : first + self._lanes * chunk]
                 waiting += np.array_split(block, min(self._lanes, len(block)))
@@ -218,15 +218,15 @@ class StackedExecutor:
         bundle = max(1, BITS // values)
         active, x = 0, x_train
         bits: Tensor | None = None
-        for s, now in enumerate((batches.count > 0).sum(1).tolist()):
-            if now != active:
-                active = now
+        for s, running in enumerate((batches.count > 0).sum(1).tolist()):
+            if running != active:
+                active = running
                 stack.shrink(active * M, B)
                 x = torch.empty(active * B, x_train.shape[1], dtype=x_train.dtype, device=self.device)
             rows = slice(active * M)
             if self.dropouts and s % bundle == 0:
-                drawn = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
-                bits = drawn.repeat_interleave(M, 1)
+                fresh_bits = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
+                bits = fresh_bits.repeat_interleave(M, 1)
             torch.index_select(x_train, 0, index[s, :active].reshape(-1), out=x)
             stack.step(
                 x.view(active, B, -1),
@@ -266,7 +266,7 @@ class StackedExecutor:
         x, y = self.x[split], self.y[split]
         requests = [None] * len(weights) if rows is None else rows
         # a model that asks for most samples gets all: reading them in order costs less than gathering most of them
-        read = [None if some is None or 2 * len(some) > len(y) else some for some in requests]
+        read = [None if request is None or 2 * len(request) > len(y) else request for request in requests]
 
         @torch.no_grad()
         def work(

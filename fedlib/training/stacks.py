@@ -23,15 +23,15 @@ Losses = Callable[[Any, Tensor], Tensor]  # (B,) of a module's output and its ta
 threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
 
 
-def multiply(left: Tensor, right: Tensor, out: Tensor, add: Tensor | None = None) -> Tensor:
+def multiply(first: Tensor, second: Tensor, out: Tensor, add: Tensor | None = None) -> Tensor:
     """out = left @ right for G matrices, plus `add`.
 
     A factor may have G / M matrices, each for M models in a row. Every model's product then equals the one it would
     have alone: one wide product for all of them would round differently.
     """
-    M = len(out) // min(len(left), len(right))
+    M = len(out) // min(len(first), len(second))
     lefts, rights, outs = (
-        [t] * M if M == 1 or len(t) < len(out) else [t[m::M] for m in range(M)] for t in (left, right, out)
+        [t] * M if M == 1 or len(t) < len(out) else [t[m::M] for m in range(M)] for t in (first, second, out)
     )
     for m in range(M):
         if add is None:
