@@ -139,6 +139,7 @@ def test_without_a_card_its_benchmark_says_so(monkeypatch: pytest.MonkeyPatch) -
         gpu.main()
 
 
+@pytest.mark.slow
 def test_all_sections_of_a_card_run_on_a_cpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,10 +119,13 @@ class StackedExecutor:
             ]
 
         def work(rows: np.ndarray, batches: Batches) -> None:
-            members = [jobs[j] for j in rows]
-            w = start[[job.run for job in members]]
-            shift, anchor = (None if t is None else t[rows] for t in (linear, previous))
-            updates[rows], loss = self._trained(Chunk(members, batches, w, local, lr, shift, anchor))
+            members, where = (
+                [jobs[j] for j in rows],
+                self._sent(rows),
+            )  # a GPU would wait for indices of the host
+            w = start[self._runs(members)]
+            shift, anchor = (None if t is None else t[where] for t in (linear, previous))
+            updates[where], loss = self._trained(Chunk(members, batches, w, local, lr, shift, anchor))
             if self.device.type == "cpu":
                 read(rows, batches, loss)
             else:  # it is not waited for before everything is queued
@@ -149,8 +152,8 @@ class StackedExecutor:
         gradients = torch.empty(len(jobs), self.layout.d, device=self.device)
 
         def work(rows: np.ndarray, batches: Batches) -> None:
-            chunk = [jobs[j] for j in rows]
-            gradients[rows] = self._slopes(chunk, batches, start[[job.run for job in chunk]], batch)
+            members = [jobs[j] for j in rows]
+            gradients[self._sent(rows)] = self._slopes(members, batches, start[self._runs(members)], batch)
 
         self._deal(work, jobs, Local(lr=1, batch=batch, steps=1))
         return gradients
@@ -239,6 +242,10 @@ class StackedExecutor:
                 optimizer.step(w, g)
         total = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2)
         return total / -count.clamp(min=1).repeat_interleave(M, 1)
+
+    def _runs(self, jobs: Sequence[Job]) -> Tensor:
+        """(J,) the run of each job, on the device."""
+        return self._sent(np.array([job.run for job in jobs]))
 
     def _sent(self, values: np.ndarray) -> Tensor:
         """The values on the device."""

@@ -349,11 +349,16 @@ def test_a_card_stays_in_its_budget(training: Operations, measuring: Operations)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:steps are not compiled")
-def test_a_compiled_step_equals_an_eager_one():
+def test_what_is_compiled_equals_what_is_not(monkeypatch):
     """As a card runs it, but by the compiler's code for a CPU; fullgraph: nothing in a step falls back to Python."""
+    monkeypatch.setattr(card, "IMAGES", 32)
     eager = executor_of("cs_cnn")
     local, start = WORK["decay-prox"], start_of(eager)
     compiled = CardExecutor(eager.chain, dataset(SHAPES["cs_cnn"]), CPU, 1, compiled=True)
     results = [e.train(jobs_of(SIZES), start, local, local.lr).updates for e in (eager, compiled)]
     for update, expected in zip(results[1], results[0], strict=True):
         assert relative_error(update, expected.double()) < 5e-5
+    (losses, hits), (true_losses, true_hits) = (e.evaluate(start, "train") for e in (compiled, eager))
+    np.testing.assert_allclose(losses, true_losses, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(hits, true_hits)
+    assert compiled.compiled
