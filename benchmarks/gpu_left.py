@@ -47,7 +47,7 @@ def left(speed_of: SpeedOf, most: int | None = None) -> Rows:
             continue
         finished = Finished(plan, place, any_data=True)
         taken = [cost.seconds(one.run, speed) for one, speed in zip(work, speeds, strict=True)]
-        missing = [hours for one, hours in zip(work, taken, strict=True) if not finished.has(one)]
+        missing = [hours for one, hours in zip(work, taken, strict=True) if not finished.contains(one)]
         rows.append({
             "experiment": name,
             "run-rounds/s": sum(one.run.T for one in work) / sum(taken),

@@ -49,15 +49,15 @@ class SharedExecutor:
             hand_over(trained.updates)
         return trained
 
-    def gradients(self, *arguments: Any) -> Tensor:
+    def gradients(self, *arguments: Any, **options: Any) -> Tensor:
         with self.turn() as hand_over:
-            gradients = self.executor.gradients(*arguments)
+            gradients = self.executor.gradients(*arguments, **options)
             hand_over(gradients)
         return gradients
 
-    def evaluate(self, *arguments: Any) -> tuple[list, list]:
+    def evaluate(self, *arguments: Any, **options: Any) -> tuple[list, list]:
         with self.turn():
-            return self.executor.evaluate(*arguments)
+            return self.executor.evaluate(*arguments, **options)
 
     @contextmanager
     def turn(self) -> Generator[Callable[[Tensor], object]]:
