@@ -18,7 +18,7 @@ from contextlib import chdir
 from pathlib import Path
 from types import ModuleType
 
-from fedlib.commands.warm import SERVE, VARIABLE, Server, ask
+from fedlib.commands.warm import SERVE, VARIABLE, WarmServer, ask
 
 LIBRARIES = (  # not `dvc`, which keeps the standard output that it is imported with
     "IPython.core.interactiveshell",
@@ -109,7 +109,7 @@ def serve(address: str) -> None:
             importlib.import_module("fedlib.commands.warm").serve(sys.argv[2], app)
         return app()
 
-    with Server(address, begin) as server:
+    with WarmServer(address, begin) as server:
         for name in LIBRARIES:
             importlib.import_module(name)
         server.serve_forever()

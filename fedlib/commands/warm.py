@@ -96,7 +96,7 @@ class Handler(BaseRequestHandler):
         os.chdir(request["folder"])
         os.setsid()
         threading.Thread(target=self._end_with_client, daemon=True).start()
-        assert isinstance(self.server, Server)
+        assert isinstance(self.server, WarmServer)
         status = run(self.server.app, request["arguments"])
         # joblib cleans up in these; a forked process skips them at its end, and no public function calls them
         atexit._run_exitfuncs()
@@ -120,7 +120,7 @@ def run(app: Callable[[], int], arguments: Sequence[str]) -> int:
         sys.stderr.flush()
 
 
-class Server(ForkingMixIn, UnixStreamServer):
+class WarmServer(ForkingMixIn, UnixStreamServer):
     def __init__(self, address: str, app: Callable[[], int]) -> None:
         super().__init__(f"{address}.new", Handler)
         os.rename(f"{address}.new", address)  # once it is there, it listens
@@ -161,7 +161,7 @@ def serve(address: str, app: Callable[[], int]) -> None:
     from fedlib.errors import ConfigError
     from fedlib.settings import params  # not at the top: `ask` needs none of it
 
-    with Server(address, app) as server:
+    with WarmServer(address, app) as server:
         preload()
         importlib.import_module("fedlib.training.loops").load()
         with suppress(ConfigError):  # the command that needs it reports it

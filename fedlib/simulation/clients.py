@@ -23,7 +23,7 @@ TEAMS = 64  # models that are measured at once on the server's samples
 AT_ONCE = 2**30  # bytes of updates that are kept at once for a question to which clients send something else
 
 
-class Clients:
+class ClientSide:
     """The clients of all runs of one shape, and the executor that trains them."""
 
     def __init__(self, executor: Executor) -> None:

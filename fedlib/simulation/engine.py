@@ -33,7 +33,7 @@ from fedlib.samplers import (
 )
 from fedlib.settings.schema import Run
 from fedlib.simulation.checks import accept, check, plain
-from fedlib.simulation.clients import Clients
+from fedlib.simulation.clients import ClientSide
 from fedlib.simulation.evaluation import evaluate
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.live import Live
@@ -56,7 +56,7 @@ def freeze() -> None:
     atexit.register(gc.unfreeze)
 
 
-class Lockstep(Clients):
+class Lockstep(ClientSide):
     """Runs of one shape (`shape_of`), and the executor that trains all their clients.
 
     strict: raise whatever a run's methods raise. Otherwise only that run ends, and its `failed` says why.

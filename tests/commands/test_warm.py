@@ -74,7 +74,7 @@ def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyP
         return 0
 
     def serve() -> None:
-        with warm.Server(address, never_done) as server:
+        with warm.WarmServer(address, never_done) as server:
             server.serve_forever()
 
     monkeypatch.setenv(warm.VARIABLE, address)
@@ -108,7 +108,7 @@ def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyP
         time.sleep(600)
 
     def serve() -> None:
-        with warm.Server(address, never_done) as server:
+        with warm.WarmServer(address, never_done) as server:
             server.serve_forever()
 
     monkeypatch.setenv(warm.VARIABLE, address)
