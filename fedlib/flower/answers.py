@@ -42,21 +42,26 @@ class Answers:
 
     def __call__(self, message: Message, context: Context, call_next: Call) -> Message:
         config = message.content.config_records.get("config", {})
-        known = {"about": self.about, "train": self.train, "encoded": self.encoded, "gradient": self.one_step}
-        if config.get(ASK) not in known:
+        handlers = {
+            "about": self.identify,
+            "train": self.train,
+            "encoded": self.encoded,
+            "gradient": self.one_step,
+        }
+        if config.get(ASK) not in handlers:
             return call_next(message, context)
-        return known[config[ASK]](message, context, call_next)
+        return handlers[config[ASK]](message, context, call_next)
 
-    def about(self, message: Message, context: Context, call_next: Call) -> Message:
-        about = {"client": self.client(context), "size": self.size(context)}
-        return Message(RecordDict({"metrics": MetricRecord(about)}), reply_to=message)
+    def identify(self, message: Message, context: Context, call_next: Call) -> Message:
+        metrics = {"client": self.client(context), "size": self.size(context)}
+        return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
     def train(self, message: Message, context: Context, call_next: Call) -> Message:
         """Train a selected client, or return the result that it kept when it was asked in this round."""
-        kept = context.state.pop(KEPT, None)
-        if kept is None or kept["of"] != work_of(message):
+        result = context.state.pop(KEPT, None)
+        if result is None or result["of"] != work_of(message):
             return call_next(message, context)
-        records = {name: context.state.pop(f"{KEPT}.{name}") for name in kept["names"]}
+        records = {name: context.state.pop(f"{KEPT}.{name}") for name in result["names"]}
         return Message(RecordDict(records), reply_to=message)
 
     def encoded(self, message: Message, context: Context, call_next: Call) -> Message:

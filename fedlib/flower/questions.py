@@ -54,30 +54,30 @@ class Asker:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.model.d)
-        self.about(self.arrays)
+        self.ask_about(self.arrays)
 
-    def about(self, arrays: ArrayRecord) -> None:
+    def ask_about(self, arrays: ArrayRecord) -> None:
         """From now on, questions are about this global model, which no client has yet."""
         self.arrays, self.start = arrays, self.model.flat(arrays)
         self.ledger.new_model()
         self.trained: dict[int, ClientResult] = {}  # clients whose complete training result has arrived
-        self.kept: set[int] = set()  # clients that have trained but sent only their encoded update
+        self.encoded_only: set[int] = set()  # clients that have trained but sent only their encoded update
 
     def converse(self, method: Callable, *arguments: Any) -> Any:
         """Call a sampler's method; if it yields questions, answer them."""
-        started, asked = time.perf_counter(), 0.0
+        started, waited = time.perf_counter(), 0.0
         result = method(*arguments)
         if inspect.isgenerator(result):
             try:
                 question = next(result)
                 while True:
-                    before = time.perf_counter()
+                    sent_at = time.perf_counter()
                     answer = self.answer(question)
-                    asked += time.perf_counter() - before
+                    waited += time.perf_counter() - sent_at
                     question = result.send(answer)
             except StopIteration as stop:
                 result = stop.value
-        self.ledger.costs.server_seconds += time.perf_counter() - started - asked
+        self.ledger.costs.server_seconds += time.perf_counter() - started - waited
         return result
 
     def answer(self, question: Any) -> np.ndarray:
@@ -86,15 +86,15 @@ class Asker:
         Raises:
             SamplerError: it is not a question, or no client answered.
         """
-        known = {
+        handlers = {
             Updates: self.updates,
             Gradients: self.gradients,
-            Losses: lambda asked: self.losses(asked.clients, self.arrays),
+            Losses: lambda losses: self.losses(losses.clients, self.arrays),
             TrialLosses: self.trial_losses,
         }
-        if type(question) not in known:
+        if type(question) not in handlers:
             raise SamplerError(f"the sampler yielded a {type(question).__name__}, which is not a question.")
-        rows = known[type(question)](question)
+        rows = handlers[type(question)](question)
         came = [row for row in rows if row is not None]
         if not came:
             why = f" ({self.wire.why})" if self.wire.why else ""
@@ -120,7 +120,7 @@ class Asker:
                 self.arrived(k, content)
                 continue
             encoded[k] = content["encoded"]["encoded"].numpy()
-            self.kept.add(k)
+            self.encoded_only.add(k)
             self.ledger.train(self.steps(content))
             self.ledger.upload([k], question.parameters, question.scalars)
         for k in set(clients) & set(self.trained):
@@ -161,8 +161,8 @@ class Asker:
         trained = [self.read(content) for content in self.wire.ask(requests) if content is not None]
         if not trained:
             return [None] * len(question.clients)
-        self.ledger.trial(len(trained), sum(each.steps for each in trained), len(question.clients))
-        mean = np.mean([each.flat - self.start for each in trained], axis=0)
+        self.ledger.trial(len(trained), sum(result.steps for result in trained), len(question.clients))
+        mean = np.mean([result.flat - self.start for result in trained], axis=0)
         trial = self.model.record(self.start + mean, self.arrays)
         return self.losses(question.clients, trial)
 
@@ -181,7 +181,7 @@ class Asker:
         """Count and read a complete training result; the first one of a client is remembered."""
         trained = self.read(content)
         self.ledger.upload_draws([client])
-        if draw or client not in self.kept:
+        if draw or client not in self.encoded_only:
             self.ledger.train(trained.steps)
         if not draw:
             self.trained[client] = trained
@@ -214,11 +214,11 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
     else:
         record = content.array_records.get("encoded") or only_arrays(content)
         arrays = {name: array.numpy() for name, array in record.items()}
-        for name, wanted in zip(model.names, model.shapes, strict=True) if "encoded" not in arrays else ():
+        for name, shape in zip(model.names, model.shapes, strict=True) if "encoded" not in arrays else ():
             if name not in arrays:
                 return f"its model has no array {name!r}"
-            if arrays[name].shape != wanted:
-                return f"its array {name!r} has shape {arrays[name].shape}, not {wanted}"
+            if arrays[name].shape != shape:
+                return f"its array {name!r} has shape {arrays[name].shape}, not {shape}"
         if any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in arrays.values()):
             return "its model is not finite"
         numbers = [number(content, metrics.steps, otherwise=0)]
@@ -229,9 +229,9 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
 
 def without(selection: Any, came: Sequence[bool]) -> Any:
     """The selection, with only the draws that returned a result."""
-    kept = {
+    arrays = {
         name: None if value is None else np.asarray(value)[np.asarray(came, dtype=bool)]
         for name in ("clients", "weights", "expected")
         for value in [getattr(selection, name)]
     }
-    return dataclasses.replace(selection, **kept)
+    return dataclasses.replace(selection, **arrays)

@@ -37,11 +37,11 @@ def number(content: RecordDict, key: str, otherwise: float | None = None) -> flo
     Raises:
         ValueError: it is missing, and no default is given.
     """
-    found = {name: value for record in content.metric_records.values() for name, value in record.items()}
-    if key in found:
-        return float(found[key])
+    metrics = {name: value for record in content.metric_records.values() for name, value in record.items()}
+    if key in metrics:
+        return float(metrics[key])
     if otherwise is None:
-        raise ValueError(f"a reply has no metric {key!r}, only {sorted(found)}; name it in the strategy.")
+        raise ValueError(f"a reply has no metric {key!r}, only {sorted(metrics)}; name it in the strategy.")
     return otherwise
 
 

@@ -116,34 +116,34 @@ class SamplerStrategy(Strategy):
         self.model = FlatModel.of(initial_arrays, self.output)
         usable = partial(problem, model=self.model, metrics=self.metrics)
         self.wire = Wire(grid, self.N, timeout, self.retries, usable)
-        self.arrays, self.rows, self.done = initial_arrays, [], 0
+        self.arrays, self.rows, self.rounds_done = initial_arrays, [], 0
         saved = state.load(self.store, self.settings())
         self.wire.sizes = dict(enumerate(saved["sizes"])) if saved else {}
         self.wire.wait_for(self.N)
         self.fed = self.federation(num_rounds)
         self.sampler.setup(self.fed, stream(self.seed, "setup"))
         if saved:
-            self.done, self.rows = saved["t"], saved["rows"]
+            self.rounds_done, self.rows = saved["t"], saved["rows"]
             self.arrays = self.model.record(saved["model"], initial_arrays)
             self.sampler.load_state_dict(saved["sampler"])
 
         def end_of_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             measured = None
-            if server_round or not self.done:
+            if server_round or not self.rounds_done:
                 self.rows += [] if server_round else [{"round": 0}]
                 measured = evaluate_fn(self.rows[-1]["round"], arrays) if evaluate_fn else None
                 self.rows[-1]["by_server"] = dict(measured or {})
                 self.save()
             return measured
 
-        left = max(0, num_rounds - self.done)
-        super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, end_of_round)
+        remaining = max(0, num_rounds - self.rounds_done)
+        super().start(grid, self.arrays, remaining, timeout, train_config, evaluate_config, end_of_round)
         return self.result()
 
     def federation(self, T: int) -> Federation:
         """What the sampler is told. No server knows its clients' labels, so all their counts are 0."""
-        told = {"output layer"} if self.model.output else set()
-        lacking = sorted(self.sampler.needs - told)
+        known_parts = {"output layer"} if self.model.output else set()
+        lacking = sorted(self.sampler.needs - known_parts)
         if lacking:
             how = (
                 "name it by output=(weight, bias)"
@@ -163,17 +163,17 @@ class SamplerStrategy(Strategy):
 
     def result(self) -> Result:
         """Flower's result for all rounds, including those before a stop."""
-        out, costs = Result(arrays=self.arrays), {*vars(Costs()), "local_loss", "local_loss_std"}
+        result, costs = Result(arrays=self.arrays), {*vars(Costs()), "local_loss", "local_loss_std"}
         for row in self.rows:
-            said = {"train": {key: row[key] for key in costs & set(row)}} | row
-            for into, key in (
-                (out.train_metrics_clientapp, "train"),
-                (out.evaluate_metrics_clientapp, "by_clients"),
-                (out.evaluate_metrics_serverapp, "by_server"),
+            metrics = {"train": {key: row[key] for key in costs & set(row)}} | row
+            for target, key in (
+                (result.train_metrics_clientapp, "train"),
+                (result.evaluate_metrics_clientapp, "by_clients"),
+                (result.evaluate_metrics_serverapp, "by_server"),
             ):
-                if said.get(key):
-                    into[row["round"]] = MetricRecord(said[key])
-        return out
+                if metrics.get(key):
+                    target[row["round"]] = MetricRecord(metrics[key])
+        return result
 
     # -- a round -----------------------------------------------------------------------------------------------
 
@@ -181,18 +181,18 @@ class SamplerStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Ask the sampler, which may ask the clients; then make the messages to the selected clients."""
-        self.t, self.arrays = self.done + server_round, arrays
+        self.t, self.arrays = self.rounds_done + server_round, arrays
         self.wire.lost = set()
         self.wire.look()
         common = {"server-round": self.t, "run": self.run, "seed": self.seed, **config}
         self.asker = Asker(self.wire, self.model, self.metrics, arrays, common)
         selection = self.asker.converse(self.sampler.select, self.round("select"))
         self.selection = check(self, selection)
-        seen: Counter[int] = Counter()
+        drawn_before: Counter[int] = Counter()
         self.draws: list[tuple[int, int]] = []  # (client, draw)
         for k in map(int, self.selection.clients):
-            self.draws.append((k, seen[k]))
-            seen[k] += 1
+            self.draws.append((k, drawn_before[k]))
+            drawn_before[k] += 1
         self.requests = self.asker.selected(self.draws)
         return self.wire.messages(self.requests, range(len(self.requests)))
 
@@ -202,33 +202,35 @@ class SamplerStrategy(Strategy):
         """The next global model, from all results that arrived; then the sampler observes them."""
         trained = self.collect(replies)
         came = [draw in trained for draw in self.draws]
-        missing = [k for (k, _), there in zip(self.draws, came, strict=True) if not there]
-        each = [trained[draw] for draw in self.draws if draw in trained]
+        missing = [k for (k, _), arrived in zip(self.draws, came, strict=True) if not arrived]
+        results = [trained[draw] for draw in self.draws if draw in trained]
         selection = without(self.selection, came)
-        updates = np.stack([t.flat - self.asker.start for t in each]) if each else np.zeros((0, self.model.d))
-        if each:
-            self.arrays = self.model.record(self.aggregated(selection, updates, each), self.arrays)
-        self.asker.about(self.arrays)
-        losses = np.array([t.loss for t in each])
+        updates = (
+            np.stack([t.flat - self.asker.start for t in results]) if results else np.zeros((0, self.model.d))
+        )
+        if results:
+            self.arrays = self.model.record(self.aggregated(selection, updates, results), self.arrays)
+        self.asker.ask_about(self.arrays)
+        losses = np.array([t.loss for t in results])
         report = Report(selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing)
         self.asker.converse(self.sampler.observe, self.round("observe"), report)
-        told = dict(vars(self.asker.ledger.costs))
-        if each:
-            told |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
-        about = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
-        self.rows.append(about | {"notes": self.selection.notes} | told)
-        return self.arrays, MetricRecord(told)
+        costs = dict(vars(self.asker.ledger.costs))
+        if results:
+            costs |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
+        labels = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
+        self.rows.append(labels | {"notes": self.selection.notes} | costs)
+        return self.arrays, MetricRecord(costs)
 
     def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], ClientResult]:
         """(client, draw) -> result of its training, for all results that arrived, at any time of the round."""
-        out = {(k, 0): trained for k, trained in self.asker.trained.items() if (k, 0) in self.draws}
+        results = {(k, 0): trained for k, trained in self.asker.trained.items() if (k, 0) in self.draws}
         for request, content in zip(self.requests, self.wire.ask(self.requests, replies), strict=True):
             if content is not None:
                 draw = request.config["draw"]
-                out[request.client, draw] = self.asker.arrived(request.client, content, draw)
-        return out
+                results[request.client, draw] = self.asker.arrived(request.client, content, draw)
+        return results
 
-    def aggregated(self, selection, updates: np.ndarray, each: list[ClientResult]) -> np.ndarray:
+    def aggregated(self, selection, updates: np.ndarray, results: list[ClientResult]) -> np.ndarray:
         """The next global model (d,). The updates are summed in sorted client order, as in the engine."""
         order = np.argsort(selection.clients, kind="stable")
         new = FedAvg().aggregate(
@@ -237,7 +239,7 @@ class SamplerStrategy(Strategy):
             np.zeros(len(order), int),
             aggregation_weights(self.rule, selection, self.fed.sizes)[order],
             torch.from_numpy(updates[order]),
-            np.array([t.steps for t in each])[order],
+            np.array([t.steps for t in results])[order],
             lr=0.0,  # plain averaging does not use it
         )
         return new[0].numpy()
@@ -261,18 +263,19 @@ class SamplerStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Mean of every metric that all replies have, weighted by the clients' numbers of samples."""
         key = self.metrics.examples
-        said = [
+        replied = [
             dict(next(iter(reply.content.metric_records.values())))
             for reply in replies
             if not reply.has_error() and reply.content.metric_records
         ]
-        said = [each for each in said if np.isfinite(list(each.values())).all()]
-        weights = [each.get(key, 0) for each in said]
+        replied = [metrics for metrics in replied if np.isfinite(list(metrics.values())).all()]
+        weights = [metrics.get(key, 0) for metrics in replied]
         if not sum(weights):
             return None
-        names = set.intersection(*map(set, said)) - {key}
+        names = set.intersection(*map(set, replied)) - {key}
         means = {
-            name: float(np.average([each[name] for each in said], weights=weights)) for name in sorted(names)
+            name: float(np.average([metrics[name] for metrics in replied], weights=weights))
+            for name in sorted(names)
         }
         self.rows[-1]["by_clients"] = means
         return MetricRecord(means)
@@ -283,16 +286,16 @@ class SamplerStrategy(Strategy):
         """What must be equal for a saved state to be continued."""
         fields = {f.name: getattr(self.sampler, f.name) for f in dataclasses.fields(self.sampler)}
         shapes = dict(zip(self.model.names, self.model.shapes, strict=True))
-        own = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}
-        return own | {"rule": self.rule, "model": shapes}
+        identity = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}
+        return identity | {"rule": self.rule, "model": shapes}
 
     def save(self) -> None:
         if self.store:
-            now = {
+            state_now = {
                 "t": self.rows[-1]["round"],
                 "model": self.model.flat(self.arrays),
                 "sizes": self.fed.sizes,
                 "sampler": self.sampler.state_dict(),
                 "rows": self.rows,
             }
-            state.save(self.store, self.settings(), now)
+            state.save(self.store, self.settings(), state_now)

@@ -60,19 +60,19 @@ class Wire:
         Raises:
             SamplerError: two nodes that joined together claim to be the same client, or one names itself wrongly.
         """
-        there = set(self.grid.get_node_ids())
-        self.nodes = {client: node for client, node in self.nodes.items() if node in there}
-        new = there - set(self.nodes.values())
+        present = set(self.grid.get_node_ids())
+        self.nodes = {client: node for client, node in self.nodes.items() if node in present}
+        new = present - set(self.nodes.values())
         config = ConfigRecord({ASK: "about"})
         messages = [Message(RecordDict({"config": config}), node, "train") for node in sorted(new)]
         joined: set[int] = set()
         for reply in self.receive(messages):
             client, size = (_whole(reply.content, key) for key in ("client", "size"))
             if client is None or client >= self.N:
-                said = number(reply.content, "client")
+                claimed = number(reply.content, "client")
                 raise SamplerError(
-                    f"a node says that it is client {said:g}; number the {self.N} clients from 0 to {self.N - 1}, by "
-                    "Answers(client=...) or partition-id."
+                    f"a node says that it is client {claimed:g}; number the {self.N} clients from 0 to {self.N - 1}, "
+                    "by Answers(client=...) or partition-id."
                 )
             if size is None:
                 raise SamplerError(
@@ -113,11 +113,11 @@ class Wire:
                 log.warning("node %s failed: %s", reply.metadata.src_node_id, self.why)
         return [reply for reply in replies if not reply.has_error()]
 
-    def messages(self, requests: Sequence[Request], which: Iterable[int]) -> list[Message]:
+    def messages(self, requests: Sequence[Request], indices: Iterable[int]) -> list[Message]:
         """The messages for the requests `which` (indices) whose client is there and was not given up."""
         return [
             requests[i].message(self.nodes[requests[i].client], str(i))
-            for i in which
+            for i in indices
             if requests[i].client in self.nodes and requests[i].client not in self.lost
         ]
 
@@ -128,9 +128,9 @@ class Wire:
 
         replies: those of the first attempt, if the messages have been sent already.
         """
-        out: list[RecordDict | None] = [None] * len(requests)
+        contents: list[RecordDict | None] = [None] * len(requests)
         for attempt in range(self.retries + 1):
-            missing = [i for i, content in enumerate(out) if content is None]
+            missing = [i for i, content in enumerate(contents) if content is None]
             if attempt:
                 self.look()
             if attempt or replies is None:
@@ -143,13 +143,13 @@ class Wire:
                     self.why = why
                     log.warning("client %s sent what cannot be used: %s", requests[i].client, why)
                 else:
-                    out[i] = reply.content
-            if all(content is not None for content in out):
+                    contents[i] = reply.content
+            if all(content is not None for content in contents):
                 break
         self.lost |= {
-            request.client for request, content in zip(requests, out, strict=True) if content is None
+            request.client for request, content in zip(requests, contents, strict=True) if content is None
         }
-        return out
+        return contents
 
 
 def _whole(content: RecordDict, key: str) -> int | None:

@@ -50,7 +50,7 @@ class Live(Guarded):
         self.fed = Federation(
             sizes=self.partition.sizes,
             label_counts=self.partition.labels,
-            m=self.presence.world.asked(run.m) if self.presence else run.m,
+            m=self.presence.world.to_select(run.m) if self.presence else run.m,
             T=run.T,
             d=layout.n_trainable,
             output_weight=layout.output_weight,

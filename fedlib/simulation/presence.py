@@ -84,7 +84,7 @@ class Presence:
 
     def begin(self, t: int) -> None:
         """The state at the start of round t; 0 is the time before the first round."""
-        awake = self.world.there(t) if t else np.arange(len(self.local))
+        awake = self.world.present(t) if t else np.arange(len(self.local))
         self.present = np.setdiff1d(awake, [flying.client for flying in self.flying])
         self.absent: list[int] = []
         self.spent, self.ready, self.uploaded = 0.0, set[int](), set[int]()

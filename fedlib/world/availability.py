@@ -38,29 +38,29 @@ def availability(world: settings.World, sizes: np.ndarray, label_counts: np.ndar
     return scaled(raw, world.mean, world.least)
 
 
-def scaled(raw: np.ndarray, mean: float, least: float) -> np.ndarray:
-    """min(1, max(least, c raw)) with c such that the mean over all entries is `mean`; raw >= 0, of any shape.
+def scaled(raw: np.ndarray, mean: float, minimum: float) -> np.ndarray:
+    """min(1, max(minimum, c raw)) with c such that the mean over all entries is `mean`; raw >= 0, of any shape.
 
     Raises:
         DataError: too many entries are 0.
     """
 
-    def at(c: float) -> np.ndarray:
-        return np.minimum(1, np.maximum(least, c * raw))
+    def clipped(c: float) -> np.ndarray:
+        return np.minimum(1, np.maximum(minimum, c * raw))
 
-    reachable = np.where(raw > 0, 1, least).mean()
+    reachable = np.where(raw > 0, 1, minimum).mean()
     if reachable < mean:
         raise DataError(
             f"world: a mean availability of {mean} cannot be reached, because {(raw == 0).mean():.0%} of clients and "
             f"rounds have a rate of 0; set mean to {reachable:.3g} or less, or raise least."
         )
     low, high = 0.0, 1.0
-    while at(high).mean() < mean and high < 1e300:
+    while clipped(high).mean() < mean and high < 1e300:
         high *= 2
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if at(middle).mean() < mean else (low, middle)
-    return at(high)
+        low, high = (middle, high) if clipped(middle).mean() < mean else (low, middle)
+    return clipped(high)
 
 
 def rate(kind: settings.Rate, sizes: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -93,9 +93,9 @@ def pattern(kind: settings.Pattern | None, labels: np.ndarray) -> np.ndarray:
             return np.maximum(0, kind.depth * np.sin(2 * np.pi * t / kind.period) + 1 - kind.depth)[:, None]
         case settings.Staircase():
             return np.repeat([1, kind.low], kind.steps)[:, None]
-    held = labels >= 0.1 * labels.sum(axis=1, keepdims=True)
+    common = labels >= 0.1 * labels.sum(axis=1, keepdims=True)
     K = labels.shape[1]
-    first, last = held.argmax(axis=1), K - 1 - held[:, ::-1].argmax(axis=1)
+    first, last = common.argmax(axis=1), K - 1 - common[:, ::-1].argmax(axis=1)
     place = (np.arange(kind.period)[:, None] + 0.5) / kind.period
     inside = (first / K <= place) & (place < (last + 1) / K)
     return kind.beta * inside + 1 - kind.beta
@@ -168,12 +168,12 @@ class Recorded:
         """Seconds after which the trace repeats."""
         return float(self.ends.max())
 
-    def at(self, time: float) -> np.ndarray:
+    def present(self, time: float) -> np.ndarray:
         """(N,) bool: who is there at a second."""
-        now = time % self.period
-        there = np.zeros(self.N, dtype=bool)
-        there[self.clients[(self.begins <= now) & (now < self.ends)]] = True
-        return there
+        moment = time % self.period
+        present = np.zeros(self.N, dtype=bool)
+        present[self.clients[(self.begins <= moment) & (moment < self.ends)]] = True
+        return present
 
     def share(self) -> np.ndarray:
         """(N,) share of the time that each client is there, if its intervals do not overlap."""
@@ -181,6 +181,6 @@ class Recorded:
 
     def next_change(self, time: float) -> float:
         """The next second after `time` at which somebody comes."""
-        laps, now = divmod(time, self.period)
-        later = self.begins[self.begins > now]
+        laps, moment = divmod(time, self.period)
+        later = self.begins[self.begins > moment]
         return laps * self.period + (later.min() if len(later) else self.period + self.begins.min())

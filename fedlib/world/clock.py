@@ -55,7 +55,7 @@ class LiveWorld:
         self.p = availability(world, self.sizes, self.label_counts, self.seed)
         self.process = latent(world.process, N, self.seed)
         if world.speeds:
-            self.per_sample, self.down, self.up = self.speeds(world.speeds)
+            self.per_sample, self.downlink, self.uplink = self.speeds(world.speeds)
 
     @property
     def rates(self) -> np.ndarray:
@@ -66,49 +66,49 @@ class LiveWorld:
             else np.broadcast_to(self.p, (len(self.p), len(self.sizes))).mean(0)
         )
 
-    def there(self, t: int) -> np.ndarray:
+    def present(self, t: int) -> np.ndarray:
         """Ids of the clients that are there at the start of round t, ascending."""
         if self.trace:
-            return np.flatnonzero(self.trace.at(self.time))
+            return np.flatnonzero(self.trace.present(self.time))
         while len(self._u) < t:
             self._u.append(next(self.process))
         return np.flatnonzero(self._u[t - 1] < self.p[t % len(self.p)])
 
-    def asked(self, m: int) -> int:
+    def to_select(self, m: int) -> int:
         """How many clients the server selects in order to get m."""
         ends = self.settings.ends
-        many = int(np.ceil(round(ends.c * m, 9))) if isinstance(ends, settings.First) else m
-        return min(many, len(self.sizes))
+        wanted_clients = int(np.ceil(round(ends.c * m, 9))) if isinstance(ends, settings.First) else m
+        return min(wanted_clients, len(self.sizes))
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def speeds(self, by: settings.Speeds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def speeds(self, spec: settings.Speeds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Seconds per sample, and kbit/s down and up, of every client: three arrays (N,)."""
         N, rng = len(self.sizes), stream(self.seed, "world", SPEED)
-        if by.file and by.sha256:
+        if spec.file and spec.sha256:
             columns = ("client", "seconds_per_sample", "kbit_down", "kbit_up")
-            table = read_csv(by.file, by.sha256, columns, N).sort_values("client")
+            table = read_csv(spec.file, spec.sha256, columns, N).sort_values("client")
             if table["client"].tolist() != list(range(N)) or (table[list(columns[1:])] <= 0).any(axis=None):
                 raise DataError(
-                    f"{by.file}: it needs one row for each of the {N} clients, with numbers above 0."
+                    f"{spec.file}: it needs one row for each of the {N} clients, with numbers above 0."
                 )
             return tuple(table[name].to_numpy() for name in columns[1:])  # type: ignore[return-value]
         noise, connection = rng.standard_normal((2, N))
-        fast = by.rho * self.normal_scores(by.of) + np.sqrt(1 - by.rho**2) * noise
-        kbit = by.kbit * np.exp(by.kbit_sigma * connection)
-        return by.seconds * np.exp(-by.sigma * fast), kbit, kbit
+        fast = spec.rho * self.normal_scores(spec.of) + np.sqrt(1 - spec.rho**2) * noise
+        kbit = spec.kbit * np.exp(spec.kbit_sigma * connection)
+        return spec.seconds * np.exp(-spec.sigma * fast), kbit, kbit
 
-    def normal_scores(self, of: str) -> np.ndarray:
+    def normal_scores(self, order: str) -> np.ndarray:
         """(N,) normal quantiles of the clients' ranks; ties are broken at random."""
         labels = self.label_counts / np.maximum(self.label_counts.sum(axis=1, keepdims=True), 1)
-        by = {
+        values = {
             "availability": self.rates,
             "size": self.sizes,
             "entropy": scipy.special.entr(labels).sum(axis=1),
         }
         ties = stream(self.seed, "world", TIES).random(len(self.sizes))
         rank = np.empty(len(self.sizes))
-        rank[np.lexsort((ties, np.round(by[of], 12)))] = np.arange(len(self.sizes))
+        rank[np.lexsort((ties, np.round(values[order], 12)))] = np.arange(len(self.sizes))
         return scipy.special.ndtri((rank + 0.5) / len(rank))
 
     def seconds(
@@ -118,7 +118,7 @@ class LiveWorld:
         clients = np.asarray(clients, dtype=int)
         if not self.settings.speeds:
             return np.full(len(clients), ROUND)
-        sent = BITS / 1000 * (down / self.down[clients] + up / self.up[clients])
+        sent = BITS / 1000 * (down / self.downlink[clients] + up / self.uplink[clients])
         return samples * self.per_sample[clients] + sent
 
     def end(self, seconds: np.ndarray, m: int) -> RoundArrivals:

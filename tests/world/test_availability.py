@@ -96,7 +96,7 @@ def test_each_client_is_there_as_often_as_stated_under_each_process(process, pat
     rounds = 2000
     there = np.zeros((rounds, 300))
     for t in range(rounds):
-        there[t, made.there(t + 1)] = 1
+        there[t, made.present(t + 1)] = 1
     assert there.mean() == pytest.approx(0.4, abs=0.005)
     assert np.abs(there.mean(axis=0) - made.rates).max() < 0.12
     assert np.abs(there.mean(axis=0) - made.rates).mean() < 0.03
@@ -118,7 +118,7 @@ def test_stays_of_a_markov_world_last_as_stated() -> None:
     made = world(500, mean=0.3, process={"kind": "markov", "stay": 5.0})
     there = np.zeros((400, 500), dtype=bool)
     for t in range(400):
-        there[t, made.there(t + 1)] = True
+        there[t, made.present(t + 1)] = True
     now, then = there[:-1], there[1:]
     assert then[~now].mean() == pytest.approx(0.3 / 5, abs=0.005)
     assert (~then)[now].mean() == pytest.approx(0.7 / 5, abs=0.008)
@@ -128,7 +128,7 @@ def test_a_cyclic_client_comes_once_in_every_cycle() -> None:
     made = world(50, mean=0.25, process={"kind": "cyclic", "length": 20})
     there = np.zeros((200, 50), dtype=int)
     for t in range(200):
-        there[t, made.there(t + 1)] = 1
+        there[t, made.present(t + 1)] = 1
     comes = (np.diff(there, axis=0) == 1).sum(axis=0)
     assert ((comes >= 9) & (comes <= 10)).all()
     assert (there.sum(axis=0) == 50).all()
@@ -156,8 +156,8 @@ def test_speeds_are_log_normal_and_coupled_as_stated(of: str, rho: float) -> Non
 
 def test_a_world_is_a_stream_of_its_own() -> None:
     first = world(30, mean=0.5)
-    assert not np.array_equal(first.there(1), world(30, seed=1, mean=0.5).there(1))
-    assert np.array_equal(world(30, mean=0.5).there(7), [first.there(t) for t in range(1, 8)][-1])
+    assert not np.array_equal(first.present(1), world(30, seed=1, mean=0.5).present(1))
+    assert np.array_equal(world(30, mean=0.5).present(7), [first.present(t) for t in range(1, 8)][-1])
     assert stream(0, "world", 1).random() != stream(0, "select", 1).random()
 
 
@@ -193,7 +193,7 @@ def test_a_trace_says_who_is_there_and_repeats(tmp_path) -> None:
     made = world(4, trace=written(tmp_path / "trace.csv", TRACE))
     seen = {}
     for made.time in (0.0, 7.0, 25.0, 39.0, 40.0, 47.0):
-        seen[made.time] = made.there(1).tolist()
+        seen[made.time] = made.present(1).tolist()
     assert seen == {0: [0], 7: [0, 1], 25: [], 39: [2], 40: [0], 47: [0, 1]}
     assert made.rates.tolist() == [0.25, 0.375, 0.25, 0]
     made.time = 25.0

@@ -44,7 +44,7 @@ def test_every_sampler_in_every_kind_of_absence(sampler: str, absences: str) -> 
     (live,) = played({"sampler": sampler}, world=HALF | {"absences": absences})
     assert live.t == live.run.T
     for t, row in enumerate(live.rows[1:], 1):
-        here = live.presence.world.there(t)
+        here = live.presence.world.present(t)
         assert np.isin(row["clients"], here).all()
         assert row["available"] == len(here)
         assert row["arrived"] == len(row["clients"])
@@ -87,7 +87,7 @@ def test_clocks_of_rounds_that_wait_against_a_plain_sum() -> None:
     world, d, clock = live.presence.world, live.executor.layout.d, 0.0
     for row in live.rows[1:]:
         each = [
-            50 * world.per_sample[k] + 0.032 * d * (1 / world.down[k] + 1 / world.up[k])
+            50 * world.per_sample[k] + 0.032 * d * (1 / world.downlink[k] + 1 / world.uplink[k])
             for k in row["clients"]
         ]
         clock += max(each)
@@ -109,12 +109,13 @@ def test_losses_take_a_third_of_the_time_of_training_against_a_plain_sum() -> No
     (live,) = played({"sampler": "power_of_choice", "d": 25}, world=speeds)
     world, d, clock = live.presence.world, live.executor.layout.d, 0.0
     asked = [
-        len(live.partition.train[k]) * world.per_sample[k] / 3 + 0.032 * (d / world.down[k] + 1 / world.up[k])
+        len(live.partition.train[k]) * world.per_sample[k] / 3
+        + 0.032 * (d / world.downlink[k] + 1 / world.uplink[k])
         for k in range(25)
     ]
     for row in live.rows[1:]:
         trained = [
-            50 * world.per_sample[k] + 0.032 * d * (1 / world.down[k] + 1 / world.up[k])
+            50 * world.per_sample[k] + 0.032 * d * (1 / world.downlink[k] + 1 / world.uplink[k])
             for k in row["clients"]
         ]
         clock += max(asked) + max(trained)
