@@ -16,6 +16,23 @@ from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT
 
 HOUSE = ROOT / "fedlib"
+WORDS = (  # that say nothing of a thing
+    "about above after again another any as asked at been before begun below between both by did done "
+    "drawn each else every few for found from given gone got had has have held here in into is it kept "
+    "known least left less made many meant might more most much must none nothing now of off on one ones "
+    "other others out over own rest said same seen shown so some still such taken that then there these "
+    "they this those to told up wanted was were what which who whom whose with within without written yet "
+)
+VAGUE = set(WORDS.split())
+NAMED = (
+    "data/",
+    "settings/",
+    "world/",
+    "simulation/",
+    "runs/",
+    "flower/",
+    "commands/",
+)  # their names are checked
 FILES = sorted(file for file in HOUSE.rglob("*.py") if file.read_text().strip())
 
 
@@ -109,4 +126,35 @@ def test_no_two_files_of_tests_have_one_name():
     """pytest imports them by name where their folder is no package, and fails if two share one."""
     files = (ROOT / "tests").rglob("test_*.py")
     names = Counter(path.name for path in files if not (path.parent / "__init__.py").exists())
+    assert not [name for name, times in names.items() if times > 1]
+
+
+def bound(tree: ast.AST) -> Iterator[str]:
+    """The names that a file gives: to functions, classes, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+@pytest.mark.parametrize("room", NAMED)
+def test_names_say_what_a_thing_is(room: str):
+    """At most one in a hundred is a word such as `found` or `other`, which says nothing of the thing."""
+    files = [file for file in FILES if room_of(file) == room]
+    names = [name.strip("_") for file in files for name in bound(ast.parse(file.read_text()))]
+    vague = Counter(name for name in names if name in VAGUE)
+    assert vague.total() <= max(1, 0.01 * len(names)), vague
+
+
+def test_no_two_classes_have_one_name():
+    """In these rooms, a name stands for one class."""
+    names = Counter(
+        node.name
+        for file in FILES
+        if room_of(file) in NAMED
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
     assert not [name for name, times in names.items() if times > 1]
