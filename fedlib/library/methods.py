@@ -16,7 +16,7 @@ from fedlib.settings import schema
 from fedlib.settings.identity import digest_of_value
 
 
-class Method(schema.MethodSettings):
+class Method(schema.Method):
     """A sampler, and what the server makes of the updates of the clients that it selects.
 
     sampler: its name, its class, or an instance with parameters.
@@ -45,7 +45,7 @@ class Method(schema.MethodSettings):
         super().__init__(**keys | settings)
 
 
-def methods_of(methods: Any) -> dict[str, schema.MethodSettings]:
+def methods_of(methods: Any) -> dict[str, schema.Method]:
     """Label -> the `method` of a run's settings.
 
     Raises:
@@ -62,9 +62,9 @@ def methods_of(methods: Any) -> dict[str, schema.MethodSettings]:
     return {str(label): method_of(str(label), method) for label, method in methods.items()}
 
 
-def method_of(label: str, method: Any) -> schema.MethodSettings:
+def method_of(label: str, method: Any) -> schema.Method:
     """One method. A sampler that is not registered is registered under the name of its class."""
-    if isinstance(method, schema.MethodSettings):
+    if isinstance(method, schema.Method):
         return method
     if isinstance(method, str | Sampler) or (isinstance(method, type) and issubclass(method, Sampler)):
         return Method(method)

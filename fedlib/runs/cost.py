@@ -24,7 +24,7 @@ from fedlib.data.schemes.equal import IID
 from fedlib.data.sources import KINDS
 from fedlib.runs.place import Place
 from fedlib.runs.supply import runs_in_lockstep
-from fedlib.settings.schema import Evaluate, Local, MethodSettings, Run
+from fedlib.settings.schema import Evaluate, Local, Method, Run
 from fedlib.streams import stream
 from fedlib.training.contract import Executor, Job
 from fedlib.training.executors import make_executor
@@ -135,7 +135,7 @@ def _time(work: Callable[[int], object], clock: Callable[[], float]) -> float:
 @cache
 def asking(method: str, N: int, m: int) -> tuple[float, float]:
     """Clients per round that do a single step (for a gradient), and clients that train (the chosen and the asked)."""
-    mine = MethodSettings.model_validate_json(method)
+    mine = Method.model_validate_json(method)
     once = _probe(mine, N, m, steps=1)
     if once <= m:  # nobody but the chosen does a step
         return 0.0, once
@@ -143,7 +143,7 @@ def asking(method: str, N: int, m: int) -> tuple[float, float]:
     return max(0.0, 2 * once - twice), twice - once
 
 
-def _probe(method: MethodSettings, N: int, m: int, steps: int) -> float:
+def _probe(method: Method, N: int, m: int, steps: int) -> float:
     """Mean number of steps of all clients in a round of `steps` local steps, found by running the sampler."""
     dataset = datasets.load("digits")
     proximal = method.algorithm_params.get("mu", 0.1) if method.algorithm == "feddyn" else 0.0

@@ -200,7 +200,7 @@ def _json_or_digest(value: Any, name: str) -> Any:
         return OWN + digest_of_value(value, name)
 
 
-class MethodSettings(Settings):
+class Method(Settings):
     """A sampler with its hyper-parameters, inside a federated algorithm."""
 
     sampler: str
@@ -214,7 +214,7 @@ class MethodSettings(Settings):
         return {key: _json_or_digest(value, key) for key, value in params.items()}
 
     @model_validator(mode="after")
-    def _known_and_possible(self) -> MethodSettings:
+    def _known_and_possible(self) -> Method:
         """Check the names and convert the parameters to their types."""
         if self.sampler not in samplers.SAMPLERS:
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
@@ -266,7 +266,7 @@ class Run(Settings):
     validation: Count | None = (
         optional()
     )  # samples that the server has itself, of those that no client trains on
-    method: MethodSettings
+    method: Method
     questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
     seed: Whole
 
@@ -335,6 +335,6 @@ def _one_form(
     method: str, cls: type[samplers.Sampler]
 ) -> dict[str, Any]:  # depends on the class, which may be defined again
     try:
-        return MethodSettings.model_validate_json(method).in_one_form()
+        return Method.model_validate_json(method).in_one_form()
     except ValidationError:
         return json.loads(method)

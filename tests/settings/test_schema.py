@@ -413,8 +413,8 @@ def test_merging_nothing_changes_nothing(tree):
         (lambda: Local(lr=-1, batch=1, steps=1), r"Local\.lr: .*greater than 0 \(given: -1\)\."),
         (lambda: Local(lr=1, batch=1), "Local: give either steps or epochs"),
         (
-            lambda: schema.MethodSettings(sampler="mdd"),
-            r"MethodSettings: unknown sampler 'mdd'; did you mean",
+            lambda: schema.Method(sampler="mdd"),
+            r"Method: unknown sampler 'mdd'; did you mean",
         ),
         (lambda: schemes.DirichletPrior(alpha=0), r"DirichletPrior\.alpha: .*greater than 0"),
     ],
