@@ -88,7 +88,7 @@ class FedAvg:
         """(n, d) the clients' previous local models, for objectives that use them, or None."""
         return None
 
-    def rest(self) -> None:
+    def skip(self) -> None:
         """Called instead of `aggregate` in a round in which no update arrives."""
 
     def aggregate(

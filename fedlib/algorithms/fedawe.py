@@ -52,12 +52,12 @@ class FedAWE(FedAvg):
         if not len(self.x):
             self.x = models.repeat(self.N, 1)
 
-    def rest(self) -> None:
+    def skip(self) -> None:
         self.t = self.t + 1
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
         self.begin(models)
-        self.rest()
+        self.skip()
         places = clients.tolist()
         away = (self.t - self.tau[places]).to(updates)
         echo = (away[:, None] * updates).mean(0)

@@ -27,10 +27,10 @@ class MIFA(FedAvg):
         import torch
 
         self.G = torch.zeros(N, d, device=device)
-        self.seen = torch.zeros(N, dtype=torch.bool, device=device)
+        self.known_clients = torch.zeros(N, dtype=torch.bool, device=device)
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
         for k, update in zip(clients.tolist(), updates, strict=True):
             self.G[k] = update / lr
-            self.seen[k] = True
-        return models + lr * self.G[self.seen].mean(0)
+            self.known_clients[k] = True
+        return models + lr * self.G[self.known_clients].mean(0)

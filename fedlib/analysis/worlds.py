@@ -120,8 +120,8 @@ def grid(effects: pd.DataFrame) -> pd.DataFrame:
             return row["outcome"]
         return f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] {row['outcome']}"
 
-    shown = effects.assign(effect=effects.apply(cell, axis=1))
-    wide = shown.pivot(index="method", columns="setting", values="effect")
+    cells = effects.assign(effect=effects.apply(cell, axis=1))
+    wide = cells.pivot(index="method", columns="setting", values="effect")
     order = [list(dict.fromkeys(effects[key])) for key in ("method", "setting")]
     return wide.loc[order[0], order[1]].fillna("not run")
 
@@ -158,8 +158,8 @@ def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
     first = {name: next((word for word in LOST if lost[word][name]), "") for name in hold}
     stay = [name for name in hold if not first[name]]
     text = (
-        f"Of {len(wide)} methods, {len(hold)} {are(hold)} {claim} in “{reference}”; {number(stay)} of these "
-        f"{are(stay)} so in all {others.shape[1]} others as well{named(stay)}."
+        f"Of {len(wide)} methods, {len(hold)} {verb(hold)} {claim} in “{reference}”; {number(stay)} of these "
+        f"{verb(stay)} so in all {others.shape[1]} others as well{named(stay)}."
     )
     for word, head in LOST.items():
         if names := [name for name in hold if first[name] == word]:
@@ -177,9 +177,9 @@ def tally(effects: pd.DataFrame, claim: str) -> str:
         for word, rows in effects.groupby("outcome", sort=False)
         if word != "undecided"
     ]
-    rest = int((effects["outcome"] == "undecided").sum())
-    if rest:
-        parts.append(f"undecided in {rest} of {len(effects)}")
+    undecided = int((effects["outcome"] == "undecided").sum())
+    if undecided:
+        parts.append(f"undecided in {undecided} of {len(effects)}")
     return f"{claim}: {'; '.join(parts)}."
 
 
@@ -222,7 +222,7 @@ def number(names: Sequence[str]) -> str:
     return str(len(names)) if names else "none"
 
 
-def are(names: Sequence[str]) -> str:
+def verb(names: Sequence[str]) -> str:
     return "is" if len(names) < 2 else "are"
 
 

@@ -51,10 +51,10 @@ class Delta(Sampler):
     def select(self, round: Round) -> Selection:
         A, m = round.available, round.m
         p = self.P[A] / self.P[A].sum()
-        drawn = (
+        picks = (
             round.rng.choice(len(A), m, p=p) if self.replacement else draw_distinct(round.rng, np.log(p), m)
         )
-        return Selection(A[drawn], weights=1 / (len(A) * m * p[drawn]))
+        return Selection(A[picks], weights=1 / (len(A) * m * p[picks]))
 
     def observe(self, round: Round, report: Report) -> None:
         usable = np.isfinite(report.updates).all(axis=1) & np.isfinite(report.losses)

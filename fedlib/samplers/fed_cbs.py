@@ -54,16 +54,16 @@ class FedCBS(Sampler):
     def select(self, round: Round) -> Selection:
         A, counts = round.available, self.fed.label_counts[round.available]
         bonus = self.lam * np.sqrt(3 * np.log(round.t) / (2 * self.times[A]))
-        left = np.ones(len(A), dtype=bool)
-        chosen, held = [], np.zeros(counts.shape[1])
+        free = np.ones(len(A), dtype=bool)
+        chosen, total = [], np.zeros(counts.shape[1])
         for b in range(1, round.m + 1):
-            imbalance = np.maximum(qcid(held + counts), self.least)
+            imbalance = np.maximum(qcid(total + counts), self.least)
             log = np.log(1 / imbalance + bonus) if b == 1 else -b * np.log(imbalance)
-            (k,) = draw_distinct(round.rng, np.where(left, log, -np.inf), 1)
+            (k,) = draw_distinct(round.rng, np.where(free, log, -np.inf), 1)
             chosen.append(k)
-            left[k], held = False, held + counts[k]
+            free[k], total = False, total + counts[k]
         clients = A[np.array(chosen)]
-        return Selection(clients, notes={"qcid": round_off(qcid(held))})
+        return Selection(clients, notes={"qcid": round_off(qcid(total))})
 
     def observe(self, round: Round, report: Report) -> None:
         self.times = self.times + np.isin(self.fed.everyone, report.clients)

@@ -35,7 +35,9 @@ class FedAU(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        self.begun = np.zeros(fed.N, dtype=int)  # round in which each client's present interval began
+        self.interval_start = np.zeros(
+            fed.N, dtype=int
+        )  # round in which each client's present interval began
         self.total, self.intervals = np.zeros(fed.N), np.zeros(fed.N, dtype=int)
 
     @property
@@ -48,8 +50,8 @@ class FedAU(Sampler):
         return Selection(clients, weights=self.eta_g / self.fed.N * self.omega[clients])
 
     def observe(self, round: Round, report: Report) -> None:
-        length = np.minimum(round.t - self.begun, self.K)
+        length = np.minimum(round.t - self.interval_start, self.K)
         ends = np.isin(self.fed.everyone, report.clients) | (length == self.K)
         self.total = self.total + np.where(ends, length, 0)
         self.intervals = self.intervals + ends
-        self.begun = np.where(ends, round.t, self.begun)
+        self.interval_start = np.where(ends, round.t, self.interval_start)

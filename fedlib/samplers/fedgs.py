@@ -68,15 +68,15 @@ def spread(pairs: np.ndarray, single: np.ndarray, m: int) -> np.ndarray:
         inside[k] = True
         value = value + pairs[k]
     while True:
-        members, rest = np.flatnonzero(inside), np.flatnonzero(~inside)
-        if not len(rest) or not len(members):
+        members, outside = np.flatnonzero(inside), np.flatnonzero(~inside)
+        if not len(outside) or not len(members):
             return members
-        gain = value[rest] - value[members][:, None] - pairs[np.ix_(members, rest)]
+        gain = value[outside] - value[members][:, None] - pairs[np.ix_(members, outside)]
         i, j = np.unravel_index(gain.argmax(), gain.shape)
         if gain[i, j] <= GAIN:
             return members
-        inside[members[i]], inside[rest[j]] = False, True
-        value = value + pairs[rest[j]] - pairs[members[i]]
+        inside[members[i]], inside[outside[j]] = False, True
+        value = value + pairs[outside[j]] - pairs[members[i]]
 
 
 @register("fedgs", revision=0)
@@ -139,9 +139,9 @@ class FedGSUpdates(FedGS):
             clients, updates = round.answered(new, (yield Updates(new)))
             self.features = self.features.copy()
             self.features[clients] = np.where(np.isfinite(updates), updates, 0)
-            known = np.flatnonzero(~np.isnan(self.features).any(axis=1))
+            featured = np.flatnonzero(~np.isnan(self.features).any(axis=1))
             self.H = 1 - np.eye(self.fed.N)
-            self.H[np.ix_(known, known)] = distances(
-                self.features[known].astype(float), self.epsilon, self.sigma2
+            self.H[np.ix_(featured, featured)] = distances(
+                self.features[featured].astype(float), self.epsilon, self.sigma2
             )
         return super().select(round)

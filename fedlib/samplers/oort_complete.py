@@ -86,15 +86,15 @@ class OortComplete(Sampler):
         self.share = max(self.share * self.decay, self.exploration_min)
         usable = np.setdiff1d(round.available, self.worn())
         explored, new = usable[self.last[usable] > 0], usable[self.last[usable] == 0]
-        wanted = m - int(m * self.share) if len(new) else m
-        exploited = self.exploit(explored, min(wanted, len(explored)), round)
+        n_exploit = m - int(m * self.share) if len(new) else m
+        exploited = self.exploit(explored, min(n_exploit, len(explored)), round)
         n = min(m - len(exploited), len(new))
         reward = self.utility[new] * self.slowness(new)
         window = np.argsort(-reward, kind="stable")[: int(self.window * n)]
         first = new[window[draw_distinct(rng, log(reward[window]), n)]]
         clients = np.concatenate([exploited, first])
-        rest = np.setdiff1d(round.available, clients)
-        clients = np.concatenate([clients, rng.choice(rest, m - len(clients), replace=False)])
+        spare = np.setdiff1d(round.available, clients)
+        clients = np.concatenate([clients, rng.choice(spare, m - len(clients), replace=False)])
         self.exploited = exploited
         return Selection(clients, notes={"explored": len(first), "percentile": self.percentile})
 
@@ -104,8 +104,8 @@ class OortComplete(Sampler):
             return explored[:0]
         score = self.scores(explored, round.t)
         order = np.argsort(-score, kind="stable")
-        least = self.cut_off * score[order[min(n, len(order) - 1)]]
-        pool = order[(score[order] >= least) | (np.arange(len(order)) <= POOL * n)]
+        cut = self.cut_off * score[order[min(n, len(order) - 1)]]
+        pool = order[(score[order] >= cut) | (np.arange(len(order)) <= POOL * n)]
         return explored[pool[draw_distinct(round.rng, log(score[pool]), n)]]
 
     def scores(self, clients: np.ndarray, t: int) -> np.ndarray:
@@ -119,10 +119,10 @@ class OortComplete(Sampler):
 
     def slowness(self, clients: np.ndarray) -> np.ndarray:
         """(n,) factor (T / D_k)^penalty of clients slower than T; 1 for the others."""
-        known = np.sort(self.duration[~np.isnan(self.duration)])
-        if self.percentile >= 100 or not len(known):
+        durations = np.sort(self.duration[~np.isnan(self.duration)])
+        if self.percentile >= 100 or not len(durations):
             return np.ones(len(clients))
-        preferred = known[min(int(len(known) * self.percentile / 100), len(known) - 1)]
+        preferred = durations[min(int(len(durations) * self.percentile / 100), len(durations) - 1)]
         duration = np.where(np.isnan(self.duration[clients]), preferred, self.duration[clients])
         return np.minimum(1, preferred / np.maximum(duration, 1e-4)) ** self.penalty
 
@@ -138,10 +138,10 @@ class OortComplete(Sampler):
         W = self.pacer_step
         if t < 2 * W or t % W:
             return
-        previous, now = self.history[-2 * W : -W].sum(), self.history[-W:].sum()
-        if abs(now - previous) <= 0.1 * previous:
+        previous, recent = self.history[-2 * W : -W].sum(), self.history[-W:].sum()
+        if abs(recent - previous) <= 0.1 * previous:
             self.percentile = min(100.0, self.percentile + self.pacer_delta)
-        elif abs(now - previous) >= 5 * previous:
+        elif abs(recent - previous) >= 5 * previous:
             self.percentile = max(self.pacer_delta, self.percentile - self.pacer_delta)
 
     def observe(self, round: Round, report: Report) -> None:

@@ -7,8 +7,8 @@ Federated Learning", AAAI 2021 (S-FedAvg), as in that program.
 1. The value of a set of updates is minus the loss, on the server's validation samples (the setting `validation`), of
    the model before plus their mean, weighted by sizes. The program's value is 1 minus the loss: the same differences.
 2. Rounds with at most `exact` updates are computed over all sets. Otherwise GTG-Shapley: permutations in which every
-   update stands first once in a sweep; the rest of a permutation counts 0 once its value is within `within` of that of
-   all updates. Sweeps end when the values change by less than 1 % on average, as in the program, or after `sweeps`.
+   update stands first once in a sweep; the rest of a permutation counts 0 once its value is within `tolerance` of that
+   of all updates. Sweeps end when the values change by less than 1 % on average, as in the program, or after `sweeps`.
    The program compares the last ten permutations.
 3. Clients that have never come go first, in random order (in the program by number); where fewer than m of these are
    there, the others are drawn at random, as in the program.
@@ -63,7 +63,9 @@ def exact_values(n: int) -> Values:
     return shapley
 
 
-def sampled_values(n: int, within: float, sweeps: int, permute: Callable[[np.ndarray], np.ndarray]) -> Values:
+def sampled_values(
+    n: int, tolerance: float, sweeps: int, permute: Callable[[np.ndarray], np.ndarray]
+) -> Values:
     """Estimates (n,) from truncated permutations: in a sweep, one for each update that stands first.
 
     permute: gives a random order of an array.
@@ -73,20 +75,20 @@ def sampled_values(n: int, within: float, sweeps: int, permute: Callable[[np.nda
     if math.isnan(whole):
         return np.full(n, np.nan)
     value = {frozenset(): nobody, everybody: whole}
-    if abs(whole - nobody) < within:
+    if abs(whole - nobody) < tolerance:
         return np.zeros(n)
     total, shapley = np.zeros(n), np.zeros(n)
     for sweep in range(1, sweeps + 1):
         orders = [[i, *permute(np.setdiff1d(np.arange(n), i)).tolist()] for i in range(n)]
         last, place = [nobody] * n, [0] * n
         for stop in (n // 2, n):  # what is cut off in the first half need not be measured in the second
-            going = [i for i in range(n) if abs(whole - last[i]) >= within]
+            going = [i for i in range(n) if abs(whole - last[i]) >= tolerance]
             teams = [frozenset(orders[i][:j]) for i in going for j in range(place[i] + 1, stop + 1)]
             if unknown := [team for team in dict.fromkeys(teams) if team not in value]:
                 answers = worth((yield ServerLosses([sorted(team) for team in unknown])))
                 value |= dict(zip(unknown, answers.tolist(), strict=True))
             for i in going:
-                while place[i] < stop and abs(whole - last[i]) >= within:
+                while place[i] < stop and abs(whole - last[i]) >= tolerance:
                     place[i] += 1
                     reached = value[frozenset(orders[i][: place[i]])]
                     total[orders[i][place[i] - 1]] += reached - last[i]
@@ -104,7 +106,7 @@ class Shapley(Sampler):
     asks = frozenset({ServerLosses})
     aggregation = "data_size"
     exact: Whole = 6
-    within: NotNegative = 1e-4
+    tolerance: NotNegative = 1e-4
     sweeps: Count = 5
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
@@ -118,7 +120,7 @@ class Shapley(Sampler):
         if n <= self.exact:
             shapley = yield from exact_values(n)
         else:
-            shapley = yield from sampled_values(n, self.within, self.sweeps, round.rng.permutation)
+            shapley = yield from sampled_values(n, self.tolerance, self.sweeps, round.rng.permutation)
         value, times = self.value.copy(), self.times.copy()
         for k, gain in zip(report.clients.tolist(), shapley.tolist(), strict=True):
             times[k] += 1
@@ -141,7 +143,7 @@ class GreedyFed(Shapley):
     """Every client once, then the m available ones of the highest value; weights n_k over their sum.
 
     memory: the share of its old value that a client's value keeps; null: the value is the plain mean.
-    exact, within, sweeps: how Shapley values are computed; see above.
+    exact, tolerance, sweeps: how Shapley values are computed; see above.
     """
 
     memory: Share | None = None
@@ -149,10 +151,10 @@ class GreedyFed(Shapley):
     def select(self, round: Round) -> Selection:
         A, m = round.rng.permutation(round.available), round.m
         new = A[self.times[A] == 0][:m]
-        known = A[self.times[A] > 0]
+        familiar = A[self.times[A] > 0]
         if not len(new):
-            known = known[np.argsort(-self.value[known], kind="stable")]
-        return Selection(np.concatenate([new, known[: m - len(new)]]))
+            familiar = familiar[np.argsort(-self.value[familiar], kind="stable")]
+        return Selection(np.concatenate([new, familiar[: m - len(new)]]))
 
     def renewed(self, value: float, gain: float, times: int) -> float:
         if self.memory is None or times == 1:

@@ -244,7 +244,7 @@ class Lockstep(ClientSide):
             clients = np.asarray(selection.clients, dtype=int)
         squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
         if len(clients) == 0:
-            algorithm.rest()
+            algorithm.skip()
             report = Report(
                 read_only(clients),
                 read_only(np.zeros((0, d), np.float32)),

@@ -92,7 +92,7 @@ def test_fedawes_gossip_keeps_the_mean_of_all_models(came: list[set[int]], seed:
             last[clients] = t
             assert models[0].numpy() == pytest.approx(mean.numpy())
         else:
-            algorithm.rest()
+            algorithm.skip()
     assert algorithm.tau.tolist() == last.tolist()
     assert int(algorithm.t) == len(came)
 
