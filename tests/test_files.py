@@ -76,6 +76,24 @@ def test_a_site_is_read_whole_while_it_is_replaced(tmp_path: Path, record_proper
     beside(write, read)
 
 
+@pytest.mark.parametrize("exchange", [True, False])
+def test_nothing_of_a_replaced_folder_is_left(
+    exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not the system can exchange two folders in one step."""
+    if not exchange:
+        monkeypatch.setattr("fedlib.files._swapped", lambda first, second: False)
+    old, new = tmp_path / "site", tmp_path / "new"
+    for folder, name in ((old, "gone.html"), (new, "index.html")):
+        folder.mkdir()
+        (folder / name).touch()
+    replace_folder(old, new)
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == [
+        "site",
+        "site/index.html",
+    ]
+
+
 def test_who_holds_a_folder_is_named_and_a_killed_process_holds_nothing(
     tmp_path: Path, record_property
 ) -> None:

@@ -348,6 +348,17 @@ def test_no_client_trains_on_what_it_holds_out(seed: int, share: float) -> None:
         assert sorted(np.concatenate([mine, held])) == sorted(part)
 
 
+def test_the_last_label_has_what_truncated_counts_leave() -> None:
+    """A client of n samples with shares q has floor(q_k n) of each label, and the last label the remainder."""
+    y = np.repeat(np.arange(4), 50)
+    spec = schemes.DirichletClients(alpha=1.0, sizes=[(3, 17), (2, 40)])
+    train, _ = dirichlet.dirichlet_clients(spec, y, y, np.random.default_rng(3))
+    shares = np.random.default_rng(3).dirichlet(np.ones(4), size=5)
+    for part, n, q in zip(train, [17, 17, 17, 40, 40], shares, strict=True):
+        first = np.floor(q[:3] * n).astype(int)
+        assert np.bincount(y[part], minlength=4).tolist() == [*first, n - first.sum()]
+
+
 def test_a_held_out_share_is_counted_without_the_error_of_floats() -> None:
     """0.8 of 5 samples are held out: 1 - 0.8 is slightly below 0.2."""
     train, holdout = partition.hold_out([np.arange(5)], 0.8, np.random.default_rng(0))
