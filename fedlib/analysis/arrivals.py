@@ -34,10 +34,10 @@ class Arrivals:
         A run that diverged never arrives: it counts as followed for as long as the longest of the others.
         """
         t, diverged = runs["round"].to_numpy(float), runs["diverged"].to_numpy(bool)
-        there = (runs[column].to_numpy(float) >= target) & (t >= 1) & ~diverged
+        arrived = (runs[column].to_numpy(float) >= target) & (t >= 1) & ~diverged
         rounds, ends = {}, []
         for seed, rows in runs.groupby("seed").indices.items():
-            first = rounds[int(str(seed))] = float(t[rows][there[rows]].min(initial=math.inf))
+            first = rounds[int(str(seed))] = float(t[rows][arrived[rows]].min(initial=math.inf))
             if math.isinf(first):
                 ends.append(t.max() if diverged[rows].any() else t[rows].max())
         return cls(rounds, float(min(ends, default=math.inf)))

@@ -22,8 +22,8 @@ def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: in
         try:
             question = next(answer)
             while True:
-                asked = G[question.clients]
-                question = answer.send(question.encode(asked) if isinstance(question, Updates) else asked)
+                updates = G[question.clients]
+                question = answer.send(question.encode(updates) if isinstance(question, Updates) else updates)
         except StopIteration as stop:
             answer = stop.value
     return answer

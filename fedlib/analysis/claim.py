@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypedDict, Unpack
 
 import pandas as pd
@@ -27,7 +28,7 @@ from fedlib.analysis.arrivals import Arrivals
 from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import Reading, Where
 
-Kind = Literal["core", "supporting", "construction"]
+Kind = Literal["core", "supporting", "construction", "control"]
 Estimator = Literal[
     "log-ratio of rounds",
     "difference of a level",
@@ -36,7 +37,13 @@ Estimator = Literal[
     "agreement with print",
     "exact fact",
 ]
-SAME = ("equivalence", "agreement with print")  # tested two-sided, against a margin
+ROUNDS: Estimator = "log-ratio of rounds"
+LEVEL: Estimator = "difference of a level"
+SAME: Estimator = "equivalence"
+TREND: Estimator = "trend"
+PRINT: Estimator = "agreement with print"
+FACT: Estimator = "exact fact"
+TWO_SIDED = (SAME, PRINT)  # tested on both sides, against a margin
 # Standard deviation over seeds of log rounds, where a paper prints none: the median of the twenty relative deviations
 # that FedCor's Table 1 prints, the only ones printed in the four papers.
 SPREAD = 0.22
@@ -145,10 +152,11 @@ class Labels(TypedDict, total=False):
 class Claim:
     """One claim of a paper.
 
-    artifact: its page ("hcsfed/table_1"). kind: core (abstract, introduction, conclusion, tables), supporting, or by
-    construction. margin: None, a claim of order; a factor or a difference that counts as none (`SAME`), that the claim
-    promises at least, or, below no effect, by which a side is at most worse; "printed": the printed effect, less what
-    one printed run may owe to its seed.
+    artifact: its page ("hcsfed/table_1"). kind: core (abstract, introduction, conclusion, tables), supporting, by
+    construction, or a control: no claim of the paper, but an effect without which others cannot be read. margin: None,
+    a claim of order; a factor or a difference that counts as none (`TWO_SIDED`), that the claim promises at least, or,
+    below no effect, by which a side is at most worse; "printed": the printed effect, less what one printed run may owe
+    to its seed.
     """
 
     id: str
@@ -168,7 +176,7 @@ class Claim:
 
     @property
     def test(self) -> Literal["more", "same"]:
-        return "same" if self.estimator in SAME else "more"
+        return "same" if self.estimator in TWO_SIDED else "more"
 
     @property
     def log(self) -> bool:
@@ -210,30 +218,30 @@ class Claim:
 
     def digest(self) -> str:
         """Changes with whatever decides the claim: its cells, measure, estimator and margins; not with its words."""
-        told = json.dumps(
+        ingredients = json.dumps(
             [self.id, self.kind, self.estimator, self.margin, _plain(self.measure), _plain(self.cells)]
         )
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        return hashlib.sha256(ingredients.encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:
     """Claims as JSON, without words that a page shows and without what is as usual; functions by their names."""
     if hasattr(value, "__dataclass_fields__"):
-        told = {key: getattr(value, key) for key in value.__dataclass_fields__ if key != "shown"}
-        usual = {key: one.default for key, one in value.__dataclass_fields__.items()}
-        return {key: _plain(one) for key, one in told.items() if one != usual[key]}
+        fields = {key: getattr(value, key) for key in value.__dataclass_fields__ if key != "shown"}
+        usual = {key: default.default for key, default in value.__dataclass_fields__.items()}
+        return {key: _plain(default) for key, default in fields.items() if default != usual[key]}
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value.__qualname__ if callable(value) else value
 
 
 def versus(
-    name: str, more: Where, less: Where, printed: tuple[float, float] | None = None,
+    name: str, larger: Where, smaller: Where, printed: tuple[float, float] | None = None,
     spread: float = SPREAD, shown: str = "", **labels: Unpack[Labels],
 ) -> Cell:  # fmt: skip
     """A cell in which the paper claims more (rounds, accuracy, ...) of one side than of the other."""
     a, b = printed or (None, None)
-    return Cell(name, (Arm(more, 1.0, a, spread), Arm(less, -1.0, b, spread)), shown=shown, **labels)
+    return Cell(name, (Arm(larger, 1.0, a, spread), Arm(smaller, -1.0, b, spread)), shown=shown, **labels)
 
 
 def asks(claim: Claim, readings: Iterable[Reading]) -> set[str]:
@@ -263,13 +271,13 @@ class Arms:
     _measured: dict[tuple[Where, Measure], Measured | None] = field(default_factory=dict)
     _ends: dict[Where, float] = field(default_factory=dict)
 
-    def rows(self, where: Where, by: str = "method") -> pd.DataFrame | None:
+    def rows(self, where: Where, column: str = "method") -> pd.DataFrame | None:
         """The rows of one arm; None if it has not been run."""
-        key = where.experiment, by
+        key = where.experiment, column
         if key not in self._rows:
             table = self.results.get(where.experiment)
-            usable = table is not None and by in table and "setting" in table
-            self._rows[key] = dict(list(table.groupby(["setting", by], sort=False))) if usable else {}
+            usable = table is not None and column in table and "setting" in table
+            self._rows[key] = dict(list(table.groupby(["setting", column], sort=False))) if usable else {}
         return self._rows[key].get((where.setting, where.method))
 
     def common(self, places: Iterable[Where]) -> float:
@@ -284,27 +292,33 @@ class Arms:
             self._ends[where] = min(ends, default=math.inf)
         return self._ends[where]
 
-    def measured(self, where: Where, by: Measure) -> Measured | None:
+    def measured(self, where: Where, measure: Measure) -> Measured | None:
         """The measure of one arm by seed; None if it has not been run or its column has not been measured."""
-        key = where, by
+        key = where, measure
         if key not in self._measured:
-            self._measured[key] = self._measure(where, by)
+            self._measured[key] = self._measure(where, measure)
         return self._measured[key]
 
-    def _measure(self, where: Where, by: Measure) -> Measured | None:
-        rows = self.rows(where, by.by if isinstance(by, Study) else "method")
+    def _measure(self, where: Where, how: Measure) -> Measured | None:
+        rows = self.rows(where, how.by if isinstance(how, Study) else "method")
         if rows is None:
             return None
-        if isinstance(by, Study):
-            if by.beside and by.beside not in self.results:
+        if isinstance(how, Study):
+            if how.beside and how.beside not in self.results:
                 return None
-            more = [where.column] * by.of_column + [self.results[by.beside] for _ in [0] if by.beside]
-            return {int(str(k)): float(by.statistic(own, *more)) for k, own in rows.groupby(by.each)}
+            arguments = [where.column] * how.of_column + [self.results[how.beside] for _ in [0] if how.beside]
+            return {
+                int(str(k)): float(how.statistic(group, *arguments)) for k, group in rows.groupby(how.each)
+            }
         if where.column not in rows or rows[where.column].isna().all():
             return None
-        if isinstance(by, Rounds):
-            return Arrivals.of(rows, where.column, by.target)
-        assert isinstance(by, Level)
-        rows = rows[rows["round"] <= by.until]
-        curves = measure.curves(rows, where.column, {where.setting: int(rows["round"].max())})
-        return {int(key[2]): by.factor * by.statistic(c, **dict(by.options)) for key, c in curves.items()}
+        if isinstance(how, Rounds):
+            return Arrivals.of(rows, where.column, how.target)
+        assert isinstance(how, Level)
+        rows = rows[["round", "seed", "diverged", where.column]][rows["round"] <= how.until]
+        last, curve = int(rows["round"].max()), partial(measure.curve, column=where.column)
+        options = dict(how.options)
+        return {
+            int(str(seed)): how.factor * how.statistic(curve(run, last=last), **options)
+            for seed, run in rows.groupby("seed")
+        }

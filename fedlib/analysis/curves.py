@@ -59,10 +59,10 @@ class Panel:
         """A statistic of the shown test accuracy by (method, seed)."""
         runs.need(self.experiment, self.setting, methods)
         key = "read", self, tuple(methods), statistic, *options.items()
-        if key not in runs.kept:
-            found = per_run(self.within(runs, methods), "test_accuracy", statistic, **options)
-            runs.kept[key] = found.droplevel("setting")
-        return runs.kept[key]
+        if key not in runs.cache:
+            values = per_run(self.within(runs, methods), "test_accuracy", statistic, **options)
+            runs.cache[key] = values.droplevel("setting")
+        return runs.cache[key]
 
     def fin(self, runs: Runs, methods: list[str]) -> pd.Series:
         return self.read(runs, methods, end_mean, share=0.05)
@@ -77,13 +77,15 @@ class Panel:
         """First round at the target by (method, seed), on the seeds that all methods have; inf if never reached."""
         runs.need(self.experiment, self.setting, methods)
         key = "rounds", self.experiment, self.setting, self.target, tuple(methods)
-        if key not in runs.kept:
-            found = self._arrivals(runs)[0]
-            names, seeds = (found.index.get_level_values(level).to_numpy() for level in ("method", "seed"))
-            of = {name: set(seeds[names == name]) for name in dict.fromkeys(names) if name in methods}
-            shared = self._shared(pd.Index(sorted(set.intersection(*of.values()) if of else ())), methods)
-            runs.kept[key] = found[np.isin(names, list(of)) & np.isin(seeds, shared)]
-        return runs.kept[key]
+        if key not in runs.cache:
+            arrivals = self._arrivals(runs)[0]
+            names, seeds = (arrivals.index.get_level_values(level).to_numpy() for level in ("method", "seed"))
+            by_method = {name: set(seeds[names == name]) for name in dict.fromkeys(names) if name in methods}
+            shared = self._shared(
+                pd.Index(sorted(set.intersection(*by_method.values()) if by_method else ())), methods
+            )
+            runs.cache[key] = arrivals[np.isin(names, list(by_method)) & np.isin(seeds, shared)]
+        return runs.cache[key]
 
     def cap(self, runs: Runs) -> int:
         """The last round for which it is known which runs have reached the target (`measure.followed`)."""
@@ -92,11 +94,11 @@ class Panel:
 
     def _arrivals(self, runs: Runs) -> tuple[pd.Series, int]:
         key = "arrivals", self.experiment, self.setting, self.target
-        if key not in runs.kept:
+        if key not in runs.cache:
             table = runs._rows(self.experiment, self.setting)
             rounds = measure.arrivals(table, self.target)
-            runs.kept[key] = rounds.droplevel("setting"), followed(table, rounds)
-        return runs.kept[key]
+            runs.cache[key] = rounds.droplevel("setting"), followed(table, rounds)
+        return runs.cache[key]
 
     def arrived(self, runs: Runs, methods: list[str], enough: int | None = None) -> pd.Series:
         """`rounds`, if they can decide which method is first.
@@ -119,10 +121,10 @@ class Panel:
             self.arrived(runs, methods),
             ("rbar", self.experiment, self.setting, self.target, tuple(methods)),
         )
-        if key not in runs.kept:
+        if key not in runs.cache:
             capped = pd.Series(np.minimum(rounds, self.cap(runs) + 1))  # faster than clip
-            runs.kept[key] = capped.groupby("method").mean().reindex(methods)
-        return runs.kept[key]
+            runs.cache[key] = capped.groupby("method").mean().reindex(methods)
+        return runs.cache[key]
 
 
 def means(values: pd.Series) -> pd.Series:
@@ -149,15 +151,15 @@ def arrivals(
     results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
 ) -> pd.Series:
     """First round at each panel's target by (setting, method, seed) of the existing runs; inf if never."""
-    runs, found = Runs(dict(results)), {}
+    runs, chosen = Runs(dict(results)), {}
     for name, panel in panels.items():
         try:
-            there = [m for m in methods if m in set(runs.pick(panel.experiment, panel.setting)["method"])]
-            found[name] = panel.rounds(runs, there)
+            available = [m for m in methods if m in set(runs.pick(panel.experiment, panel.setting)["method"])]
+            chosen[name] = panel.rounds(runs, available)
         except Missing:
             continue
-    if not found:
+    if not chosen:
         first = next(iter(panels.values()))
         Runs(dict(results)).pick(first.experiment, first.setting)
         raise Missing(f"none of {', '.join(methods)} has been run in {first.experiment}")
-    return pd.concat(found, names=["setting", "method", "seed"])
+    return pd.concat(chosen, names=["setting", "method", "seed"])

@@ -10,7 +10,7 @@
 | column | meaning |
 | --- | --- |
 | paper, claim, artifact | the claim: its id and its page ("hcsfed/table_1") |
-| kind, estimator | core, supporting or construction; one of `claim.Estimator` |
+| kind, estimator | `claim.Kind` and `claim.Estimator` |
 | reading, commit | the reading by name; the commit of the authors' repository that it follows ("" if none) |
 | cell, data, partition, participation | the cell and its labels |
 | estimate, low, high | the effect with its 95 % interval, in `unit`: a ratio ("times") or a difference |
@@ -51,11 +51,13 @@ from fedlib.analysis.cells import DIVERGED, NOBODY, Row, rows
 from fedlib.analysis.claim import Arms, asks, claims_of
 from fedlib.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm
 from fedlib.analysis.paper import papers
-from fedlib.analysis.plans import opened
+from fedlib.analysis.plans import table_file
 from fedlib.analysis.readings import AS_WRITTEN, readings
 from fedlib.errors import StoreError
 from fedlib.files import write_whole
-from fedlib.runs.sealed import from_kept, to_kept
+from fedlib.runs.archive import mend
+from fedlib.runs.results import read_table
+from fedlib.runs.sealed import from_kept, info_of, named, to_kept
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 
@@ -91,16 +93,23 @@ def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
     """
     settings = params.load(root / params.PARAMS.name)
     names = [name for name in sorted(needed()) if name in {*settings.names, *settings.studies}]
-    tables = {name: pair for name in names if (pair := opened(name, scale, settings, root))}
-    runs = {name: [run["address"] for run in info["runs"]] for name, (_, info) in tables.items()}
+    files = {name: file for name in names if (file := table_file(name, scale, settings, root))}
+    runs = {name: _addresses(file) for name, file in files.items()}
     ingredients = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
     address = hashlib.sha256(ingredients.encode()).hexdigest()
     path = root / "data" / "effects" / f"{scale}.parquet"
     with suppress(FileNotFoundError, StoreError):
         return from_kept(path, address, "it is made anew")
-    effects = table({name: rows for name, (rows, _) in tables.items()})
+    effects = table({name: read_table(file)[0] for name, file in files.items()})
     write_whole(path, to_kept(effects, address))
     return effects
+
+
+def _addresses(file: Path) -> list[str]:
+    """The addresses of the runs in a table of results, without reading its rows; `StoreError` if it is damaged."""
+    with named(file, mend(file)):
+        info, _ = info_of(file.read_bytes())
+        return [run["address"] for run in info["runs"]]
 
 
 def needed() -> set[str]:
@@ -128,10 +137,10 @@ def by_data(table: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
     Each is corrected together with its paper's other core claims, as in `claims`.
     """
     chosen = table[table["claim"].isin(names)]
-    others = table[
+    siblings = table[
         table["paper"].isin(chosen["paper"]) & ~table["claim"].isin(names) & (table["kind"] == "core")
     ]
-    family = under_readings(others)
+    family = under_readings(siblings)
     parts = []
     for data, cells in chosen.groupby("data", sort=False):
         whole = corrected(pd.concat([under_readings(cells), family], ignore_index=True))
@@ -177,7 +186,7 @@ def distinct(claims: pd.DataFrame) -> pd.DataFrame:
     for _, family in claims.groupby("claim", sort=False):
         evidence = list(family[EVIDENCE])
         for place, (index, judged) in enumerate(zip(family.index, evidence, strict=True)):
-            if judged in evidence[:place] or any(judged < other for other in evidence):
+            if judged in evidence[:place] or any(judged < wider for wider in evidence):
                 echoes.append(index)
     return claims.drop(index=echoes, columns=EVIDENCE).reset_index(drop=True)
 
@@ -268,7 +277,7 @@ def _badge(cells: list[Row], judged: list[Row]) -> str:
         return ""
     names = [row["cell"] for row in judged]
     named = names if len(names) <= 3 else list(dict.fromkeys(row["data"] for row in judged))
-    return f"{len(judged)} of {len(cells)} cells: {', '.join(named)}"
+    return f"{len(judged)} of {len(cells)} cells: {'; '.join(named)}"
 
 
 CLAIM_COLUMNS = [

@@ -56,12 +56,12 @@ class Effect:
         half = quantile((1 + LEVEL) / 2, len(y)) * spread / math.sqrt(len(y))
         return cls(mean, mean - half, mean + half, spread, len(y), margin, test, open)
 
-    def p(self, bound: float, above: bool) -> float:
+    def p(self, bound: float, upper: bool) -> float:
         """P-value of the one-sided t-test that the effect lies on one side of a bound; 1 with fewer than two seeds."""
         if self.n < 2:
             return 1.0
         error = self.spread / math.sqrt(self.n)
-        distance = (self.estimate - bound) if above else (bound - self.estimate)
+        distance = (self.estimate - bound) if upper else (bound - self.estimate)
         if error == 0:
             return 0.0 if distance > 0 else 1.0
         return float(special.stdtr(self.n - 1, -distance / error))
@@ -75,18 +75,18 @@ class Effect:
     def p_replicated(self) -> float:
         """Against no effect, two-sided ("more"); against a deviation of the margin, two one-sided tests ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(self.null, above=True))
+            return min(1.0, 2 * self.p(self.null, upper=True))
         if self.open:  # how far beyond the estimate the truth lies is not known
             return 1.0
-        return max(self.p(-self.margin, above=True), self.p(self.margin, above=False))
+        return max(self.p(-self.margin, upper=True), self.p(self.margin, upper=False))
 
     @property
     def p_refuted(self) -> float:
         """Against the margin (no effect, where `open`), two-sided ("more"); against a smaller deviation ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(self.null if self.open else self.margin, above=False))
-        beyond = [self.p(self.margin, above=True)] + [self.p(-self.margin, above=False)] * (not self.open)
-        return min(1.0, 2 * min(beyond))
+            return min(1.0, 2 * self.p(self.null if self.open else self.margin, upper=False))
+        p = [self.p(self.margin, upper=True)] + [self.p(-self.margin, upper=False)] * (not self.open)
+        return min(1.0, 2 * min(p))
 
     @property
     def reversed(self) -> bool:

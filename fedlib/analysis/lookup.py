@@ -14,9 +14,9 @@ from fedlib.analysis.measure import Missing
 class Runs(Mapping[str, pd.DataFrame]):
     """Results by experiment; a lookup of missing ones raises `Missing`. Lookups are cached."""
 
-    def __init__(self, results: Mapping[str, pd.DataFrame], kept: dict[tuple, Any] | None = None) -> None:
+    def __init__(self, results: Mapping[str, pd.DataFrame], cache: dict[tuple, Any] | None = None) -> None:
         self.results = {name: table for name, table in results.items() if len(table)}
-        self.kept: dict[tuple, Any] = {} if kept is None else kept
+        self.cache: dict[tuple, Any] = {} if cache is None else cache
 
     def __getitem__(self, experiment: str) -> pd.DataFrame:
         return self.pick(experiment)
@@ -58,25 +58,25 @@ class Runs(Mapping[str, pd.DataFrame]):
         table = self.results[experiment]
         if setting is None:
             return table
-        if ("settings", experiment) not in self.kept:
-            self.kept["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
-        table = self.kept["settings", experiment].get(setting)
+        if ("settings", experiment) not in self.cache:
+            self.cache["settings", experiment] = dict(list(table.groupby("setting", sort=False)))
+        table = self.cache["settings", experiment].get(setting)
         if table is None:
             raise Missing(f"setting {setting!r} of {experiment} has not been run at this scale")
         return table
 
     def end(self, experiment: str) -> int:
         """The last round that all runs of an experiment have."""
-        if ("end", experiment) not in self.kept:
-            self.kept["end", experiment] = measure.common_end(self._rows(experiment))
-        return self.kept["end", experiment]
+        if ("end", experiment) not in self.cache:
+            self.cache["end", experiment] = measure.common_end(self._rows(experiment))
+        return self.cache["end", experiment]
 
     def last(self, experiment: str, setting: str) -> int:
         """T, the number of rounds of a setting."""
         key = "last", experiment, setting
-        if key not in self.kept:
-            self.kept[key] = int(self._rows(experiment, setting)["round"].max())
-        return self.kept[key]
+        if key not in self.cache:
+            self.cache[key] = int(self._rows(experiment, setting)["round"].max())
+        return self.cache[key]
 
     def curves(self, experiment: str, setting: str, method: str, column: str) -> dict[int, pd.Series]:
         """seed -> curve (`measure.curve`) of a method in one setting.
@@ -85,13 +85,13 @@ class Runs(Mapping[str, pd.DataFrame]):
             Missing: it has not been run, or the column has not been measured.
         """
         key = "curves", experiment, setting, method, column
-        if key not in self.kept:
+        if key not in self.cache:
             table, last = self.pick(experiment, setting, [method]), self.last(experiment, setting)
             if column not in table:
                 raise Missing(f"{column} has not been measured in {experiment}")
             of_runs = measure.curves(table, column, {setting: last})
-            found = {int(seed): of_runs[setting, method, seed] for seed in sorted(table["seed"].unique())}
-            if any(curve.empty for curve in found.values()):
+            by_seed = {int(seed): of_runs[setting, method, seed] for seed in sorted(table["seed"].unique())}
+            if any(curve.empty for curve in by_seed.values()):
                 raise Missing(f"{column} has not been measured in {experiment}")
-            self.kept[key] = found
-        return self.kept[key]
+            self.cache[key] = by_seed
+        return self.cache[key]

@@ -50,17 +50,17 @@ def curves(results: pd.DataFrame, column: str, last: Mapping[str, int]) -> dict[
 
 def _columns(results: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rounds, values, and whether the run has diverged, by row."""
-    values, gone = results[column].to_numpy(dtype=float), results["diverged"].to_numpy(dtype=bool)
-    return results["round"].to_numpy(), values, gone
+    values, diverged = results[column].to_numpy(dtype=float), results["diverged"].to_numpy(dtype=bool)
+    return results["round"].to_numpy(), values, diverged
 
 
-def _curve(rounds: np.ndarray, values: np.ndarray, gone: np.ndarray, column: str, last: int) -> pd.Series:
-    if gone.any():
-        end = rounds[gone].min()
-        after = np.arange(end, max(last, end) + 1)
-        worst = np.full(len(after), math.inf if "loss" in column else 0.0)
+def _curve(rounds: np.ndarray, values: np.ndarray, diverged: np.ndarray, column: str, last: int) -> pd.Series:
+    if diverged.any():
+        end = rounds[diverged].min()
+        tail = np.arange(end, max(last, end) + 1)
+        worst = np.full(len(tail), math.inf if "loss" in column else 0.0)
         values = np.concatenate([values[rounds < end], worst])
-        rounds = np.concatenate([rounds[rounds < end], after])
+        rounds = np.concatenate([rounds[rounds < end], tail])
     order = np.argsort(rounds, kind="stable")
     order = order[~np.isnan(values[order])]
     return pd.Series(values[order], rounds[order])
@@ -69,7 +69,7 @@ def _curve(rounds: np.ndarray, values: np.ndarray, gone: np.ndarray, column: str
 def per_run(results: pd.DataFrame, column: str, statistic: Statistic, **options: Any) -> pd.Series:
     """`statistic(curve, **options)` of every run -> Series indexed by (setting, method, seed)."""
     last = results.groupby("setting")["round"].max()
-    values = {key: statistic(of, **options) for key, of in curves(results, column, last).items()}
+    values = {key: statistic(series, **options) for key, series in curves(results, column, last).items()}
     runs = pd.MultiIndex.from_arrays(list(zip(*values, strict=True)) or [[], [], []], names=RUN)
     return pd.Series(list(values.values()), runs, name=column, dtype=float)
 
@@ -80,8 +80,8 @@ def common_end(results: pd.DataFrame) -> int:
     Some settings or runs (`schema.Until`) are longer, for a table of rounds to a target.
     """
     runs = results.groupby(RUN, sort=False)
-    last, gone = runs["round"].max(), runs["diverged"].any()
-    return int((last if gone.all() else last[~gone]).min())
+    last, diverged = runs["round"].max(), runs["diverged"].any()
+    return int((last if diverged.all() else last[~diverged]).min())
 
 
 def comparable(results: pd.DataFrame) -> pd.DataFrame:
@@ -89,13 +89,13 @@ def comparable(results: pd.DataFrame) -> pd.DataFrame:
 
     A setting whose methods have no seed in common is left out.
     """
-    found = [results.iloc[:0]]
+    groups = [results.iloc[:0]]
     for _, table in results.groupby("setting", sort=False):
         methods = table.groupby("seed")["method"].transform("nunique")
         shared = table[methods == table["method"].nunique()]
         if len(shared):
-            found.append(shared[shared["round"] <= common_end(shared)])
-    return pd.concat(found)
+            groups.append(shared[shared["round"] <= common_end(shared)])
+    return pd.concat(groups)
 
 
 def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> float:
@@ -110,8 +110,8 @@ def rounds_to_target(curve: pd.Series, target: float, consecutive: int = 1) -> f
 
 def arrivals(results: pd.DataFrame, target: float, column: str = "test_accuracy") -> pd.Series:
     """`rounds_to_target` of every run -> Series by (setting, method, seed); inf if never reached."""
-    there = (results[column] >= target) & (results["round"] >= 1) & ~results["diverged"].astype(bool)
-    first = results["round"].where(there).groupby([results[key] for key in RUN], sort=False).min()
+    arrived = (results[column] >= target) & (results["round"] >= 1) & ~results["diverged"].astype(bool)
+    first = results["round"].where(arrived).groupby([results[key] for key in RUN], sort=False).min()
     return first.fillna(math.inf)
 
 
@@ -196,8 +196,8 @@ def paired(values: pd.Series, a: str, b: str) -> np.ndarray:
 
     Pairs in which both are infinite are left out.
     """
-    both = pd.concat([values.loc[a], values.loc[b]], axis=1, join="inner").to_numpy()
-    return np.array([x - y for x, y in both if np.isfinite(x) or np.isfinite(y)])
+    pairs = pd.concat([values.loc[a], values.loc[b]], axis=1, join="inner").to_numpy()
+    return np.array([x - y for x, y in pairs if np.isfinite(x) or np.isfinite(y)])
 
 
 def interval(
@@ -223,14 +223,14 @@ def _picks(n: int, seed: int) -> np.ndarray:
 
 
 def speed_up(
-    base: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, cap: int
+    base: Sequence[float] | np.ndarray, compared: Sequence[float] | np.ndarray, cap: int
 ) -> tuple[float, bool]:
     """Median rounds of `base` divided by median rounds of `other`, and whether that is a lower bound (HCSFed).
 
     If the base does not arrive within `cap` rounds, it counts as cap and the ratio is a strict lower bound. If the
     other one does not arrive, there is no speed-up: nan.
     """
-    b, o = np.median(base), np.median(other)
+    b, o = np.median(base), np.median(compared)
     if o > cap:
         return math.nan, False
     return float(min(b, cap) / o), bool(b > cap)
@@ -258,8 +258,8 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
 
 def selection_counts(run: pd.DataFrame, N: int, first: int = 1) -> np.ndarray:
     """(N,) how often each client was drawn in rounds >= first, in the rows of one or several runs."""
-    drawn = [np.asarray(c, dtype=int) for c in run.loc[run["round"] >= first, "clients"]]
-    return np.bincount(np.concatenate(drawn), minlength=N) if drawn else np.zeros(N, dtype=int)
+    selections = [np.asarray(c, dtype=int) for c in run.loc[run["round"] >= first, "clients"]]
+    return np.bincount(np.concatenate(selections), minlength=N) if selections else np.zeros(N, dtype=int)
 
 
 def dominant_labels(partitions: pd.DataFrame, data: str) -> dict[tuple[str, int], np.ndarray]:
@@ -286,19 +286,21 @@ def add_distinct(
     def count(ids: np.ndarray) -> float:
         return float(len(set(ids.tolist()))) if len(ids) else math.nan
 
-    drawn = [np.asarray(c if c is not None else [], dtype=int) for c in results["clients"]]
-    out = results.assign(distinct_clients=[count(ids) for ids in drawn])
+    selections = [np.asarray(c if c is not None else [], dtype=int) for c in results["clients"]]
+    counts = results.assign(distinct_clients=[count(ids) for ids in selections])
     if labels is not None:
         keys = zip(results["setting"], results["seed"], strict=True)
-        out["distinct_classes"] = [count(labels[key][ids]) for key, ids in zip(keys, drawn, strict=True)]
-    return out
+        counts["distinct_classes"] = [
+            count(labels[key][ids]) for key, ids in zip(keys, selections, strict=True)
+        ]
+    return counts
 
 
 def cumulative_cost(results: pd.DataFrame) -> pd.DataFrame:
     """The table with each run's totals so far: `rounds`, `megabytes`, `uplink_megabytes`, client-steps `work`."""
-    up = BYTES * (results["parameters_up"] + results["scalars_up"]) / 1e6
-    both = up + BYTES * results["parameters_down"] / 1e6
-    spent = pd.DataFrame({"megabytes": both, "uplink_megabytes": up, "work": results["client_steps"]})
+    uplink = BYTES * (results["parameters_up"] + results["scalars_up"]) / 1e6
+    total = uplink + BYTES * results["parameters_down"] / 1e6
+    spent = pd.DataFrame({"megabytes": total, "uplink_megabytes": uplink, "work": results["client_steps"]})
     order = results.sort_values("round", kind="stable").index
     keys = [results[k] for k in ["experiment", *RUN]]
     return results.assign(rounds=results["round"], **spent.loc[order].groupby(keys, sort=False).cumsum())
@@ -338,8 +340,8 @@ def cases(
     """
     runs = {name: per_run(table, "test_accuracy", statistic, **options) for name, table in tables.items()}
     means = pd.concat(runs, names=["experiment"]).groupby(["experiment", "setting", "method"]).mean()
-    found = means.unstack("method")
-    return found[[method for method in methods if method in found]].dropna()
+    unstacked = means.unstack("method")
+    return unstacked[[method for method in methods if method in unstacked]].dropna()
 
 
 def mean_ranks(scores: pd.DataFrame) -> pd.Series:

@@ -26,17 +26,17 @@ def needed(paper: str, results: Tables) -> dict[str, tuple[bool, list[frozenset[
     results: tidy tables of what is finished.
     """
     arms = data.Arms(results)
-    asked: dict[str, tuple[bool, list[frozenset[Arm]]]] = {}
+    requests: dict[str, tuple[bool, list[frozenset[Arm]]]] = {}
     for claim in data.claims_of(paper):
-        of = {reading.name: reading for reading in readings(paper)}
+        by_name = {reading.name: reading for reading in readings(paper)}
         cells = {cell.name: cell for cell in claim.cells}
         open_rows = [row for row in effects.rows(claim, arms, all_readings=True) if row["outcome"] in OPEN]
         parts = [
-            frozenset(_arm(of[row["reading"]].find(arm.where)) for arm in cells[row["cell"]].arms)
+            frozenset(_arm(by_name[row["reading"]].find(arm.where)) for arm in cells[row["cell"]].arms)
             for row in open_rows
         ]
-        asked[claim.id] = claim.kind == "core", [part for part in dict.fromkeys(parts) if part]
-    return {claim: of for claim, of in asked.items() if of[1]}
+        requests[claim.id] = claim.kind == "core", [part for part in dict.fromkeys(parts) if part]
+    return {claim: by_name for claim, by_name in requests.items() if by_name[1]}
 
 
 def _arm(where: Where) -> Arm:

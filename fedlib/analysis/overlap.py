@@ -33,13 +33,13 @@ def expected_outside(theirs: np.ndarray, ours: np.ndarray) -> float:
 def relabelled(pairs: Sequence[Pair], times: int = 10_000, seed: int = 0) -> float:
     """Share of random relabellings within each pair that have at least as many values outside."""
     rng = np.random.default_rng(seed)
-    found, totals = sum(outside(*pair) for pair in pairs), np.zeros(times, dtype=int)
+    count, totals = sum(outside(*pair) for pair in pairs), np.zeros(times, dtype=int)
     for theirs, ours in pairs:
-        drawn = rng.permuted(np.tile(np.concatenate([theirs, ours]), (times, 1)), axis=1)
-        a, b = np.split(drawn, [len(theirs)], axis=1)
+        shuffled = rng.permuted(np.tile(np.concatenate([theirs, ours]), (times, 1)), axis=1)
+        a, b = np.split(shuffled, [len(theirs)], axis=1)
         low, high = b.min(axis=1, keepdims=True), b.max(axis=1, keepdims=True)
         totals += ((a < low) | (a > high)).sum(axis=1)
-    return float((1 + (totals >= found).sum()) / (1 + times))
+    return float((1 + (totals >= count).sum()) / (1 + times))
 
 
 def mean_difference(theirs: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
@@ -61,7 +61,7 @@ def curves_of(
 
     Curves that one side has not run or not measured are left out, and so is round 0.
     """
-    out = {}
+    columns = {}
     groups: list[tuple[Any, pd.DataFrame]] = list(authors.groupby(GROUP, sort=False))
     for key, theirs in groups:
         experiment, setting, method = key
@@ -76,11 +76,11 @@ def curves_of(
                 (ours, lambda run: curve(run, column)),
             )
         ]
-        tables = [one.dropna().loc[1:] for one in tables]
+        tables = [curves.dropna().loc[1:] for curves in tables]
         shared = tables[0].index.intersection(tables[1].index)
         if len(shared):
-            out[key] = tables[0].loc[shared], tables[1].loc[shared]
-    return out
+            columns[key] = tables[0].loc[shared], tables[1].loc[shared]
+    return columns
 
 
 def compare(
@@ -92,8 +92,8 @@ def compare(
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for key, (theirs, ours) in pairs.items():
-        at = theirs.index[theirs.index % every == 0]
-        points = [(theirs.loc[t].to_numpy(), ours.loc[t].to_numpy()) for t in at]
+        rounds = theirs.index[theirs.index % every == 0]
+        points = [(theirs.loc[t].to_numpy(), ours.loc[t].to_numpy()) for t in rounds]
         a, b = theirs.mean().to_numpy() * unit, ours.mean().to_numpy() * unit
         difference, p = mean_difference(a, b)
         rows[key[1:]] = {

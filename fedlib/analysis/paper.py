@@ -29,8 +29,8 @@ class Paper:
 def papers() -> dict[str, Paper]:
     """Folder name -> paper, oldest first."""
     folder = importlib.import_module("fedlib.papers")
-    found = {module.name: part(module.name).PAPER for module in pkgutil.iter_modules(folder.__path__)}
-    return dict(sorted(found.items(), key=lambda item: (item[1].year, item[1].title)))
+    folders = {module.name: part(module.name).PAPER for module in pkgutil.iter_modules(folder.__path__)}
+    return dict(sorted(folders.items(), key=lambda item: (item[1].year, item[1].title)))
 
 
 def part(paper: str, name: str = "") -> ModuleType:

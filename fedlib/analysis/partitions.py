@@ -20,11 +20,11 @@ from fedlib.settings.schema import Run, Scale
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    seen = set()
+    digests = set()
     for labels, run in runs_of(settings, experiments, scale):
         place = labels["data"], labels["setting"], labels["seed"]
-        if place not in seen:
-            seen.add(place)
+        if place not in digests:
+            digests.add(place)
             yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
 
 

@@ -78,7 +78,7 @@ def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work],
         if of := asking.get(Arm.of(work)):
             groups.setdefault((work.name, work.labels["setting"], work.labels["seed"], of), []).append(work)
     seconds = {key: START + sum(map(cost, work)) for key, work in groups.items()}
-    hours = [sum(taken for key, taken in seconds.items() if k in key[3]) / 3600 for k in range(len(needs))]
+    hours = [sum(time for key, time in seconds.items() if k in key[3]) / 3600 for k in range(len(needs))]
     ordered = []
     for key, work in groups.items():
         served = sorted(key[3], key=lambda k: not needs[k].core)
@@ -92,7 +92,7 @@ def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work],
 
 def shared(parts: Mapping[str, tuple[bool, Sequence[frozenset[Arm]]]]) -> list[Need]:
     """Needs whose shares make up one for each claim; parts: claim -> whether it is core, the arms of each part."""
-    return [Need(claim, core, 1 / len(arms), each) for claim, (core, arms) in parts.items() for each in arms]
+    return [Need(claim, core, 1 / len(arms), need) for claim, (core, arms) in parts.items() for need in arms]
 
 
 def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:
@@ -100,15 +100,15 @@ def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:
 
     A unit is begun only if the remaining time is enough for a checkpoint and one round.
     """
-    chosen, begun, left = [], None, within
+    chosen, partial, budget = [], None, within
     for unit in ordered:
-        if unit.seconds <= left:
+        if unit.seconds <= budget:
             chosen.append(unit)
-            left -= unit.seconds
-        elif begun is None:
-            begun = unit
-    if begun:
-        rounds = min(work.run.T for work in begun.work if work.run)
-        if left > MARGIN + begun.seconds / rounds:
-            chosen.append(replace(begun, whole=False))
+            budget -= unit.seconds
+        elif partial is None:
+            partial = unit
+    if partial:
+        rounds = min(work.run.T for work in partial.work if work.run)
+        if budget > MARGIN + partial.seconds / rounds:
+            chosen.append(replace(partial, whole=False))
     return chosen

@@ -79,6 +79,24 @@ def collect(
     )
 
 
+def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT) -> Path | None:
+    """The file of an experiment's or study's table; collected first where it is not there; None: nothing is finished.
+
+    Raises:
+        StoreError: an archive is damaged.
+    """
+    from fedlib.runs.results import path_of
+    from fedlib.runs.simulate import Failed
+
+    path = path_of(name, scale, root / "data" / "results")
+    if not path.exists():
+        try:
+            collect(name, scale, lambda line: None, settings, root)
+        except (Failed, Unfinished):
+            return None
+    return path
+
+
 def opened(
     name: str, scale: Scale, settings: Experiments, root: Path = ROOT
 ) -> tuple[pd.DataFrame, dict[str, Any]] | None:
@@ -87,13 +105,7 @@ def opened(
     Raises:
         StoreError: the table or an archive is damaged.
     """
-    from fedlib.runs.results import open_results, path_of
-    from fedlib.runs.simulate import Failed
+    from fedlib.runs.results import read_table
 
-    results = root / "data" / "results"
-    if not path_of(name, scale, results).exists():
-        try:
-            collect(name, scale, lambda line: None, settings, root)
-        except (Failed, Unfinished):
-            return None
-    return open_results(name, scale, results)
+    path = table_file(name, scale, settings, root)
+    return read_table(path) if path else None

@@ -40,9 +40,9 @@ def rates(claim: Claim, seeds: int = SEEDS, draws: int = DRAWS) -> tuple[float, 
     right = (
         [_outcome(claim, _values(claim, rng, seeds, True)) for _ in range(draws)] if _printed(claim) else []
     )
-    none = [_outcome(claim, _values(claim, rng, seeds, False)) for _ in range(draws)]
-    share = lambda said, name: said.count(name) / len(said) if said else math.nan  # noqa: E731
-    return share(right, "replicated"), share(none, "replicated"), share(right, "refuted")
+    null = [_outcome(claim, _values(claim, rng, seeds, False)) for _ in range(draws)]
+    share = lambda outcomes, name: outcomes.count(name) / len(outcomes) if outcomes else math.nan  # noqa: E731
+    return share(right, "replicated"), share(null, "replicated"), share(right, "refuted")
 
 
 def _printed(claim: Claim) -> bool:
@@ -58,7 +58,10 @@ def _values(claim: Claim, rng: np.random.Generator, seeds: int, right: bool) -> 
     scatter = [
         sum((arm.weight * noise[arm.where] for arm in cell.arms), np.zeros(seeds)) for cell in claim.cells
     ]
-    return [_middle(claim, cell, right) + one for cell, one in zip(claim.cells, scatter, strict=True)]
+    return [
+        _middle(claim, cell, right) + noise_of_cell
+        for cell, noise_of_cell in zip(claim.cells, scatter, strict=True)
+    ]
 
 
 def _middle(claim: Claim, cell: Cell, right: bool) -> float:
@@ -89,16 +92,16 @@ def _outcome(claim: Claim, values: Iterable[np.ndarray]) -> str:
     return effects.judged(rows)["outcome"]
 
 
-def table(known: Mapping[tuple[str, str], tuple[float, float, float]] | None = None) -> pd.DataFrame:
+def table(computed: Mapping[tuple[str, str], tuple[float, float, float]] | None = None) -> pd.DataFrame:
     """The error rates of all claims with a measure: one row each, with the words for its page.
 
-    known: rates by id and digest of a claim, which are not computed again.
+    computed: rates by id and digest of a claim, which are not computed again.
     """
-    lines, known = [], known or {}
+    lines, computed = [], computed or {}
     for claim in (claim for paper in papers() for claim in claims_of(paper) if claim.measure is not None):
         key = claim.id, claim.digest()
-        found = known[key] if key in known else rates(claim)
-        lines.append((*key, claim.kind, SEEDS, *found, words(found[0])))
+        values = computed[key] if key in computed else rates(claim)
+        lines.append((*key, claim.kind, SEEDS, *values, words(values[0])))
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
@@ -110,18 +113,18 @@ def stored(path: Path = TABLE) -> pd.DataFrame:
     """
     remedy = "`fedlib fairness` makes it again."
     try:
-        kept = pd.read_csv(path, float_precision="round_trip")
-        shares = kept[COLUMNS][["power", "false passes", "refuted though right"]].astype(float)
+        table = pd.read_csv(path, float_precision="round_trip")
+        shares = table[COLUMNS][["power", "false passes", "refuted though right"]].astype(float)
     except (FileNotFoundError, ValueError, KeyError) as error:
         raise StoreError(f"{path} cannot be read ({error}); {remedy}") from None
     for name, column in shares.items():
-        known = kept["claim"][column.notna()] if name != "false passes" else kept["claim"]
-        for claim, share in zip(known, column[known.index], strict=True):
+        claims = table["claim"][column.notna()] if name != "false passes" else table["claim"]
+        for claim, share in zip(claims, column[claims.index], strict=True):
             if not 0 <= share <= 1:
                 raise StoreError(
                     f"{path}: {name} of {claim} is {share:g}, and must be between 0 and 1; {remedy}"
                 )
-    return kept
+    return table
 
 
 def write(path: Path = TABLE) -> bool:
@@ -130,9 +133,11 @@ def write(path: Path = TABLE) -> bool:
     After a change of how claims are judged, delete it first.
     """
     old = path.read_bytes() if path.exists() else b""
-    kept = pd.read_csv(path, float_precision="round_trip") if old else pd.DataFrame(columns=COLUMNS)
-    known = {(row[0], row[1]): row[4:7] for row in kept[COLUMNS].itertuples(index=False, name=None)}
-    new = table(known).to_csv(index=False, lineterminator="\n").encode()
+    table_before = pd.read_csv(path, float_precision="round_trip") if old else pd.DataFrame(columns=COLUMNS)
+    computed = {
+        (row[0], row[1]): row[4:7] for row in table_before[COLUMNS].itertuples(index=False, name=None)
+    }
+    new = table(computed).to_csv(index=False, lineterminator="\n").encode()
     if new != old:
         write_whole(path, new)
     return new != old

@@ -58,19 +58,19 @@ class Swap:
     columns: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
 
-    def find(self, asked: Where) -> Where:
+    def find(self, where: Where) -> Where:
         concerned = (
-            asked.experiment == self.experiment
-            and asked.setting in (self.settings or (asked.setting,))
-            and asked.method in (self.methods or (asked.method,))
+            where.experiment == self.experiment
+            and where.setting in (self.settings or (where.setting,))
+            and where.method in (self.methods or (where.method,))
         )
         if not concerned:
-            return asked
+            return where
         return Where(
-            self.source or asked.experiment,
-            self.settings.get(asked.setting, asked.setting),
-            self.methods.get(asked.method, asked.method),
-            self.columns.get(asked.column, asked.column),
+            self.source or where.experiment,
+            self.settings.get(where.setting, where.setting),
+            self.methods.get(where.method, where.method),
+            self.columns.get(where.column, where.column),
         )
 
 
@@ -90,11 +90,12 @@ class Reading:
     swaps: tuple[Swap, ...] = ()
     commit: str = ""
 
-    def find(self, asked: Where) -> Where:
+    def find(self, where: Where) -> Where:
         """The runs that answer a request under this reading."""
         for swap in reversed(self.swaps):
-            asked = swap.find(asked)
-        return asked
+            if swap.experiment == where.experiment:  # asked a million times
+                where = swap.find(where)
+        return where
 
     def of(self, results: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         """The results under this reading, by the names with which they are requested; missing runs are left out."""
@@ -108,25 +109,25 @@ class Reading:
             }
             names = list(dict.fromkeys(key for pool in pools.values() for key in pool))
             settings = dict.fromkeys(s for s, _ in names) | dict.fromkeys(
-                s for one in mine for s in one.settings
+                s for change in mine for s in change.settings
             )
             methods = dict.fromkeys(m for _, m in names) | dict.fromkeys(
-                m for one in mine for m in one.methods
+                m for change in mine for m in change.methods
             )
-            found = []
+            tables = []
             for setting, method in product(settings, methods):
-                there = self.find(Where(experiment, setting, method))
-                rows = pools.get(there.experiment, {}).get((there.setting, there.method))
+                where = self.find(Where(experiment, setting, method))
+                rows = pools.get(where.experiment, {}).get((where.setting, where.method))
                 if rows is not None:
-                    asked = {column for swap in mine for column in swap.columns} & set(rows)
+                    renamed = {column for swap in mine for column in swap.columns} & set(rows)
                     columns = {
-                        c: rows[self.find(Where(experiment, setting, method, c)).column] for c in asked
+                        c: rows[self.find(Where(experiment, setting, method, c)).column] for c in renamed
                     }
                     name = {"experiment": experiment} if "experiment" in rows else {}
-                    found.append(rows.assign(setting=setting, method=method, **columns, **name))
+                    tables.append(rows.assign(setting=setting, method=method, **columns, **name))
             read.pop(experiment, None)
-            if found:
-                read[experiment] = pd.concat(found, ignore_index=True)
+            if tables:
+                read[experiment] = pd.concat(tables, ignore_index=True)
         return read
 
 
@@ -147,25 +148,37 @@ def left_open(paper: str) -> pd.DataFrame:
 
     Its readings say it of what was varied, `LEFT_OPEN` of the rest.
     """
-    there = readings(paper)
-    written = next((one for one in there if one.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none"))
+    options = readings(paper)
+    text = next(
+        (reading for reading in options if reading.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none")
+    )
     rows = []
-    for what in dict.fromkeys(what for one in there for what in one.choices):
-        others = dict.fromkeys(one.choices[what] for one in there if what in one.choices)
-        others.pop(written.choices.get(what), None)
-        sources = {f"{one.choices[what]}: {one.sources[what]}": None for one in there if what in one.sources}
-        rows.append((what, written.choices.get(what, "nothing"), " · ".join(others), " · ".join(sources)))
+    for choice in dict.fromkeys(choice for reading in options for choice in reading.choices):
+        alternatives = dict.fromkeys(
+            reading.choices[choice] for reading in options if choice in reading.choices
+        )
+        alternatives.pop(text.choices.get(choice), None)
+        sources = {
+            f"{reading.choices[choice]}: {reading.sources[choice]}": None
+            for reading in options
+            if choice in reading.sources
+        }
+        rows.append(
+            (choice, text.choices.get(choice, "nothing"), " · ".join(alternatives), " · ".join(sources))
+        )
     rows += [
-        (what, as_written, "", sources) for what, sources, as_written in part(paper, "readings").LEFT_OPEN
+        (choice, as_written, "", sources) for choice, sources, as_written in part(paper, "readings").LEFT_OPEN
     ]
     return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
 
 
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:
     """Every combination of options, in order; options: what is left open -> (option -> its swaps)."""
-    found = []
-    for taken in product(*(option.items() for option in options.values())):
-        choices = {what: value for what, (value, _) in zip(options, taken, strict=True)}
-        swaps = tuple(swap for _, swaps in taken for swap in swaps)
-        found.append(Reading("; ".join(choices.values()), "one of the readings tried", choices, {}, swaps))
-    return found
+    combinations = []
+    for combination in product(*(option.items() for option in options.values())):
+        choices = {choice: value for choice, (value, _) in zip(options, combination, strict=True)}
+        swaps = tuple(swap for _, swaps in combination for swap in swaps)
+        combinations.append(
+            Reading("; ".join(choices.values()), "one of the readings tried", choices, {}, swaps)
+        )
+    return combinations

@@ -60,8 +60,8 @@ def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
         content = path.read_bytes()
     except FileNotFoundError:
         raise StoreError(f"{path}: this file of reference curves is missing; {restore}") from None
-    if (found := hashlib.sha256(content).hexdigest()) != program.digest:
-        raise StoreError(f"{path}: its SHA-256 is {found[:12]}..., not {program.digest[:12]}...; {restore}")
+    if (digest := hashlib.sha256(content).hexdigest()) != program.digest:
+        raise StoreError(f"{path}: its SHA-256 is {digest[:12]}..., not {program.digest[:12]}...; {restore}")
     table = pd.read_csv(io.BytesIO(content), dtype={"program_commit": str, "setting": str, "method": str})
     if lacks := [column for column in [*GIVEN, *program.columns] if column not in table]:
         raise StoreError(f"{path}: it has no column {lacks[0]!r}; {restore}")

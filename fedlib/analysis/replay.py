@@ -39,10 +39,10 @@ def replay(
     model, measured = start.double(), []
     for t in range(len(drawn) + 1):
         if t:
-            locals_, seen = [], dict.fromkeys(drawn[t - 1], 0)
+            locals_, counts = [], dict.fromkeys(drawn[t - 1], 0)
             for client in drawn[t - 1]:
-                rng = stream(run.seed, "local", t, int(client), seen[client])
-                seen[client] += 1
+                rng = stream(run.seed, "local", t, int(client), counts[client])
+                counts[client] += 1
                 vector_to_parameters(model.clone(), net.parameters())
                 _train(net, run, Job(0, parts.train[client], rng), x, data.y_train, run.local.lr_at(t))
                 locals_.append(parameters_to_vector(net.parameters()).detach())
@@ -59,8 +59,8 @@ def _train(net: nn.Module, run: Run, job: Job, x: torch.Tensor, y: torch.Tensor,
     local = run.local
     optimiser = torch.optim.SGD(net.parameters(), lr, local.momentum, weight_decay=local.weight_decay)
     assert not callable(local.steps)
-    drawn = draw_batches([job], local.batch, local.steps, local.epochs)
-    for index, count in zip(drawn.index[:, 0], drawn.count[:, 0], strict=True):
+    batches = draw_batches([job], local.batch, local.steps, local.epochs)
+    for index, count in zip(batches.index[:, 0], batches.count[:, 0], strict=True):
         rows = torch.as_tensor(index[:count])
         optimiser.zero_grad()
         cross_entropy(net(x[rows]), y[rows]).backward()

@@ -45,9 +45,9 @@ def rounds_table(
     runs = {key: np.sort(group.to_numpy()) for key, group in values.groupby(level=[0, 1])}
     table = pd.DataFrame(index=pd.Index(methods, name="method"))
     for s in settings:
-        there = {m: runs[s, m] for m in methods if (s, m) in runs}
-        table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in there.items()})
-        table[s, "seeds"] = pd.Series({m: reach(seeds) for m, seeds in there.items()})
+        available = {m: runs[s, m] for m in methods if (s, m) in runs}
+        table[s, "ours"] = pd.Series({m: cell(seeds) for m, seeds in available.items()})
+        table[s, "seeds"] = pd.Series({m: reach(seeds) for m, seeds in available.items()})
         if printed:
             table[s, "paper"] = pd.Series({m: printed.get((s, m), "") for m in methods}, dtype=str)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
@@ -76,12 +76,12 @@ def speed_ups(
         Missing: `base` has been run in none of the settings `columns`.
     """
     runs = {key: group.to_numpy() for key, group in rounds.groupby(level=[0, 1])}
-    there = [c for c in columns if (c, base) in runs]
-    if not there:
+    available = [c for c in columns if (c, base) in runs]
+    if not available:
         raise measure.Missing(f"{base} has not been run")
     methods = list(dict.fromkeys(rounds.index.get_level_values("method")))
     table = pd.DataFrame(index=pd.Index(methods, name=f"over {base}"))
-    for c in there:
+    for c in available:
         ratios = {m: measure.speed_up(runs[c, base], runs[c, m], cap) for m in methods if (c, m) in runs}
         table[c, "ours"] = pd.Series({m: speed_up_cell(*ratio) for m, ratio in ratios.items()})
         table[c, "paper"] = [printed.get((c, m), "") for m in methods]
@@ -96,9 +96,9 @@ def gains(ends: pd.Series, base: str) -> pd.DataFrame:
     """
     table = ends.unstack("method")
     if base in table:
-        others = table.drop(columns=base)
-        below = 100 * others.rsub(table[base], axis=0).div(table[base], axis=0)
-        table = table.join(below.add_prefix("gain of ").add_suffix(" (%)"))
+        rest = table.drop(columns=base)
+        reduction = 100 * rest.rsub(table[base], axis=0).div(table[base], axis=0)
+        table = table.join(reduction.add_prefix("gain of ").add_suffix(" (%)"))
     return table.groupby("setting", sort=False).mean()
 
 

@@ -84,7 +84,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
             *by_hand["Scope"],
             f"The paper makes {len(core)} core claims (abstract, introduction, conclusion, tables). All are listed "
             "below, also those that could not be run; "
-            f"others ({len(claims) - len(core)}) stand on the pages of their figures.",
+            f"others ({(~claims['kind'].isin(['core', 'control'])).sum()}) stand on the pages of their figures.",
         ],
         "methods": [METHODS, front.MEANINGS, _readings(paper), f"Runs: {ran}."],
         "open": left_open(paper).to_dict("records"),
@@ -100,6 +100,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
                 "notes": " ".join(
                     [
                         *_notes(forest.standing(counted[claim]), by_claim[claim]),
+                        *_lost(counted[claim]),
                         *_errors(rates, claim),
                         *_explained(shares[shares["claim"] == claim], len(counted[claim])),
                     ]
@@ -177,9 +178,12 @@ def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
         notes.append(f"Margin: {margin}{unit}.")
     if len(ran) > 1:
         ordered = ran.sort_values("estimate", kind="stable").to_dict("records")
-        ends = " to ".join(f"{forest.effect(end)} ({end['cell']})" for end in (ordered[0], ordered[-1]))
+        low, high = ordered[0], ordered[-1]
+        ends = f"reach from {forest.effect(low)} ({low['cell']}) to {forest.effect(high)} ({high['cell']})"
+        if forest.effect(low) == forest.effect(high):
+            ends = f"all have {forest.effect(low)}"
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in ran["outcome"].value_counts().items())
-        notes.append(f"Its cells under “{judged['reading']}” reach from {ends}: {outcomes}.")
+        notes.append(f"Its cells under “{judged['reading']}” {ends}: {outcomes}.")
     if judged["badge"]:
         notes.append(f"Judged on {judged['badge']}.")
     if judged["outcome"] == "undecided":
@@ -189,10 +193,12 @@ def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
 
 def _undecided(judged: Mapping[Any, Any]) -> str:
     """What keeps a claim undecided under a reading."""
-    if judged["reversed"] and judged["test"] == "more":
-        return "Cells on the other side of no effect keep it from being replicated."
     if judged["p"] < effects.ALPHA:
         return "By itself it would be decided; corrected together with the other core claims it is not."
+    if judged["reversed"] and judged["test"] == "more":
+        if judged["cells"] == 1:
+            return "It lies on the other side of no effect, but not clearly."
+        return "Cells on the other side of no effect keep it from being replicated."
     if judged["needed"] > 1000:
         return "Not even 1,000 seeds would decide."
     return (
@@ -202,13 +208,23 @@ def _undecided(judged: Mapping[Any, Any]) -> str:
     )
 
 
+def _lost(counted: pd.DataFrame) -> list[str]:
+    """The readings, but for the one that stands for all, under which the correction alone leaves a claim undecided."""
+    lost = counted[(counted["outcome"] == "undecided") & (counted["p"] < effects.ALPHA)]
+    names = [name for name in lost["reading"] if name != forest.standing(counted)["reading"]]
+    if not names:
+        return []
+    where = f"“{names[0]}”" if len(names) == 1 else f"{len(names)} other readings"
+    return [f"Under {where} it would be decided by itself, and is not after the correction."]
+
+
 def _errors(rates: pd.DataFrame, claim: str) -> list[str]:
     """How often five simulated seeds call the claim replicated, if it is true and if there is no difference."""
     if claim not in rates.index:
         return []
     rate = rates.loc[claim]
-    true = "" if pd.isna(rate["power"]) else f"in {percent(rate['power'])} of draws if it is true, "
-    no_difference = f"in {percent(rate['false passes'])} if there is no difference"
+    true = "" if pd.isna(rate["power"]) else f"in {percent(rate['power'])} of draws if it is true, and "
+    no_difference = f"in {percent(rate['false passes'])} of draws if there is no difference"
     words = rate["words"] if isinstance(rate["words"], str) else ""
     weak = " Five seeds cannot decide it." if words.startswith("five") else ""
     return [f"Simulated with five seeds it is called replicated {true}{no_difference}.{weak}"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
-from fedlib.analysis.headline import Effect, closest, headlines, specifications
+from fedlib.analysis.cells import rows as rows_of
+from fedlib.analysis.claim import Arms, claims_of
+from fedlib.analysis.headline import closest, headlines, specifications
 from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers
@@ -54,35 +58,42 @@ def choices_of(name: str, choices: Mapping[str, str]) -> str:
     )
 
 
-def sentence(effect: Effect, rows: pd.DataFrame) -> str:
-    """A specification curve in a sentence: printed, as written, as run, and over all readings."""
+def sentence(cell: Mapping[str, Any], text: str, rows: pd.DataFrame) -> str:
+    """A specification curve in a sentence: printed, as written, as run, and over all readings.
+
+    cell: a row of `effects.table`; text: of its claim; rows: `headline.specifications`.
+    """
     parts = [f"{row['reading']} {_value(row)}" for _, row in rows.iterrows() if row["reading"] in MARKED]
-    printed = [] if effect.printed is None else [f"printed {effect.printed:.3g}"]
-    above_null = int((rows["effect"] > effect.null).sum())
+    printed = [] if math.isnan(cell["printed"]) else [f"printed {cell['printed']:.3g}"]
+    above_null = int((rows["effect"] > cell["null"]).sum())
     low, high = rows["effect"].min(), rows["effect"].max()
-    spread = f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {above_null} of them above {effect.null:g}"
+    spread = f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {above_null} of them above {cell['null']:g}"
     parts += [spread] if len(rows) > 1 else ["no other reading is archived"]
-    return f"`{effect.claim}` {effect.words}: {'; '.join([*printed, *parts])}."
+    return f"`{cell['claim']}` {text} {cell['cell']} ({cell['unit']}): {'; '.join([*printed, *parts])}."
 
 
 def _value(row: pd.Series) -> str:
-    interval = f" ({row['low']:.3g} to {row['high']:.3g})" if row["low"] < row["high"] else ""
+    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if row["low"] < row["high"] else ""
     return f"{row['effect']:.3g}{interval}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
 
 
 def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
-    """A paper's part of the page: a specification curve a headline claim; folded, what it leaves open."""
-    runs = Runs(results)
-    for k, effect in enumerate(headlines()[paper].effects, start=1):
+    """A paper's part of the page: a specification curve a headline effect; folded, what it leaves open."""
+    arms, by_id = Arms(results), {claim.id: claim for claim in claims_of(paper)}
+    for k, (claim, name) in enumerate(headlines()[paper].effects, start=1):
+        text = by_id[claim].text
+        cells = [cell for cell in rows_of(by_id[claim], arms) if cell["cell"] == name]
         try:
-            rows = specifications(effect, readings(paper), runs)
-        except Missing as missing:
-            display(Markdown(f"`{effect.claim}` {effect.words}: not run ({missing})."))
+            rows = specifications(cells)
+        except Missing:
+            display(Markdown(f"`{claim}` {text} {name}: not run."))
             continue
-        display(Markdown(sentence(effect, rows)))
+        display(Markdown(sentence(cells[0], text, rows)))
         if len(rows) < 2:
             continue
-        figure = summary.specification_curve(rows, effect.words, effect.printed, effect.null)
+        printed = None if math.isnan(cells[0]["printed"]) else cells[0]["printed"]
+        words = f"{name} ({cells[0]['unit']})"
+        figure = summary.specification_curve(rows, words, printed, cells[0]["null"])
         artifact.show(figure, f"{paper}_curve_{k}", data=rows)
     fold(artifact, left_open(paper), f"{paper}_left_open")
 

@@ -28,7 +28,7 @@ class Claim(BaseModel):
     claim: str = Field(description="stable name of the claim")
     text: str = Field(description="the paper's statement, as it is judged here")
     artifact: str = Field(description="the page that shows it: <paper>/<figure or table>")
-    kind: str = Field(description="core, supporting or construction")
+    kind: str = Field(description="core, supporting, construction, or control (no claim of the paper)")
     reading: str = Field(description="the reading of the paper, by name")
     outcome: str = Field(description="replicated, refuted, undecided, one seed, infeasible or not run")
     unit: str = Field(description="times for ratios; otherwise the unit of a difference")

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 
 from fedlib.analysis import effects
-from fedlib.errors import ConfigError, DataError, Unfinished
+from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.pages import front
 from fedlib.pages.evidence import Evidence
 from fedlib.runs import archive as archives
-from fedlib.runs.results import open_results
-from fedlib.runs.simulate import simulate
+from fedlib.runs.finished import Finished
+from fedlib.runs.simulate import tidy
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
@@ -27,14 +27,14 @@ START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of result
 
 @dataclass(frozen=True)
 class Archived:
-    """The archived, still valid results of one scale: tables and their records."""
+    """The archived, still valid results of one scale: tables, and the records of their runs."""
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    info: dict[str, dict[str, Any]] = field(default_factory=dict)
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE) -> Archived:
-    """Open all archived results of a scale, gathered as for the pages, without those in the store.
+    """All archived results of a scale, gathered as for the pages, without those in the store.
 
     Raises:
         StoreError: a damaged archive.
@@ -42,24 +42,16 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
     from fedlib.analysis.plans import plan
     from fedlib.runs.place import Place
 
-    opened = Archived()
+    gathered = Archived()
     with tempfile.TemporaryDirectory() as folder:
         nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
-        results = Path(folder, "results")
         for name in [*settings.names, *settings.studies]:
-            try:
-                simulate(
-                    plan(name, scale, settings),
-                    place=nowhere,
-                    results=results,
-                    archive=root,
-                    tell=lambda line: None,
-                    only_finished=True,
-                )
-                opened.tables[name], opened.info[name] = open_results(name, scale, results)
-            except (Unfinished, DataError):  # nothing is archived, or its settings have changed since
-                continue
-    return opened
+            work = plan(name, scale, settings)
+            finished = Finished(work, nowhere, Path(folder, "results"), root, any_data=True)
+            table, records, _, _ = tidy(work, finished)
+            if records:
+                gathered.tables[name], gathered.records[name] = table, records
+    return gathered
 
 
 def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
@@ -68,7 +60,7 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     planned = {
         labelled.run.model_dump_json() for name in settings.names for labelled in settings.runs(name, "paper")
     }
-    runs = {run["address"] for info in archive.info.values() for run in info["runs"] if "run" in run}
+    runs = {run["address"] for records in archive.records.values() for run in records if "run" in run}
     return "\n\n".join(
         [
             "## What was found",

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis import headline
-from fedlib.analysis.headline import Effect, Headline, Row, cell, closest, compare, distance, speed_up
+from fedlib.analysis.claim import claims_of
+from fedlib.analysis.headline import Headline, Row, cell, closest, distance
 from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
@@ -59,10 +60,6 @@ def test_a_cell_says_the_seeds_that_miss(rounds: list[float], text: str) -> None
 
 def test_readings_are_compared_on_the_seeds_that_all_of_them_have() -> None:
     found = runs({"A": [10, 20, 30], "B": [1, 2, 3], "A, other": [5, 6]})
-    compared = compare(ROW, [WRITTEN, OTHER], found)
-    assert compared[AS_WRITTEN, "A"][0].tolist() == [10, 20]
-    assert compared["other", "A"][0].tolist() == [5, 6]
-    assert compared["other", "B"][0].empty, "what has not been run does not take seeds from the others"
     shown = headline.table(TABLE, [WRITTEN, OTHER], found)
     assert shown.loc[("row", "printed"), ["A", "B"]].tolist() == ["20", "10"]
     assert shown.loc[("row", "other")].tolist() == ["2", "5.5 (5\u20136); 5.5 \u00b1 0.7", "not run"]
@@ -111,8 +108,8 @@ def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell
     def search(right: dict[str, int]) -> headline.Closest:
         """Cell -> the reading that is right in it; all others are wrong by a factor of two."""
         table = [
-            pd.DataFrame({"setting": row.name, "method": f"A{k}", "seed": 0, "round": np.arange(51)}).assign(
-                test_accuracy=(np.arange(51) >= (10 if right[row.name] == k else 20)) * 1.0, diverged=False)
+            pd.DataFrame({"setting": row.setting, "method": f"A{k}", "seed": 0, "round": np.arange(51)}).assign(
+                test_accuracy=(np.arange(51) >= (10 if right[row.setting] == k else 20)) * 1.0, diverged=False)
             for row in rows for k in range(len(names))
         ]  # fmt: skip
         mine = [Reading(n, "", swaps=(Swap("e", methods={"A": f"A{k}"}),)) for k, n in enumerate(names)]
@@ -123,18 +120,32 @@ def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell
     assert throughout.by_luck > 0.5
     by_chance = search({str(k): k for k in range(8)})
     assert by_chance.p > 0.5
+    rows = tuple(Row(f"one {k}", "e", str(k), 0.5, ("A",), {"A": "10"}, {"A": 10.0}, 50) for k in range(8))
+    wide = Headline("of one data set", "", "median", rows, ())
+    together = search(dict.fromkeys(map(str, range(8)), 3))
+    assert (together.distance, together.p) == (0, 1), "a choice may shift all cells of a data set at once"
 
 
-def test_effects_under_every_reading_are_sorted_and_equal_runs_count_once() -> None:
-    found = runs({"A": [40, 40], "B": [20, 10], "A, other": [10, 10], "B, other": [10, 10]})
-    effect = Effect("p.1", "A over B", speed_up(ROW, "A", "B"))
+def test_effects_under_every_reading_are_sorted_and_equal_runs_count_once(monkeypatch) -> None:
     same = Reading("same", "", {"what": "the same"})
-    rows = headline.specifications(effect, [WRITTEN, same, OTHER], found)
-    assert rows["reading"].tolist() == ["other", AS_WRITTEN]
-    assert rows["effect"].tolist() == [1, 3]
-    assert rows.loc[1, ["low", "high"]].tolist() == [2, 4]
-    with pytest.raises(Missing, match=r"p\.1"):
-        headline.specifications(effect, [WRITTEN], runs({"C": [1]}))
+    monkeypatch.setattr(headline, "readings", lambda paper: [WRITTEN, same, OTHER])
+    keys = ("reading", "runs", "estimate", "low", "high", "n")
+    written, other = (3.0, 2.0, 4.0, 5), (1.0, math.nan, math.nan, 1)
+    values = [(AS_WRITTEN, "x", *written), ("same", "x", *written), ("other", "y", *other)]
+    cells = [dict(zip(keys, row, strict=True)) | {"paper": "p"} for row in values]
+    rows = headline.specifications(cells)
+    assert rows[["reading", "effect", "low", "high", "seeds", "what"]].to_numpy().tolist() == [
+        ["other", 1.0, 1.0, 1.0, 1, "other"], [AS_WRITTEN, 3.0, 2.0, 4.0, 5, "written"],
+    ]  # fmt: skip
+    with pytest.raises(Missing, match="not been run"):
+        headline.specifications([cells[0] | {"n": 0}])
+
+
+@pytest.mark.parametrize("paper", headline.headlines())
+def test_the_headline_effects_are_cells_of_claims(paper: str) -> None:
+    cells = {claim.id: {cell.name for cell in claim.cells} for claim in claims_of(paper)}
+    for claim, name in headline.headlines()[paper].effects:
+        assert name in cells[claim]
 
 
 def test_every_paper_with_a_headline_is_found_by_looking() -> None:

@@ -96,6 +96,8 @@ def test_of_many_readings_the_ends_and_the_median_are_shown():
     ("changes", "words"),
     [
         ({"reversed": 1}, "Cells on the other side"),
+        ({"reversed": 1, "cells": 1}, "It lies on the other side"),
+        ({"reversed": 1, "p": 0.03}, "corrected together"),
         ({"p": 0.03}, "corrected together"),
         ({"needed": 1001}, "Not even 1,000"),
         ({"needed": 12}, "About 12 seeds"),
@@ -103,8 +105,24 @@ def test_of_many_readings_the_ends_and_the_median_are_shown():
     ],
 )
 def test_what_keeps_a_claim_undecided_is_said(changes: dict[str, Any], words: str):
-    one = {"reversed": 0, "test": "more", "p": 0.2, "needed": 4, "n": 5} | changes
+    one = {"reversed": 0, "cells": 2, "test": "more", "p": 0.2, "needed": 4, "n": 5} | changes
     assert words in article._undecided(one)
+
+
+def test_readings_that_the_correction_alone_leaves_undecided_are_named():
+    values = {
+        "claim": "x",
+        "runs": list("uvw"),
+        "reading": list("abc"),
+        "estimate": [1.0, 2.0, 3.0],
+        "cells": 2,
+    }
+    counted = pd.DataFrame(values | {"outcome": "undecided", "p": [0.01, 0.2, 0.03]})
+    assert article._lost(counted) == [
+        "Under “c” it would be decided by itself, and is not after the correction."
+    ]
+    assert "2 other readings" in article._lost(counted.assign(p=0.01))[0]
+    assert article._lost(counted.assign(p=[0.01, 0.2, 0.3])) == []
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib.analysis.headline import Effect
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import readings
 from fedlib.drawing import summary
@@ -25,7 +24,7 @@ CURVE = pd.DataFrame(
         "rate": ["0.01", "0.01", "0.01"],
     }
 )
-EFFECT = Effect("p.T1.a", "rounds of A over rounds of B", lambda _: None, printed=2.48)
+CELL = {"claim": "p.T1.a", "cell": "A over B", "unit": "times", "printed": 2.48, "null": 1.0}
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -45,17 +44,17 @@ def test_what_is_left_open_stands_in_one_place(paper: str) -> None:
     assert (taken != "").all(), "each says what is taken or tried"
 
 
-def test_a_curve_in_words() -> None:
-    assert discrepancies.sentence(EFFECT, CURVE) == (
-        "`p.T1.a` rounds of A over rounds of B: printed 2.48; as written 1.25 (1 to 1.5), 5 seeds; "
-        "as run 4 (3 to 5), 3 seeds; 3 archived readings from 0.5 to 4, 2 of them above 1."
+def test_a_sentence() -> None:
+    assert discrepancies.sentence(CELL, "B is faster.", CURVE) == (
+        "`p.T1.a` B is faster. A over B (times): printed 2.48; as written 1.25 [1, 1.5], 5 seeds; "
+        "as run 4 [3, 5], 3 seeds; 3 archived readings from 0.5 to 4, 2 of them above 1."
     )
-    alone = discrepancies.sentence(EFFECT, CURVE[CURVE["reading"] == "as written"])
-    assert alone.endswith("as written 1.25 (1 to 1.5), 5 seeds; no other reading is archived.")
+    alone = discrepancies.sentence(CELL, "B is faster.", CURVE[CURVE["reading"] == "as written"])
+    assert alone.endswith("as written 1.25 [1, 1.5], 5 seeds; no other reading is archived.")
 
 
 def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike() -> None:
-    figure = summary.specification_curve(CURVE, EFFECT.words, EFFECT.printed)
+    figure = summary.specification_curve(CURVE, CELL["cell"], CELL["printed"])
     above, below = figure.axes
     labels = [tick.get_text() for tick in below.get_yticklabels()]
     assert labels == ["rule", "mean", "attrition"]
@@ -102,5 +101,5 @@ def test_the_page_draws_what_is_there_and_says_what_is_not(
     assert made == {"hcsfed_curve_1", "hcsfed_left_open"}, "nothing of the second claim is there"
     curve = pd.read_csv(artifact.folder / "hcsfed_curve_1.csv")
     assert sorted(curve["effect"].round(3)) == [1.333, 2, 2, 3]
-    assert "FMNIST, q = 10 %: rounds of Random over rounds of HCSFed: not run" in told[1]
+    assert told[1].endswith("FMNIST, q = 10 %, Random over HCSFed: not run.")
     assert told[2].startswith("<details>")

@@ -125,3 +125,88 @@ def test_deviations_from_printed_accuracies():
     curves = [run("fedcor_centralised", "FMNIST", "Centralised", s, "test_accuracy") for s in range(1, 6)]
     values = [100 * max(x for t, x in curve if t >= 1) - 85.92 for curve in curves]
     agrees(cell("fedcor.S5.a", "as written", "FMNIST"), values, log=False)
+
+
+@cache
+def judged() -> pd.DataFrame:
+    return effects.claims(table())
+
+
+def of_claim(claim: str, reading: str) -> pd.Series:
+    rows = judged()
+    return rows[(rows["claim"] == claim) & (rows["reading"] == reading)].iloc[0]
+
+
+C0 = "fdff729, the paper's training"
+SAME_MEAN = "0.1; 0.01; not counted; {}; repaired (R), H = 10; {}"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "gc", "expected"),
+    [
+        ("clients' own", "GC-A", (1.01, 0.97, 1.05)),
+        ("clients' own", "GC-B", (1.10, 1.03, 1.17)),
+        ("official test set", "GC-A", (1.08, 0.98, 1.20)),
+        ("official test set", "GC-B", (1.19, 1.07, 1.33)),
+    ],
+)
+def test_hcsfed_against_random_selection_with_the_same_mean(accuracy, gc, expected):
+    row = of_claim("hcsfed.T1.b", SAME_MEAN.format(accuracy, gc))
+    assert tuple(row[["estimate", "low", "high"]].round(2)) == expected
+    assert (row["cells"], row["n"], row["artifact"]) == (6, 5, "hcsfed/table_1")
+    printed = table().loc[table()["claim"] == "hcsfed.T1.b", "printed"]
+    assert (printed.min(), printed.max()) == pytest.approx((2.1, 10.7), abs=0.05)
+
+
+def test_attrition_alone_slows_random_selection():
+    rows = table()
+    rows = rows[
+        (rows["claim"] == "hcsfed.T1.l") & (rows["reading"] == SAME_MEAN.format("clients' own", "GC-A"))
+    ]
+    assert (rows["estimate"].min().round(1), rows["estimate"].max().round(1)) == (1.8, 6.6)
+    assert set(rows["outcome"]) == {"replicated"}
+    assert set(rows["kind"]) == {"control"}
+    assert set(rows["artifact"]) == {"hcsfed/table_1"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "reading", "name", "expected", "seeds", "printed"),
+    [
+        ("hics.T1.b", "as written", "Fashion-MNIST, Random over HiCS-FL", (1.11, 0.72, 1.70), 5, 2.48),
+        ("hics.T1.b", C0, "Fashion-MNIST, Random over HiCS-FL", (2.63, 1.75, 3.94), 3, 2.48),
+        ("hics.T1.b", "as written", "CIFAR-10, Random over HiCS-FL", (8.68, math.nan, math.nan), 1, 7.30),
+        ("fedcor.T1.b", "as written", "FMNIST 2SPC, Pow-d", (2.14, 1.27, 3.61), 5, 1.34),
+        ("fedcor.T1.b", "as written", "FMNIST 1SPC, Pow-d", (2.41, 1.56, 3.73), 5, 1.99),
+        ("fedcor.T1.b", "as written", "FMNIST Dir, Pow-d", (0.95, 0.31, 2.89), 5, 1.79),
+        ("hics.F2.d", "as written", "Fashion-MNIST (1), Random", (-3.66, -4.93, -2.39), 3, math.nan),
+        ("hics.F2.d", "as written", "Fashion-MNIST (2), Random", (-1.90, -2.51, -1.29), 5, math.nan),
+        ("hics.F2.d", "as written", "Fashion-MNIST (3), Random", (-5.60, -13.96, 2.76), 3, math.nan),
+        ("hics.F9.b", "as written", "FMNIST (b)", (-1.16, -1.44, -0.88), 3, math.nan),
+        ("hics.F9.b", C0, "FMNIST (b)", (-0.75, -0.89, -0.62), 3, math.nan),
+        ("hics.F9.b", "T_s = 0.001", "FMNIST (b)", (-0.29, -0.47, -0.12), 3, math.nan),
+    ],
+)  # fmt: skip
+def test_what_the_runs_say_is_what_the_table_says(claim, reading, name, expected, seeds, printed):
+    row = cell(claim, reading, name)
+    assert tuple(row[["estimate", "low", "high"]].astype(float).round(2)) == pytest.approx(
+        expected, nan_ok=True
+    )
+    assert row["n"] == seeds
+    assert row["printed"] == pytest.approx(printed, abs=0.005, nan_ok=True)
+    pages = {
+        "hics.T1.b": "table_1",
+        "fedcor.T1.b": "table_1",
+        "hics.F2.d": "figure_2",
+        "hics.F9.b": "figure_9",
+    }
+    assert row["artifact"].split("/")[1] == pages[claim]
+    assert (row["outcome"] == "one seed") == (seeds == 1)
+
+
+def test_the_share_of_stationary_rounds():
+    row = cell("fedcor.F3.a", "as written", "FMNIST")
+    assert (round(100 + row["estimate"]), row["n"], row["artifact"]) == (8, 1, "fedcor/figure_3")
+    rows = archived("fedcor_loss_changes")
+    rows = rows[(rows["data"] == "FMNIST") & (rows["setting"] == "2SPC") & (rows["method"] == "Random")]
+    cosines = [cosine for cosine in rows["cosine"] if not math.isnan(cosine)]
+    assert 100 + row["estimate"] == pytest.approx(100 * sum(c > 0.97 for c in cosines) / len(cosines))

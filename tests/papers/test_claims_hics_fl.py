@@ -310,7 +310,7 @@ def test_partitions_are_ordered_by_their_entropies():
     both = pd.concat([owners(falling, d) for d in ("FMNIST", "CIFAR-10", "CIFAR-100")])
     assert judge("hics.H.a", {"hics_partitions": both}).outcome == "replicated"
     fewer = judge("hics.H.a", {"hics_partitions": both[both["data"] != "CIFAR-100"]})
-    assert fewer.badge == "4 of 5 cells: Fashion-MNIST, CIFAR-10"
+    assert fewer.badge == "4 of 5 cells: Fashion-MNIST; CIFAR-10"
     assert h_s(owners({"(1)": np.log(10)}, "x"), 1.0) == pytest.approx(1)
     assert h_s(owners({"(1)": 0.0}, "x"), 2.0) == pytest.approx(0.01)
 

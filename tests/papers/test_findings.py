@@ -43,8 +43,8 @@ def test_the_sentence_follows_the_numbers(random: int, words: str):
     table = runs(random)
     y = [math.log((random + seed) / (10 + seed)) for seed in (0, 1)]
     ratio = math.exp(sum(y) / 2)
-    assert f"random selection needs {ratio:.2f} × [" in findings.said(table)
-    assert words in findings.said(table)
+    assert f"random selection needs {ratio:.2f} × [" in findings.in_words(table)
+    assert words in findings.in_words(table)
     assert findings.rule_or_selection(table).loc["Random, plain mean"].tolist() == [random + 0.5] * len(
         COLUMNS
     )
@@ -52,7 +52,7 @@ def test_the_sentence_follows_the_numbers(random: int, words: str):
 
 def test_nothing_is_said_of_what_has_not_been_run():
     table = runs(11)
-    assert findings.said(table[table["method"] != "Random"]) == ""
+    assert findings.in_words(table[table["method"] != "Random"]) == ""
 
 
 def test_reallocation_acts_only_with_fewer_clusters_than_places():

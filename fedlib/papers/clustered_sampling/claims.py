@@ -14,6 +14,10 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.claim import (
+    FACT,
+    LEVEL,
+    PRINT,
+    SAME,
     Arm,
     Cell,
     Claim,
@@ -45,7 +49,6 @@ from fedlib.papers.clustered_sampling.names import (
 )
 from fedlib.samplers.clustered_sampling import similarity_distributions, size_distributions, ward_tree
 
-LEVEL, SAME, PRINT, FACT = "difference of a level", "equivalence", "agreement with print", "exact fact"
 BOTH = (ALG1, ALG2)
 
 
@@ -82,18 +85,18 @@ def title(place: tuple[str, str]) -> str:
 
 def below_md(place: tuple[str, str], method: str, column: str = LOSS) -> Cell:
     """MD's value less (or over) that of an algorithm."""
-    md, other = (Where(*place, m, column) for m in (MD, method))
-    return versus(f"{title(place)}, {method}", md, other, **labels(place))
+    md, proposed = (Where(*place, m, column) for m in (MD, method))
+    return versus(f"{title(place)}, {method}", md, proposed, **labels(place))
 
 
 def above_md(place: tuple[str, str], method: str, column: str = ACCURACY) -> Cell:
-    md, other = (Where(*place, m, column) for m in (MD, method))
-    return versus(f"{title(place)}, {method}", other, md, **labels(place))
+    md, proposed = (Where(*place, m, column) for m in (MD, method))
+    return versus(f"{title(place)}, {method}", proposed, md, **labels(place))
 
 
-def named(cell: Cell, what: str, measure: Measure | None = None) -> Cell:
+def named(cell: Cell, label: str, measure: Measure | None = None) -> Cell:
     return Cell(
-        f"{cell.name}, {what}", cell.arms, cell.data, cell.partition, cell.participation, measure=measure
+        f"{cell.name}, {label}", cell.arms, cell.data, cell.partition, cell.participation, measure=measure
     )
 
 
@@ -108,9 +111,9 @@ LATE = Level(area, "nats", options=(("first", 101), ("last", 200)))
 
 def weight_variance(rows: pd.DataFrame) -> float:
     """Sum over clients of the variance over rounds of their aggregation weight, which is their draws over m."""
-    drawn = [np.asarray(clients, dtype=int) for clients in rows.loc[rows["round"] > 0, "clients"]]
-    N = max(int(clients.max()) for clients in drawn) + 1
-    weights = np.stack([np.bincount(clients, minlength=N) / len(clients) for clients in drawn])
+    selections = [np.asarray(clients, dtype=int) for clients in rows.loc[rows["round"] > 0, "clients"]]
+    N = max(int(clients.max()) for clients in selections) + 1
+    weights = np.stack([np.bincount(clients, minlength=N) / len(clients) for clients in selections])
     return float(weights.var(axis=0).sum())
 
 
@@ -146,8 +149,10 @@ def classes(first: int, last: int, statistic: Callable[[np.ndarray], float], uni
             (owners["data"] == FIRST[0]) & (owners["setting"] == setting) & (owners["seed"] == seed)
         ]
         digit = np.stack(mine.sort_values("client")["counts"].to_list()).argmax(axis=1)
-        drawn = rows.loc[rows["round"].between(first, last), "clients"]
-        return statistic(np.array([len(set(digit[np.asarray(clients, dtype=int)])) for clients in drawn]))
+        selections = rows.loc[rows["round"].between(first, last), "clients"]
+        return statistic(
+            np.array([len(set(digit[np.asarray(clients, dtype=int)])) for clients in selections])
+        )
 
     return Study("method", of_rows, unit, beside="cs_partitions")
 
@@ -158,12 +163,12 @@ def mean(counts: np.ndarray) -> float:
 
 def all_distinct(rows: pd.DataFrame) -> float:
     """Share of the rounds in % whose draws are of different clients."""
-    drawn = rows.loc[rows["round"].between(1, 200), "clients"]
-    return 100 * float(np.mean([len(set(clients)) == len(clients) for clients in drawn]))
+    selections = rows.loc[rows["round"].between(1, 200), "clients"]
+    return 100 * float(np.mean([len(set(clients)) == len(clients) for clients in selections]))
 
 
-def printed(method: str, value: float, spread: float, shown: str) -> Cell:
-    return Cell(method, (Arm(Where(*FIRST, method), 1.0, value, spread),), shown=shown, **labels(FIRST))
+def printed(method: str, value: float, spread: float, text: str) -> Cell:
+    return Cell(method, (Arm(Where(*FIRST, method), 1.0, value, spread),), shown=text, **labels(FIRST))
 
 
 def seen_later(method: str) -> Cell:
@@ -207,19 +212,19 @@ IN_FIGURE_1 = [
 # -- Figures 2 and 7
 
 
-def larger_gain(more: tuple[str, str], less: tuple[str, str]) -> Cell:
+def larger_gain(larger: tuple[str, str], smaller: tuple[str, str]) -> Cell:
     """Algorithm 2's gain over MD in one setting, over that in another."""
     arms = [
         Arm(Where(*place, m, LOSS), s * w)
-        for place, s in ((more, 1), (less, -1))
+        for place, s in ((larger, 1), (smaller, -1))
         for m, w in ((MD, 1), (ALG2, -1))
     ]
-    return Cell(f"{more[1]} over {less[1]}", tuple(arms), **labels(more))
+    return Cell(f"{larger[1]} over {smaller[1]}", tuple(arms), **labels(larger))
 
 
 def faster_and_lower(method: str) -> list[Cell]:
     cells = [below_md(("cs_cifar", alpha), method) for alpha in SKEWED]
-    return [named(cell, what, how) for cell in cells for what, how in (("end", END), ("mean", WHOLE))]
+    return [named(cell, label, how) for cell in cells for label, how in (("end", END), ("mean", WHOLE))]
 
 
 IN_FIGURES_2_AND_7 = [
@@ -234,8 +239,8 @@ IN_FIGURES_2_AND_7 = [
     claim("F2.e", "At alpha = 0.01 and 0.001 Algorithm 1 has a lower loss than MD, at the end and over the whole run.",
           "supporting", END, faster_and_lower(ALG1)),
     claim("F2.f", "Algorithm 2's loss and accuracy are smoother than MD's at every alpha.", "supporting", ROUGH,
-          [named(below_md(place, ALG2, column), what) for place in DIRICHLET
-           for what, column in (("loss", LOSS), ("accuracy", ACCURACY))]),
+          [named(below_md(place, ALG2, column), label) for place in DIRICHLET
+           for label, column in (("loss", LOSS), ("accuracy", ACCURACY))]),
     claim("F7.a", "At alpha = 0.01 and 0.001 Algorithm 2 ends at a higher accuracy than MD.", "supporting", POINTS,
           [above_md(("cs_cifar", alpha), ALG2) for alpha in SKEWED]),
     claim("F7.b", "At alpha = 10 and 0.1 Algorithm 2 ends at most half a point less accurate than MD (bound ours).",
@@ -310,11 +315,11 @@ MEASURES = (ALG2, "Algorithm 2 (L1)", "Algorithm 2 (squared L2)")
 
 
 def alike(a: str, b: str) -> Cell:
-    more, less = (Where(*SIMILARITY, m, LOSS) for m in (a, b))
-    return versus(f"{a} - {b}", more, less, **labels(SIMILARITY))
+    first, second = (Where(*SIMILARITY, m, LOSS) for m in (a, b))
+    return versus(f"{a} - {b}", first, second, **labels(SIMILARITY))
 
 
-def sooner(more: str, less: str) -> Own:
+def sooner(many_steps: str, fewer_steps: str) -> Own:
     """Log-ratio of Algorithm 2's rounds to the highest loss at which its runs end, by seed."""
 
     def by_seed(results: Mapping[str, pd.DataFrame]) -> dict[int, float]:
@@ -328,11 +333,13 @@ def sooner(more: str, less: str) -> Own:
         }
         effects = {}
         for seed in {seed for _, seed in curves}:
-            mine = {setting: curve for (setting, of), curve in curves.items() if of == seed}
+            mine = {setting: curve for (setting, owner), curve in curves.items() if owner == seed}
             level = max(end_mean(curve) for curve in mine.values())
             rounds = {setting: rounds_below(rolling(curve), level) for setting, curve in mine.items()}
             effects[int(seed)] = (
-                float(np.log(rounds[less] / rounds[more])) if {less, more} <= set(rounds) else np.nan
+                float(np.log(rounds[fewer_steps] / rounds[many_steps]))
+                if {fewer_steps, many_steps} <= set(rounds)
+                else np.nan
             )
         return effects
 
@@ -342,9 +349,9 @@ def sooner(more: str, less: str) -> Own:
 FEW, STANDARD, MANY = (("cs_work", setting) for setting in ("fewer clients", "standard", "more clients"))
 
 
-def faster_with(more: tuple[str, str], less: tuple[str, str], method: str) -> Cell:
-    arms = [Where(*place, method, LOSS) for place in (less, more)]
-    return versus(f"{more[1]} over {less[1]}, {method}", arms[0], arms[1], **labels(more))
+def faster_with(larger: tuple[str, str], smaller: tuple[str, str], method: str) -> Cell:
+    arms = [Where(*place, method, LOSS) for place in (smaller, larger)]
+    return versus(f"{larger[1]} over {smaller[1]}, {method}", arms[0], arms[1], **labels(larger))
 
 
 IN_FIGURES_6_TO_10 = [

@@ -13,7 +13,23 @@ from math import inf, nan
 
 import pandas as pd
 
-from fedlib.analysis.claim import SPREAD, Arm, Cell, Claim, Labels, Level, Own, Rounds, Study, versus
+from fedlib.analysis.claim import (
+    LEVEL,
+    PRINT,
+    ROUNDS,
+    SAME,
+    SPREAD,
+    TREND,
+    Arm,
+    Cell,
+    Claim,
+    Labels,
+    Level,
+    Own,
+    Rounds,
+    Study,
+    versus,
+)
 from fedlib.analysis.estimators import trend
 from fedlib.analysis.measure import area, best, end_mean, jitter
 from fedlib.analysis.readings import Where
@@ -32,12 +48,6 @@ from fedlib.papers.fedcor.printed import (
 from fedlib.papers.fedcor.process import BOUNDS, embeddings, gaussian, separation
 from fedlib.papers.fedcor.tables import unevenness
 
-ROUNDS, LEVEL, SAME, PRINT = (
-    "log-ratio of rounds",
-    "difference of a level",
-    "equivalence",
-    "agreement with print",
-)
 DATA = {"FMNIST": "Fashion-MNIST", "CIFAR-10": "CIFAR-10"}
 FIN = Level(end_mean, "points", 100, options=(("share", 0.05),))
 AUC = Level(area, "points", 100)
@@ -66,7 +76,7 @@ def printed_arm(panel: str, method: str, weight: float) -> Arm:
     return Arm(where(panel, method), weight, mean, spread)
 
 
-def shown(panel: str, *methods: str) -> str:
+def printed_text(panel: str, *methods: str) -> str:
     entries = [PRINTED[panel][method] for method in methods]
     return " and ".join("N/A" if entry is None else f"{entry[0]:g}" for entry in entries) + " rounds"
 
@@ -77,7 +87,7 @@ def to_target(panel: str) -> Rounds:
 
 def sooner(panel: str, baseline: str) -> Cell:
     arms = printed_arm(panel, baseline, 1.0), printed_arm(panel, "FedCor", -1.0)
-    name, text = f"{panel}, {baseline}", shown(panel, baseline, "FedCor")
+    name, text = f"{panel}, {baseline}", printed_text(panel, baseline, "FedCor")
     return Cell(name, arms, shown=text, measure=to_target(panel), **labels(panel))
 
 
@@ -86,8 +96,8 @@ def over_pow_d(data: str) -> tuple[Cell, ...]:
 
 
 def table_1(letter: str, text: str, cells: tuple[Cell, ...], margin: float | None = None) -> Claim:
-    some = to_target("FMNIST 2SPC")
-    return Claim(f"fedcor.T1.{letter}", "fedcor/table_1", text, "core", ROUNDS, some, cells, margin)
+    target = to_target("FMNIST 2SPC")
+    return Claim(f"fedcor.T1.{letter}", "fedcor/table_1", text, "core", ROUNDS, target, cells, margin)
 
 
 IN_TABLE_1 = [
@@ -99,7 +109,7 @@ IN_TABLE_1 = [
         "fedcor.T1.c", "fedcor/table_1", "Each of the 24 printed numbers of rounds comes out (within a factor 1.5).",
         "supporting", PRINT, to_target("FMNIST 2SPC"),
         tuple(
-            Cell(f"{panel}, {m}", (printed_arm(panel, m, 1.0),), shown=shown(panel, m), measure=to_target(panel),
+            Cell(f"{panel}, {m}", (printed_arm(panel, m, 1.0),), shown=printed_text(panel, m), measure=to_target(panel),
                  **labels(panel))
             for panel in PANELS for m in METHODS
         ), 1.5,
@@ -114,10 +124,10 @@ def figure_4(letter: str, text: str, measure: Level, cells: tuple[Cell, ...], ki
     return Claim(f"fedcor.F4.{letter}", "fedcor/figure_4", text, kind, LEVEL, measure, cells)
 
 
-def above(more: str | None = None, less: str | None = None) -> tuple[Cell, ...]:
+def leads(higher: str | None = None, lower: str | None = None) -> tuple[Cell, ...]:
     """FedCor's level less that of every baseline in every panel; more, less: the side that is FedCor's."""
     return tuple(
-        versus(f"{panel}, {b}", where(panel, more or b), where(panel, less or b), **labels(panel))
+        versus(f"{panel}, {b}", where(panel, higher or b), where(panel, lower or b), **labels(panel))
         for panel in PANELS
         for b in BASELINES
     )
@@ -130,25 +140,25 @@ def half_the_gain(panel: str, baseline: str) -> Cell:
     return Cell(f"{panel}, {baseline}", arms, **labels(panel))
 
 
-def larger_lead(data: str, other: str) -> Cell:
+def larger_lead(data: str, partition_besides: str) -> Cell:
     """FedCor's lead over the mean of the baselines in 1SPC, less that in another partition."""
     arms = []
-    for partition, sign in (("1SPC", 1.0), (other, -1.0)):
+    for partition, sign in (("1SPC", 1.0), (partition_besides, -1.0)):
         arms.append(Arm(where(f"{data} {partition}", "FedCor"), sign))
         arms += [Arm(where(f"{data} {partition}", b), -sign / len(BASELINES)) for b in BASELINES]
-    return Cell(f"{data}, {other}", tuple(arms), DATA[data], f"1SPC and {other}")
+    return Cell(f"{data}, {partition_besides}", tuple(arms), DATA[data], f"1SPC and {partition_besides}")
 
 
 IN_FIGURE_4 = [
-    figure_4("a", "FedCor's final accuracy is above every baseline's, in all six settings.", FIN, above("FedCor")),
+    figure_4("a", "FedCor's final accuracy is above every baseline's, in all six settings.", FIN, leads("FedCor")),
     figure_4("b", "FedCor converges faster than every baseline, in all six settings (mean accuracy over the rounds).",
-             AUC, above("FedCor"), "core"),
+             AUC, leads("FedCor"), "core"),
     figure_4("c", "AFL and Pow-d gain less than half as much over Random as FedCor (bound ours: slight or none).",
              AUC, tuple(half_the_gain(panel, b) for panel in PANELS for b in BASELINES[1:])),
     figure_4("d", "FedCor's lead over the baselines is larger with one label per client (1SPC) than in 2SPC and Dir.",
-             AUC, tuple(larger_lead(data, other) for data in EXPERIMENTS for other in ("2SPC", "Dir"))),
+             AUC, tuple(larger_lead(data, partition) for data in EXPERIMENTS for partition in ("2SPC", "Dir"))),
     figure_4("e", "FedCor's learning curves are smoother than every baseline's (change from round to round).",
-             ROUGH, above(less="FedCor"), "core"),
+             ROUGH, leads(lower="FedCor"), "core"),
 ]  # fmt: skip
 
 
@@ -165,8 +175,8 @@ def alike(panel: str, a: str, b: str, experiments: Mapping[str, str]) -> tuple[C
     names = [method.removeprefix("FedCor, ") for method in (a, b)]
     arms = Arm(where(panel, a, experiments)), Arm(where(panel, b, experiments), -1.0)
     final, mean = (
-        Cell(f"{panel}, {' - '.join(names)}, {what}", arms, measure=measure, **labels(panel))
-        for what, measure in (("end", FIN), ("mean", AUC))
+        Cell(f"{panel}, {' - '.join(names)}, {label}", arms, measure=measure, **labels(panel))
+        for label, measure in (("end", FIN), ("mean", AUC))
     )
     return final, mean
 
@@ -184,7 +194,7 @@ IN_FIGURES_5_AND_6 = [
     ),
     Claim(
         "fedcor.F6.a", "fedcor/figure_6", "The smaller beta, the more uniformly FedCor selects (Gini coefficient, "
-        "gained from the smallest to the largest beta).", "supporting", "trend", Study("method", unevenness),
+        "gained from the smallest to the largest beta).", "supporting", TREND, Study("method", unevenness),
         tuple(
             Cell(data, tuple(
                 Arm(where(f"{data} 2SPC", beta, ANNEALING), float(weight))
@@ -232,13 +242,13 @@ def toy(letter: str, text: str, measure: Study, arms: tuple[Arm, ...]) -> Claim:
 
 
 def probed(data: str, share: Callable[[pd.DataFrame], float]) -> Study:
-    """A share of the probed rounds of one data set, in %."""
+    """A share of the probed rounds of one data set, less all of them, in points: it cannot be above 0."""
 
-    def of_data(changes: pd.DataFrame) -> float:
-        mine = changes[changes["data"] == data]
-        return 100 * share(mine) if len(mine) else nan
+    def below_all(changes: pd.DataFrame) -> float:
+        rows = changes[changes["data"] == data]
+        return 100 * (share(rows) - 1) if len(rows) else nan
 
-    return Study("method", of_data, "% of rounds")
+    return Study("method", below_all, "points")
 
 
 def near_gaussian(data: str) -> Study:
@@ -251,7 +261,7 @@ def stationary(data: str) -> Study:
 
 def rounds_with(measure: Callable[[str], Study], text: str) -> tuple[Cell, ...]:
     return tuple(
-        Cell(data, (Arm(Where("fedcor_loss_changes", "2SPC", "Random"), printed=100.0, spread=5.0),),
+        Cell(data, (Arm(Where("fedcor_loss_changes", "2SPC", "Random"), printed=0.0, spread=5.0),),
              shown=text.format(BOUNDS[data]), measure=measure(data), **labels(f"{data} 2SPC"))
         for data in EXPERIMENTS
     )  # fmt: skip
@@ -288,14 +298,14 @@ ON_THE_PROCESS = [
         (Arm(in_toy("Ind")), Arm(in_toy("start"), -1.0))),
     Claim(
         "fedcor.F2.a", "fedcor/figure_2", "The first component of the clients' loss changes is close to Gaussian in "
-        "all probed rounds, within 20 % of them (|skewness| < 0.5, |excess kurtosis| < 1, Kolmogorov-Smirnov < 0.05: "
-        "bounds ours).", "supporting", PRINT, near_gaussian("FMNIST"),
-        rounds_with(near_gaussian, "close to Gaussian"), 20.0,
+        "all probed rounds but 20 % (effect: their share less 100 %; |skewness| < 0.5, |excess kurtosis| < 1, "
+        "Kolmogorov-Smirnov < 0.05: bounds ours).", "supporting", LEVEL, near_gaussian("FMNIST"),
+        rounds_with(near_gaussian, "close to Gaussian"), -20.0, 2,
     ),
     Claim(
         "fedcor.F3.a", "fedcor/figure_3", "Between two updates the covariance of the loss changes keeps a cosine "
-        "above 0.97 (CIFAR-10: 0.95), in all probed rounds but 5 %.", "core", PRINT, stationary("FMNIST"),
-        rounds_with(stationary, "> {}"), 5.0,
+        "above 0.97 (CIFAR-10: 0.95), in all probed rounds but 5 % (effect: their share less 100 %).", "core", LEVEL,
+        stationary("FMNIST"), rounds_with(stationary, "> {}"), -5.0, 2,
     ),
     Claim(
         "fedcor.F7.a", "fedcor/figure_7", "After the warm-up the embeddings of clients with the same label are "

@@ -22,7 +22,7 @@ def embeddings(
 
     results: FedCor's runs of 1SPC; owners: the study of partitions.
     """
-    out = {}
+    lines = {}
     runs: list[tuple[Any, pd.DataFrame]] = list(results.groupby("seed"))
     for seed, run in runs:
         owned = owners[(owners["data"] == data) & (owners["setting"] == "1SPC") & (owners["seed"] == seed)]
@@ -30,16 +30,19 @@ def embeddings(
         noted = [np.array(note["embedding"]) for note in noted if "embedding" in note]
         if noted and len(owned):
             counts = np.stack(owned.sort_values("client")["counts"].to_list())
-            out[int(seed)] = noted[0] / np.linalg.norm(noted[0], axis=1, keepdims=True), counts.argmax(axis=1)
-    return out
+            lines[int(seed)] = (
+                noted[0] / np.linalg.norm(noted[0], axis=1, keepdims=True),
+                counts.argmax(axis=1),
+            )
+    return lines
 
 
 def separation(x: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """Mean cosine within labels minus that between labels; leave-one-out nearest-neighbour accuracy of the label."""
     cosine = x @ x.T
-    same, other = labels[:, None] == labels, ~np.eye(len(x), dtype=bool)
-    gap = cosine[same & other].mean() - cosine[~same].mean()
-    nearest = np.where(other, cosine, -np.inf).argmax(axis=1)
+    alike, different = labels[:, None] == labels, ~np.eye(len(x), dtype=bool)
+    gap = cosine[alike & different].mean() - cosine[~alike].mean()
+    nearest = np.where(different, cosine, -np.inf).argmax(axis=1)
     return float(gap), float((labels[nearest] == labels).mean())
 
 
@@ -50,13 +53,13 @@ def all_embeddings(
     owners = results["fedcor_partitions"]
     tables = {data: results[e] for data, e in EXPERIMENTS.items() if e in results} or {"": results[MAIN[0]]}
     mine = {data: t[(t["setting"] == "1SPC") & (t["method"] == "FedCor")] for data, t in tables.items()}
-    found = {data: embeddings(table, owners, data) for data, table in mine.items()}
-    return {data: seeds for data, seeds in found.items() if seeds}
+    by_data = {data: embeddings(table, owners, data) for data, table in mine.items()}
+    return {data: seeds for data, seeds in by_data.items() if seeds}
 
 
-def separations(found: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
+def separations(by_data: Mapping[str, Mapping[int, tuple[np.ndarray, np.ndarray]]]) -> pd.DataFrame:
     """`separation` of every seed of `embeddings`, one row per (dataset, seed)."""
-    rows = [(d, seed, *separation(x, y)) for d, seeds in found.items() for seed, (x, y) in seeds.items()]
+    rows = [(d, seed, *separation(x, y)) for d, seeds in by_data.items() for seed, (x, y) in seeds.items()]
     columns = ["data", "seed", "cosine within less between labels", "nearest neighbour has the label"]
     return pd.DataFrame(rows, columns=columns).round(3)
 
@@ -98,16 +101,16 @@ def gaussianity(projections: np.ndarray) -> tuple[float, float, float]:
     return float(stats.skew(projections)), float(stats.kurtosis(projections)), float(distance)
 
 
-def probed(changes: pd.DataFrame, of: int) -> pd.DataFrame:
-    """`of` evenly spread probed rounds of each (data, setting, followed method), for the first seed."""
+def probed(changes: pd.DataFrame, rounds: int) -> pd.DataFrame:
+    """`rounds` evenly spread probed rounds of each (data, setting, followed method), for the first seed."""
 
-    def some(rows: pd.DataFrame) -> pd.DataFrame:
+    def thinned(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[rows["seed"] == rows["seed"].min()].sort_values("round")
-        places = np.linspace(0, len(rows) - 1, of) if of > 1 else [len(rows) // 2]
+        places = np.linspace(0, len(rows) - 1, rounds) if rounds > 1 else [len(rows) // 2]
         return rows.iloc[np.unique(np.round(places).astype(int))]
 
     groups = changes.groupby(["data", "setting", "method"], sort=False)
-    return pd.concat([some(rows) for _, rows in groups])
+    return pd.concat([thinned(rows) for _, rows in groups])
 
 
 def gaussian(changes: pd.DataFrame) -> pd.DataFrame:
@@ -132,14 +135,14 @@ def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
     """Figure 3 in numbers: the cosines at all probed rounds, one row per (data, setting, followed method)."""
     rows = changes.dropna(subset=["cosine"])
     rows = rows.assign(above=100 * (rows["cosine"] > rows["data"].map(BOUNDS)))
-    of = rows.groupby(["data", "setting", "method"], sort=False)
+    groups = rows.groupby(["data", "setting", "method"], sort=False)
     return pd.DataFrame(
         {
-            "rounds": of.size(),
-            "least": of["cosine"].min(),
-            "10th percentile": of["cosine"].quantile(0.1),
-            "median": of["cosine"].median(),
-            "least, without the mean diagonal": of["cosine_centred"].min(),
-            "above the paper's bound (%)": of["above"].mean(),
+            "rounds": groups.size(),
+            "least": groups["cosine"].min(),
+            "10th percentile": groups["cosine"].quantile(0.1),
+            "median": groups["cosine"].median(),
+            "least, without the mean diagonal": groups["cosine_centred"].min(),
+            "above the paper's bound (%)": groups["above"].mean(),
         }
     ).reset_index()

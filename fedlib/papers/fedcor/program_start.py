@@ -30,10 +30,10 @@ WARM_UP = 16  # rounds of uniform draws before FedCor's own
 def clients(y: np.ndarray, N: int, seed: int, holdout: float = 0.2) -> Partition:
     """One shard of the samples, sorted by label, to each of N clients; the last `holdout` of each is kept aside."""
     rng, order = np.random.RandomState(seed), np.argsort(y, kind="stable")
-    size, left, parts = len(y) // N, list(range(N)), []
+    size, free, parts = len(y) // N, list(range(N)), []
     for _ in range(N):
-        shard = rng.choice(left, 1, replace=False)[0]
-        left = list(set(left) - {shard})  # in the order of a set, as in the program
+        shard = rng.choice(free, 1, replace=False)[0]
+        free = list(set(free) - {shard})  # in the order of a set, as in the program
         part = order[shard * size : (shard + 1) * size].astype(float)
         rng.shuffle(part)
         parts.append(part.astype(np.int64))
@@ -94,8 +94,8 @@ def follow(run: Run, data: Dataset, seed: int, rounds: int = WARM_UP) -> Lockste
 
     FedCor has the program's draws in the warm-up, and starts from its embedding; any other run is Random.
     """
-    every = run.evaluate.model_copy(update={"every": 1, "train": False})
-    run = run.model_copy(update={"T": rounds, "until": None, "evaluate": every})
+    evaluate = run.evaluate.model_copy(update={"every": 1, "train": False})
+    run = run.model_copy(update={"T": rounds, "until": None, "evaluate": evaluate})
     parts = clients(data.y_train, run.N, seed, run.holdout or 0.2)
     lockstep = Lockstep([run], [parts], make_executor(run.model, tensors(data, run.scaling), threads=1))
     live = lockstep.live[0]

@@ -66,9 +66,9 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
         covariance = np.cov(changes, rowvar=False, bias=True)
         explained, projections = components(changes)
         row: dict[str, Any] = {"round": live.t, "cosine": np.nan, "cosine_centred": np.nan}
-        if (before := gathered["covariance"]) is not None:
-            row["cosine"] = cosine(before, covariance)
-            row["cosine_centred"] = cosine(centred(before), centred(covariance))
+        if (previous := gathered["covariance"]) is not None:
+            row["cosine"] = cosine(previous, covariance)
+            row["cosine_centred"] = cosine(centred(previous), centred(covariance))
         row["explained"] = explained.tolist()
         row |= {f"component_{i + 1}": p.astype(np.float32).tolist() for i, p in enumerate(projections)}
         gathered["rows"].append(row)
@@ -81,12 +81,12 @@ def probe(lockstep: Lockstep, live: Live, subsets: int) -> np.ndarray:
     trained = lockstep.train(everyone(lockstep, live), "probe").updates
     rng = stream(live.run.seed, "probe", live.t)
     chosen = np.stack([rng.choice(live.fed.N, live.fed.m, replace=False) for _ in range(subsets)])
-    now = losses(lockstep, live, live.models)
+    start = losses(lockstep, live, live.models)
     parts = np.array_split(chosen, -(-subsets // MODELS_AT_ONCE))
-    after = [
+    losses_then = [
         losses(lockstep, live, live.models[0] + trained[torch.as_tensor(part)].mean(1)) for part in parts
     ]
-    return np.concatenate(after) - now
+    return np.concatenate(losses_then) - start
 
 
 def losses(lockstep: Lockstep, live: Live, models: torch.Tensor) -> np.ndarray:

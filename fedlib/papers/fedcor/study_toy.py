@@ -43,9 +43,9 @@ class Keys(Study):
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     """settings: `draws`, `n` points per label, `pairs`; `cases`: name -> `gap` between the means and `lr`."""
-    own = {k: settings[k] for k in ("draws", "n", "pairs")}
+    keys = {k: settings[k] for k in ("draws", "n", "pairs")}
     for name, case in settings["cases"].items():
-        yield {"labels": {"data": "toy", "setting": name}, **own, "gap": case["gap"], "lr": case["lr"]}
+        yield {"labels": {"data": "toy", "setting": name}, **keys, "gap": case["gap"], "lr": case["lr"]}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
@@ -63,18 +63,18 @@ def draw_toy(unit: Unit, draw: int) -> pd.DataFrame:
     x = np.column_stack([x, np.ones(len(x))])
     w = rng.standard_normal(3)
     pairs = np.array(list(combinations(range(len(x)), 2)))
-    after = losses(step(w, x, y, pairs, unit["lr"]), x, y)
-    before = losses(w[None], x, y)[0]
-    some = rng.integers(len(pairs), size=unit["pairs"])
+    end = losses(step(w, x, y, pairs, unit["lr"]), x, y)
+    start = losses(w[None], x, y)[0]
+    sample = rng.integers(len(pairs), size=unit["pairs"])
     p, alpha = np.full(len(x), 1 / len(x)), np.ones(len(x))
-    covariance = np.cov(after[some] - before, rowvar=False, bias=True)
+    covariance = np.cov(end[sample] - start, rowvar=False, bias=True)
     chosen = {
-        "Ind": np.argsort(-before, kind="stable")[:2],
+        "Ind": np.argsort(-start, kind="stable")[:2],
         "Cor": choose(covariance, p, alpha, 2),
-        "Opt": pairs[after.mean(axis=1).argmin()],
+        "Opt": pairs[end.mean(axis=1).argmin()],
     }
-    common = {"draw": draw, "loss_before": before.mean()}
-    rows = [common | {"method": "start", "loss": before.mean(), "w": w, "x": x[:, :2].ravel(), "y": y}]
+    common = {"draw": draw, "loss_before": start.mean()}
+    rows = [common | {"method": "start", "loss": start.mean(), "w": w, "x": x[:, :2].ravel(), "y": y}]
     for method, pair in chosen.items():
         new = step(w, x, y, pair[None], unit["lr"])
         loss = losses(new, x, y).mean()

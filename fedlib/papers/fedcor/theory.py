@@ -32,16 +32,16 @@ def random_problem(rng: np.random.Generator) -> Problem:
 def algorithm_1(problem: Problem, C: int) -> list[int]:
     """The C clients of Algorithm 1, equations 9-11 as printed: predict, compare, condition mean and covariance."""
     mu, Sigma, p, alpha = problem
-    left = np.arange(len(p))
+    remaining = np.arange(len(p))
     chosen: list[int] = []
     for _ in range(C):
-        variance = Sigma[left, left]
-        fall = alpha[left] * np.sqrt(variance)
-        best = int(np.argmin(p @ mu - p @ Sigma[:, left] / variance * fall))
-        k = left[best]
+        variance = Sigma[remaining, remaining]
+        fall = alpha[remaining] * np.sqrt(variance)
+        best = int(np.argmin(p @ mu - p @ Sigma[:, remaining] / variance * fall))
+        k = remaining[best]
         mu = mu - Sigma[:, k] / variance[best] * fall[best]
         Sigma = Sigma - np.outer(Sigma[:, k], Sigma[k]) / variance[best]
-        left = np.delete(left, best)
+        remaining = np.delete(remaining, best)
         chosen.append(int(k))
     return chosen
 
@@ -53,9 +53,9 @@ def lemma_2(problem: Problem) -> list[int]:
     r = Sigma / np.outer(sigma, sigma)
     A = (p * sigma) @ r
     k1 = int(np.argmax(alpha * A))
-    others = np.arange(len(p)) != k1
+    rest = np.arange(len(p)) != k1
     second = np.full(len(p), -np.inf)
-    second[others] = (alpha * (A - r[k1] * A[k1]))[others] / np.sqrt(1 - r[k1, others] ** 2)
+    second[rest] = (alpha * (A - r[k1] * A[k1]))[rest] / np.sqrt(1 - r[k1, rest] ** 2)
     return [k1, int(np.argmax(second))]
 
 
@@ -83,8 +83,8 @@ def recovery(X: np.ndarray, group: np.ndarray) -> tuple[float, float]:
     """How well embeddings X (d, N) separate the groups: mean cosine within groups, leave-one-out 1-NN accuracy."""
     unit = X / np.linalg.norm(X, axis=0)
     cosine = unit.T @ unit - 2 * np.eye(len(group))
-    same = (group[:, None] == group) & ~np.eye(len(group), dtype=bool)
-    return float(cosine[same].mean()), float((group[cosine.argmax(axis=1)] == group).mean())
+    alike = (group[:, None] == group) & ~np.eye(len(group), dtype=bool)
+    return float(cosine[alike].mean()), float((group[cosine.argmax(axis=1)] == group).mean())
 
 
 def recovered(

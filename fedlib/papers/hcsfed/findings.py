@@ -33,40 +33,40 @@ def rule_or_selection(results: pd.DataFrame, column: str = "client_accuracy") ->
     rounds = measure.per_run(table, column, measure.rounds_to_target, target=0.8)
     cap = int(table["round"].max())
     medians = rounds.clip(upper=cap + 1).groupby(["method", "setting"]).median().unstack("setting")
-    found = medians.reindex(index=list(METHODS), columns=list(SETTINGS)).rename(
+    table_of_medians = medians.reindex(index=list(METHODS), columns=list(SETTINGS)).rename(
         index=METHODS, columns=SETTINGS
     )
-    found.loc["HCSFed, printed"] = PRINTED["HCSFed"]
-    found.loc["Random, printed"] = PRINTED["Random"]
-    return found.rename_axis(index="method", columns=None)
+    table_of_medians.loc["HCSFed, printed"] = PRINTED["HCSFed"]
+    table_of_medians.loc["Random, printed"] = PRINTED["Random"]
+    return table_of_medians.rename_axis(index="method", columns=None)
 
 
-def said(results: pd.DataFrame) -> str:
+def in_words(results: pd.DataFrame) -> str:
     """What Table 1's runs say of selection and aggregation, from the effects under four readings; "" if not run.
 
     results: the tidy table of Table 1's experiment.
     """
-    claim = next(one for one in CLAIMS if one.id == "hcsfed.T1.b")
+    claim = next(reading for reading in CLAIMS if reading.id == "hcsfed.T1.b")
     cells = pd.DataFrame(effects.rows(claim, Arms({TABLE_1: results})), columns=effects.COLUMNS)
-    found = effects.claims(cells).set_index("reading")
+    by_reading = effects.claims(cells).set_index("reading")
     names = {
-        (one.choices["absent clients"], one.choices["compression"]): one.name
-        for one in READINGS
-        if {key: one.choices[key] for key in TAKEN} == TAKEN
+        (reading.choices["absent clients"], reading.choices["compression"]): reading.name
+        for reading in READINGS
+        if {key: reading.choices[key] for key in TAKEN} == TAKEN
     }
-    if not set(names.values()) <= set(found.index[found["cells"] == len(COLUMNS)]):
+    if not set(names.values()) <= set(by_reading.index[by_reading["cells"] == len(COLUMNS)]):
         return ""
 
-    def of(absent: str, gc: str) -> str:
-        row = found.loc[names[absent, gc]]
+    def effect_of(absent: str, gc: str) -> str:
+        row = by_reading.loc[names[absent, gc]]
         return f"{row['estimate']:.2f} × [{row['low']:.2f}, {row['high']:.2f}]"
 
     mean, attrition = (
-        " and ".join(f"{of(absent, gc)} ({gc})" for gc in GCS)
+        " and ".join(f"{effect_of(absent, gc)} ({gc})" for gc in GCS)
         for absent in ("not counted", "keep the old model")
     )
-    seeds = int(found.loc[names["not counted", "GC-B"], "n"])
-    level = all(found.loc[names["not counted", gc], "high"] < 1.5 for gc in GCS)
+    seeds = int(by_reading.loc[names["not counted", "GC-B"], "n"])
+    level = all(by_reading.loc[names["not counted", gc], "high"] < 1.5 for gc in GCS)
     words = "can be explained by the aggregation rule" if level else "is in part the selection's"
     return (
         f"Under the same plain mean random selection needs {mean} times HCSFed's rounds to 80 %, where the paper "
@@ -109,16 +109,16 @@ def fewer_clusters(results: pd.DataFrame) -> pd.DataFrame:
             rounds = rounds.clip(upper=int(results["round"].max()) + 1).unstack("method")
             if not {ten, five} <= set(rounds):
                 continue
-            for setting, both in rounds[[ten, five]].dropna().groupby("setting", sort=False):
+            for setting, pair in rounds[[ten, five]].dropna().groupby("setting", sort=False):
                 rows.append(
                     {
                         "setting": setting,
                         "compression": gc,
                         "accuracy": words,
-                        "seeds": len(both),
-                        "H = 10": both[ten].median(),
-                        "H = 5": both[five].median(),
-                        "seeds later with H = 5": int((both[five] > both[ten]).sum()),
+                        "seeds": len(pair),
+                        "H = 10": pair[ten].median(),
+                        "H = 5": pair[five].median(),
+                        "seeds later with H = 5": int((pair[five] > pair[ten]).sum()),
                     }
                 )
     return pd.DataFrame(rows)

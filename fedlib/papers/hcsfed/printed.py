@@ -9,6 +9,7 @@ FRACTIONS = ("10 %", "30 %", "50 %")
 TABLE_1 = "hcsfed_table_1"
 ABLATION = ("hcsfed_ablation", "alpha = 0.01")
 COLUMNS = [f"{data}, q = {q}" for data in ("MNIST", "FMNIST") for q in FRACTIONS]
+PLAIN = "Random, plain mean"  # random selection under the plain mean, also where absent clients keep the old model
 BASELINES = ("Random", "SCAFFOLD", "Importance", "Cluster")
 PRINTED = {  # Table 1: rounds to 80 %, in the order of COLUMNS; 201 stands for "200+"
     "Random": (96, 42, 28, 201, 201, 158),

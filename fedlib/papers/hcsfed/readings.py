@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedlib.analysis.readings import Swap, grid
-from fedlib.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, TABLE_1, hcsfed
+from fedlib.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, PLAIN, TABLE_1, hcsfed
 from fedlib.papers.hcsfed.sweeps import HS, RATES
 
 FIGURE_3 = ("hcsfed_rounds", "hcsfed_rounds_cnn")
@@ -32,8 +32,8 @@ def _alpha(alpha: str) -> tuple[Swap, ...]:
         for column in COLUMNS
         for faster in ("", ", lr = 0.05")
     }
-    others = {ABLATION[1]: f"alpha = {alpha}"}
-    return Swap(TABLE_1, settings=columns), *(Swap(name, settings=others) for name in BY_ALPHA)
+    settings = {ABLATION[1]: f"alpha = {alpha}"}
+    return Swap(TABLE_1, settings=columns), *(Swap(name, settings=settings) for name in BY_ALPHA)
 
 
 def _faster() -> tuple[Swap, ...]:
@@ -44,7 +44,9 @@ def _faster() -> tuple[Swap, ...]:
 
 def _absent(experiments: tuple[str, ...], *settings: str) -> tuple[Swap, ...]:
     """Experiments that have not been run under a reading: settings that do not exist."""
-    return tuple(Swap(name, settings={one: f"{one}, not run" for one in settings}) for name in experiments)
+    return tuple(
+        Swap(name, settings={setting: f"{setting}, not run" for setting in settings}) for name in experiments
+    )
 
 
 def _variant(ending: str, letter: str = "R") -> tuple[Swap, ...]:
@@ -69,7 +71,7 @@ def _compression(gc: str) -> tuple[Swap, ...]:
     return (
         *(Swap(name, methods={"HCSFed": hcsfed(gc)}) for name in (TABLE_1, ABLATION[0], *FIGURE_3)),
         Swap(ABLATION[0], methods={part: f"{part} ({gc})" for part in parts}),
-        *(Swap(name, methods={one: f"{gc}, {one}" for one in swept}) for name in SWEPT),
+        *(Swap(name, methods={method: f"{gc}, {method}" for method in swept}) for name in SWEPT),
         Swap("hcsfed_updates", methods={"compressed": gc}),
     )
 
@@ -99,6 +101,8 @@ OPTIONS = {
 _NAMED = Swap(
     TABLE_1, settings={f"{BY_NAME[1]}{faster}": f"{COLUMNS[0]}{faster}" for faster in ("", ", lr = 0.05")}
 )
+# A control compares both rules for absent clients, whichever a reading takes.
+_BOTH = Swap(TABLE_1, methods={PLAIN: "Random"})
 SOURCES = {
     "alpha": {
         "0.1": "none is printed for MNIST and Fashion-MNIST; full participation reaches the targets with it",
@@ -125,16 +129,18 @@ SOURCES = {
 }
 READINGS = [
     replace(
-        one, swaps=(_NAMED, *one.swaps), sources={what: SOURCES[what][it] for what, it in one.choices.items()}
+        combination,
+        swaps=(_NAMED, _BOTH, *combination.swaps),
+        sources={choice: SOURCES[choice][it] for choice, it in combination.choices.items()},
     )
-    for one in grid(OPTIONS)
+    for combination in grid(OPTIONS)
 ]
 SHOWN = [  # in tables: an alpha with which the target is within reach, and both rules for absent clients
-    replace(one, name=f"absent clients {one.choices['absent clients']}")
-    for one in READINGS
-    if (one.choices["alpha"], one.choices["learning rate"]) == ("0.1", "0.01")
-    and (one.choices["places"], one.choices["compression"]) == ("repaired (R), H = 10", "GC-B")
-    and one.choices["accuracy"] == "clients' own"
+    replace(reading, name=f"absent clients {reading.choices['absent clients']}")
+    for reading in READINGS
+    if (reading.choices["alpha"], reading.choices["learning rate"]) == ("0.1", "0.01")
+    and (reading.choices["places"], reading.choices["compression"]) == ("repaired (R), H = 10", "GC-B")
+    and reading.choices["accuracy"] == "clients' own"
 ]
 
 LEFT_OPEN = [

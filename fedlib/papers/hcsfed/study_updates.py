@@ -53,15 +53,15 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
         while live.t < rounds:
             lockstep.advance()
         G = lockstep.train(everyone(lockstep, live), "probe").updates.cpu().numpy()
-        held = live.fed.label_counts.argmax(axis=1)
+        dominant = live.fed.label_counts.argmax(axis=1)
         for name, rate, gc in (("raw", 1.0, "A"), ("GC-A", unit["R"], "A"), ("GC-B", unit["R"], "B")):
             rng = stream(live.run.seed, "probe", live.t, 1)
-            features = describe(compress(G, rate, gc), held, min(unit["H"], live.fed.N), rng)
+            features = describe(compress(G, rate, gc), dominant, min(unit["H"], live.fed.N), rng)
             tables.append(features.assign(round=rounds, features=name, update_norm=norms(G)))
     return pd.concat(tables, ignore_index=True)
 
 
-def describe(X: np.ndarray, held: np.ndarray, H: int, rng: np.random.Generator) -> pd.DataFrame:
+def describe(X: np.ndarray, dominant: np.ndarray, H: int, rng: np.random.Generator) -> pd.DataFrame:
     """Clusters of features X (N, d') of clients with dominant labels `held` (N,); one row per client.
 
     Columns: client, label, cluster, norm; sigma: deviation of the client's cluster; ari: agreement of clusters and
@@ -74,11 +74,11 @@ def describe(X: np.ndarray, held: np.ndarray, H: int, rng: np.random.Generator) 
     return pd.DataFrame(
         {
             "client": np.arange(len(X)),
-            "label": held,
+            "label": dominant,
             "cluster": labels,
             "norm": norms(X),
             "sigma": deviations(X, labels, H)[labels],
-            "ari": adjusted_rand_score(held, labels),
+            "ari": adjusted_rand_score(dominant, labels),
             "silhouette": silhouette_samples(X, labels) if several else np.nan,
             "component_1": X[:, varied[0]],
             "component_2": X[:, varied[1]],

@@ -26,12 +26,12 @@ SWEEPS = {
 
 def swept(results: pd.DataFrame) -> dict[str, pd.Series]:
     """Figures 4 to 6 at Dir(0.01) by (method, seed): best accuracy (%), rounds to it and to 95 % of it."""
-    there = results[results["setting"] == "alpha = 0.01"]
+    rows = results[results["setting"] == "alpha = 0.01"]
     return {
         name: values.droplevel("setting")
         for name, values in {
-            "best test accuracy (%)": 100 * per_run(there, "test_accuracy", best),
-            "rounds to the best accuracy": per_run(there, "test_accuracy", rounds_to_best),
-            "rounds to 95 % of the best": per_run(there, "test_accuracy", rounds_to_best, share=0.95),
+            "best test accuracy (%)": 100 * per_run(rows, "test_accuracy", best),
+            "rounds to the best accuracy": per_run(rows, "test_accuracy", rounds_to_best),
+            "rounds to 95 % of the best": per_run(rows, "test_accuracy", rounds_to_best, share=0.95),
         }.items()
     }

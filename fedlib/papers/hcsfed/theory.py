@@ -80,8 +80,8 @@ def random_variance(pop: Population, m: float) -> float:
 def variance(pop: Population, m_h: np.ndarray, p: np.ndarray) -> float:
     """V of the unbiased estimate sum_h (1 / m_h) sum_draws G_k / (N p_k)."""
     N = len(pop.G)
-    one = np.bincount(pop.labels, square(pop.G) / (N**2 * p)) - square(pop.means) * (pop.sizes / N) ** 2
-    return float((one / m_h).sum())
+    single = np.bincount(pop.labels, square(pop.G) / (N**2 * p)) - square(pop.means) * (pop.sizes / N) ** 2
+    return float((single / m_h).sum())
 
 
 def plain(pop: Population, m: float) -> np.ndarray:
@@ -92,6 +92,26 @@ def plain(pop: Population, m: float) -> np.ndarray:
 def neyman(pop: Population, m: float, S: np.ndarray) -> np.ndarray:
     """Equation 5: m_h = m N_h S_h / sum N_h S_h."""
     return m * pop.sizes * S / (pop.sizes @ S)
+
+
+SCHEMES = (
+    "random",
+    "clusters",
+    "re-allocation",
+    "HCSFed",
+)  # Theorem 1, from the largest variance to the smallest
+
+
+def variances(pop: Population, m: float) -> dict[str, float]:
+    """The variances of Theorem 1, by `SCHEMES`, with S_h = sigma_h and the norms of the updates themselves."""
+    places = neyman(pop, m, pop.sigma)
+    values = (
+        random_variance(pop, m),
+        variance(pop, plain(pop, m), pop.uniform()),
+        variance(pop, places, pop.uniform()),
+        variance(pop, places, pop.by_norm()),
+    )
+    return dict(zip(SCHEMES, values, strict=True))
 
 
 def without_replacement(pop: Population, m: float) -> tuple[float, float]:

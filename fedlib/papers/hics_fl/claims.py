@@ -11,55 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import combinations, pairwise
 
-import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claim import Arm, Cell, Claim, Kind, Labels, Level, Measure, Own, Rounds, Study, versus
+from fedlib.analysis.claim import (
+    PRINT,
+    ROUNDS,
+    SAME,
+    Arm,
+    Cell,
+    Claim,
+    Kind,
+    Level,
+    Own,
+    Rounds,
+    Study,
+    versus,
+)
 from fedlib.analysis.curves import Panel
-from fedlib.analysis.measure import area, end_mean, jitter, spearman
+from fedlib.analysis.measure import area, end_mean, jitter
 from fedlib.analysis.readings import Where
-from fedlib.papers.hics_fl.estimates import envelope, estimated, h_s, separation
-from fedlib.papers.hics_fl.printed import (
-    BASELINES,
-    CIFAR10,
-    CIFAR100,
-    CLUSTERS,
-    ENVELOPES,
-    FMNIST,
-    OURS,
-    PRINTED,
-    TABLE,
-)
-
-ROUNDS, LEVEL, SAME, PRINT = (
-    "log-ratio of rounds",
-    "difference of a level",
-    "equivalence",
-    "agreement with print",
-)
-PANELS = {
-    f"{data} {setting}": panel
-    for data, panels in (("Fashion-MNIST", FMNIST), ("CIFAR-10", CIFAR10), ("CIFAR-100", CIFAR100))
-    for setting, panel in panels.items()
-}
-SHOWN = {"Fashion-MNIST": 200, "CIFAR-10": 500, "CIFAR-100": 1000}  # rounds of the figures
-ON = {data: [panel for panel in PANELS if panel.startswith(f"{data} ")] for data in SHOWN}
-NAMES = {"FMNIST": "Fashion-MNIST"}  # of the data sets in printed tables; the others have one name
-
-
-def where(panel: str, method: str, column: str = "test_accuracy") -> Where:
-    return Where(PANELS[panel].experiment, PANELS[panel].setting, method, column)
-
-
-def labels(panel: str) -> Labels:
-    """What a panel's name says: "Fashion-MNIST (2)"."""
-    data, setting = panel.split()
-    return {
-        "data": data,
-        "partition": setting,
-        "participation": "q = 20 %" if "CIFAR" in data else "q = 10 %",
-    }
-
+from fedlib.papers.hics_fl.claims_updates import OF_ESTIMATES, OF_GRADIENTS
+from fedlib.papers.hics_fl.places import NAMES, ON, PANELS, SHOWN, figure, labels, where
+from fedlib.papers.hics_fl.printed import BASELINES, CLUSTERS, OURS, PRINTED, TABLE
 
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
 
@@ -72,9 +45,9 @@ def sooner(data: str, slow: str, fast: str) -> Cell:
     panel, rounds = TABLE[data], PRINTED[data]
     name, q = NAMES.get(data, data), "q = 10 %" if data == "FMNIST" else "q = 20 %"
     arms = in_table(panel, data, slow, 1.0), in_table(panel, data, fast, -1.0)
-    shown = f"{rounds[slow]} and {rounds[fast]} rounds"
+    text = f"{rounds[slow]} and {rounds[fast]} rounds"
     target = Rounds(panel.target, T=panel.T)
-    return Cell(f"{name}, {slow} over {fast}", arms, name, panel.setting, q, shown, measure=target)
+    return Cell(f"{name}, {slow} over {fast}", arms, name, panel.setting, q, text, measure=target)
 
 
 def in_order(data: str) -> list[Cell]:
@@ -85,10 +58,10 @@ def in_order(data: str) -> list[Cell]:
 
 def printed_rounds(data: str, method: str) -> Cell:
     panel = TABLE[data]
-    arm, shown = in_table(panel, data, method, 1.0), f"{PRINTED[data][method]} rounds"
+    arm, text = in_table(panel, data, method, 1.0), f"{PRINTED[data][method]} rounds"
     target = Rounds(panel.target, T=panel.T)
     name = NAMES.get(data, data)
-    return Cell(f"{name}, {method}", (arm,), name, panel.setting, shown=shown, measure=target)
+    return Cell(f"{name}, {method}", (arm,), name, panel.setting, shown=text, measure=target)
 
 
 def table_1(letter: str, text: str, kind: Kind, cells: list[Cell], margin=None, estimator=ROUNDS) -> Claim:
@@ -98,7 +71,7 @@ def table_1(letter: str, text: str, kind: Kind, cells: list[Cell], margin=None, 
 
 IN_TABLE_1 = [
     table_1("a", "HiCS-FL needs fewer rounds to the target than every other method, on every data set.", "core",
-            [sooner(data, other, OURS) for data in TABLE for other in PRINTED[data] if other != OURS]),
+            [sooner(data, slower, OURS) for data in TABLE for slower in PRINTED[data] if slower != OURS]),
     table_1("b", "HiCS-FL speeds up random selection by the printed factors: 2.5, 7.3, 1.6 and 2.2 times.", "core",
             [sooner(data, "Random", OURS) for data in TABLE], "printed"),
     table_1("c", "Each of the 23 printed numbers of rounds comes out (within a factor 2).", "supporting",
@@ -129,12 +102,12 @@ def mean_loss(data: str) -> Level:
     return Level(area, "nats", until=SHOWN[data])
 
 
-def above(panel: str) -> list[Cell]:
+def leads(panel: str) -> list[Cell]:
     """HiCS-FL's level less that of every baseline."""
     return [versus(f"{panel}, {b}", where(panel, OURS), where(panel, b), **labels(panel)) for b in BASELINES]
 
 
-def below(panel: str, column: str = "test_accuracy") -> list[Cell]:
+def lags(panel: str, column: str = "test_accuracy") -> list[Cell]:
     """Every baseline's level less HiCS-FL's."""
     return [
         versus(f"{panel}, {b}", where(panel, b, column), where(panel, OURS, column), **labels(panel))
@@ -142,25 +115,12 @@ def below(panel: str, column: str = "test_accuracy") -> list[Cell]:
     ]
 
 
-def larger_lead(panel: str, other: str, baselines: list[str]) -> Cell:
+def larger_lead(panel: str, compared: str, baselines: list[str]) -> Cell:
     """HiCS-FL's lead over the mean of some baselines in one panel, less that in another."""
-    arms = [Arm(where(panel, OURS)), Arm(where(other, OURS), -1.0)]
+    arms = [Arm(where(panel, OURS)), Arm(where(compared, OURS), -1.0)]
     arms += [Arm(where(panel, b), -1 / len(baselines)) for b in baselines]
-    arms += [Arm(where(other, b), 1 / len(baselines)) for b in baselines]
-    return Cell(f"{panel} - {other}", tuple(arms), **labels(panel))
-
-
-def figure(
-    id: str,
-    page: str,
-    text: str,
-    kind: Kind,
-    measure: Measure,
-    cells: list[Cell],
-    estimator=LEVEL,
-    margin=None,
-) -> Claim:
-    return Claim(f"hics.{id}", f"hics_fl/{page}", text, kind, estimator, measure, tuple(cells), margin)
+    arms += [Arm(where(compared, b), 1 / len(baselines)) for b in baselines]
+    return Cell(f"{panel} - {compared}", tuple(arms), **labels(panel))
 
 
 def everywhere(data: str, cells: Callable[[str], list[Cell]]) -> list[Cell]:
@@ -177,18 +137,18 @@ def change_of_spread(rows: pd.DataFrame) -> float:
 
 IN_FIGURES_2_TO_5 = [
     figure("F2.a", "figure_2", "On Fashion-MNIST HiCS-FL converges faster than every baseline in all three settings "
-           "(mean accuracy over the rounds).", "core", auc("Fashion-MNIST"), everywhere("Fashion-MNIST", above)),
+           "(mean accuracy over the rounds).", "core", auc("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
     figure("F2.b", "figure_2", "On Fashion-MNIST HiCS-FL's lead over the baselines is larger in setting (1) than in "
            "the others.", "supporting", auc("Fashion-MNIST"),
            [larger_lead("Fashion-MNIST (1)", f"Fashion-MNIST ({k})", BASELINES) for k in (2, 3)]),
     figure("F2.c", "figure_2", "On Fashion-MNIST HiCS-FL's accuracy varies less from round to round than every "
-           "baseline's.", "core", rough("Fashion-MNIST"), everywhere("Fashion-MNIST", below)),
+           "baseline's.", "core", rough("Fashion-MNIST"), everywhere("Fashion-MNIST", lags)),
     figure("F2.d", "figure_2", "On Fashion-MNIST HiCS-FL ends at a higher accuracy than every baseline (conclusion).",
-           "core", fin("Fashion-MNIST"), everywhere("Fashion-MNIST", above)),
+           "core", fin("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
     figure("F3.a", "figure_3", "On CIFAR-10 HiCS-FL converges faster than every baseline in all three settings (mean "
-           "accuracy over the rounds).", "core", auc("CIFAR-10"), everywhere("CIFAR-10", above)),
+           "accuracy over the rounds).", "core", auc("CIFAR-10"), everywhere("CIFAR-10", leads)),
     figure("F3.c", "figure_3", "On CIFAR-10 HiCS-FL ends more accurate than every baseline in all three settings.",
-           "core", fin("CIFAR-10"), everywhere("CIFAR-10", above)),
+           "core", fin("CIFAR-10"), everywhere("CIFAR-10", leads)),
     figure("F3.b", "figure_3", "On CIFAR-10 the gain over random selection is larger in (2) and (3) than in (1).",
            "supporting", auc("CIFAR-10"),
            [larger_lead(f"CIFAR-10 ({k})", "CIFAR-10 (1)", ["Random"]) for k in (2, 3)]),
@@ -200,7 +160,7 @@ IN_FIGURES_2_TO_5 = [
            "the rounds.", "supporting", Study("method", change_of_spread, "of the loss"),
            [Cell(panel, (Arm(where(panel, OURS)),), **labels(panel)) for panel in ON["CIFAR-10"]]),
     figure("F5.a", "figure_5", "On CIFAR-100 HiCS-FL converges faster than every baseline in both settings.", "core",
-           auc("CIFAR-100"), everywhere("CIFAR-100", above)),
+           auc("CIFAR-100"), everywhere("CIFAR-100", leads)),
     figure("F5.b", "figure_5", "On CIFAR-100 HiCS-FL's lead is larger in setting (2) than in (1).", "supporting",
            auc("CIFAR-100"), [larger_lead("CIFAR-100 (2)", "CIFAR-100 (1)", BASELINES)]),
     figure("S.a", "slides_cifar100", "On CIFAR-100 HiCS-FL ends higher than every baseline under medium and severe "
@@ -234,13 +194,13 @@ IN_FIGURES_13_TO_17 = [
     *(
         figure(f"F{number}.a", f"figure_{number}", f"On {data} HiCS-FL has a lower training loss than every "
                "baseline in every setting (mean over the rounds).", "supporting", mean_loss(data),
-               everywhere(data, lambda panel: below(panel, "train_loss")))
+               everywhere(data, lambda panel: lags(panel, "train_loss")))
         for number, data in ((13, "Fashion-MNIST"), (15, "CIFAR-10"), (17, "CIFAR-100"))
     ),
     figure("F14.a", "figure_14", "HiCS-FL has a lower spread of the training loss over clients than every baseline "
            "(printed: in almost all of six settings).", "core", mean_loss("CIFAR-10"),
            [replace(cell, measure=mean_loss(data)) for data in ("Fashion-MNIST", "CIFAR-10")
-            for cell in everywhere(data, lambda panel: below(panel, "local_loss_std"))]),
+            for cell in everywhere(data, lambda panel: lags(panel, "local_loss_std"))]),
     figure("F14.b", "figure_14", "The setting changes the spread of the loss less on Fashion-MNIST than on CIFAR-10 "
            "(range over the settings over their mean).", "supporting", Own(less_on_fashion, "of the mean"),
            [Cell("both", needs=("hics_fmnist", "hics_cifar10"))]),
@@ -270,11 +230,11 @@ def server_mean(rows: pd.DataFrame) -> float:
 def less_work(panel: str) -> list[Cell]:
     return [
         replace(
-            versus(f"{panel}, {b}, {what}", where(panel, b), where(panel, OURS), **labels(panel)),
+            versus(f"{panel}, {b}, {statistic}", where(panel, b), where(panel, OURS), **labels(panel)),
             measure=measure,
         )
         for b in ("CS", "DivFL", "FedCor")
-        for what, measure in (("median", MEDIAN), ("mean", MEAN))
+        for statistic, measure in (("median", MEDIAN), ("mean", MEAN))
     ]
 
 
@@ -298,137 +258,6 @@ OF_COSTS = [
     figure("N.M", "table_n3", "With M = 0.5 K, 0.7 K and K clusters HiCS-FL ends alike on CIFAR-10 (within 3 points).",
            "supporting", fin("CIFAR-10"),
            [alike(s, a, b) for s in ("(1)", "(2)", "(3)") for a, b in combinations(CLUSTERS[1:], 2)], SAME, 3.0),
-]  # fmt: skip
-
-# -- Figures 6 and 7: gradients and partitions
-
-
-def in_study(study: str, data: str, setting: str = "", column: str = "") -> Where:
-    """The rows of one data set in a study."""
-    return Where(study, setting, data, column)
-
-
-def correlation(rows: pd.DataFrame) -> float:
-    """Spearman's correlation of a client's label entropy and its mean squared gradient difference, reversed."""
-    mean = rows.groupby("client")[["entropy", "difference"]].mean()
-    return -spearman(mean["entropy"], mean["difference"])
-
-
-def bend(side: str, shape: bool) -> Callable[[pd.DataFrame], float]:
-    """beta of a fitted envelope, or rho / kappa."""
-
-    def of_curve(rows: pd.DataFrame) -> float:
-        mean = rows.groupby("client")[["entropy", "difference"]].mean()
-        H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
-        beta, rho, kappa = envelope(H, y, {"upper": 0.975, "lower": 0.025}[side], H.max())
-        return beta if shape else max(rho / kappa, 1e-9)
-
-    return of_curve
-
-
-def envelopes(shape: bool) -> list[Cell]:
-    cells = []
-    for data, curves in ENVELOPES.items():
-        for side, (_, rho, kappa) in curves.items():
-            arm = Arm(in_study("hics_assumption", data), printed=None if shape else rho / kappa)
-            measure = Study("data", bend(side, shape), "" if shape else "times", log=not shape)
-            cells.append(Cell(f"{data}, {side} curve", (arm,), NAMES.get(data, data), measure=measure))
-    return cells
-
-
-def heterogeneity(rows: pd.DataFrame) -> float:
-    return h_s(rows, 1.0)
-
-
-def more_even(data: str, setting: str, other: str) -> Cell:
-    more, less = (in_study("hics_partitions", data, s) for s in (setting, other))
-    return versus(f"{data}, {setting} - {other}", more, less, data=NAMES.get(data, data))
-
-
-OF_GRADIENTS = [
-    figure("F6.a", "figure_6", "Gradients of clients with a higher label entropy are closer to the global one "
-           "(Spearman's correlation, reversed; at least 0.5, bound ours).", "supporting",
-           Study("data", correlation, "correlation"),
-           [Cell(data, (Arm(in_study("hics_assumption", data)),), NAMES.get(data, data)) for data in ENVELOPES],
-           margin=0.5),
-    figure("F6.b", "figure_6", "Curves kappa - rho exp(beta (H - H_0)) below and above 95 % of the points bend as "
-           "Assumption 1 asks (beta > 0).", "supporting", Study("data", bend("upper", True)), envelopes(True)),
-    figure("F6.c", "figure_6", "rho / kappa of these curves is as printed (within a factor 1.5).",
-           "supporting", Study("data", bend("upper", False), "times", log=True), envelopes(False), PRINT, 1.5),
-    figure("H.a", "figure_7", "H_S falls from setting (1) to (3) on Fashion-MNIST, and is largest in (1) on "
-           "CIFAR-10 and CIFAR-100 (beta = 1).", "construction", Study("data", heterogeneity),
-           [more_even("FMNIST", "(1)", "(2)"), more_even("FMNIST", "(2)", "(3)"), more_even("CIFAR-10", "(1)", "(2)"),
-            more_even("CIFAR-10", "(1)", "(3)"), more_even("CIFAR-100", "(1)", "(2)")]),
-]  # fmt: skip
-
-# -- Figures 9 to 12: the estimated entropy
-
-
-def at_temperature(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """Estimates (n,) at the end of the warm-up; column: what they are taken from, and T_s if not the experiment's."""
-    of, _, T_s = column.partition(", T_s = ")
-    return estimated(rows, float(T_s) if T_s else None, of)
-
-
-def after_warm_up(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["when"] == "warm-up"]
-
-
-def separates(rows: pd.DataFrame, column: str) -> float:
-    """AUC for the most balanced group against the three most skewed, above chance."""
-    rows = after_warm_up(rows)
-    return separation(rows, at_temperature(rows, column))[0] - 0.5
-
-
-def orders(rows: pd.DataFrame, column: str) -> float:
-    """Kendall's tau of estimated and true entropies."""
-    rows = after_warm_up(rows)
-    return separation(rows, at_temperature(rows, column))[1]
-
-
-def error(rows: pd.DataFrame, column: str) -> float:
-    """Mean absolute difference of estimated and true entropies."""
-    rows = after_warm_up(rows)
-    return float(np.abs(at_temperature(rows, column) - rows["entropy"].to_numpy()).mean())
-
-
-AUC, TAU, ERROR = (
-    Study("data", f, unit, of_column=True)
-    for f, unit in ((separates, "AUC - 0.5"), (orders, "tau"), (error, "nats"))
-)
-
-
-def case(name: str) -> Cell:
-    data = "CIFAR-10" if name.startswith("CIFAR-10") else "Fashion-MNIST"
-    setting = "(2)" if "(2)" in name else "(1)"
-    return Cell(name, (Arm(in_study("hics_entropy", name, setting, "bias")),), data)
-
-
-def with_sgd(setting: str) -> Cell:
-    sgd, adam = (
-        in_study("hics_entropy", f"CIFAR-10 {setting}, {o}", setting, "bias") for o in ("SGD", "Adam")
-    )
-    return versus(f"CIFAR-10 {setting}", sgd, adam, data="CIFAR-10", partition=setting)
-
-
-def of_estimates(number: int, names: tuple[str, ...], what: str, kind: Kind) -> list[Claim]:
-    cells, page = [case(name) for name in names], f"figure_{number}"
-    return [
-        figure(f"F{number}.a", page, f"{what} the estimated entropy separates balanced from skewed clients (AUC of "
-               "at least 0.9, bound ours).", kind, AUC, cells, margin=0.4),
-        figure(f"F{number}.c", page, f"{what} the estimated entropy keeps the order of the clients (tau of at least "
-               "0.6, bound ours).", kind, TAU, cells, margin=0.6),
-    ]  # fmt: skip
-
-
-OF_ESTIMATES = [
-    *of_estimates(9, ("FMNIST (a)", "FMNIST (b)"), "On Fashion-MNIST", "core"),
-    figure("F9.b", "figure_9", "With SGD the estimate is close to the true entropy (within 0.3 nats, bound ours).",
-           "supporting", ERROR, [case("FMNIST (b)")], SAME, 0.3),
-    figure("F10.a", "figure_10", "With Adam the estimated entropy keeps the clients' order less well than with SGD.",
-           "supporting", TAU, [with_sgd(setting) for setting in ("(1)", "(2)")]),
-    *of_estimates(11, ("CIFAR-10 (1), SGD", "CIFAR-10 (1), Adam"), "On CIFAR-10 (1)", "supporting"),
-    *of_estimates(12, ("CIFAR-10 (2), SGD", "CIFAR-10 (2), Adam"), "On CIFAR-10 (2)", "supporting"),
 ]  # fmt: skip
 
 CLAIMS = (*IN_TABLE_1, *IN_FIGURES_2_TO_5, *IN_FIGURES_13_TO_17, *OF_COSTS, *OF_GRADIENTS, *OF_ESTIMATES)

@@ -29,8 +29,8 @@ def envelope(
     """
     scale = difference.mean()
 
-    def loss(at: np.ndarray) -> float:
-        residual = difference / scale - (at[2] - at[1] * np.exp(at[0] * (entropy - top)))
+    def loss(point: np.ndarray) -> float:
+        residual = difference / scale - (point[2] - point[1] * np.exp(point[0] * (entropy - top)))
         return float(np.maximum(quantile * residual, (quantile - 1) * residual).mean())
 
     starts = [np.array([beta, 1.0, 1.5]) for beta in (0.3, 1.0, 2.0, 4.0)]
@@ -73,10 +73,10 @@ def exponential(beta: float, rho: float, kappa: float, top: float, H: np.ndarray
 # -- Figures 9 to 12: the estimated entropy
 
 
-def estimated(table: pd.DataFrame, T_s: float | None = None, of: str = "bias") -> np.ndarray:
+def estimated(table: pd.DataFrame, T_s: float | None = None, source: str = "bias") -> np.ndarray:
     """(n,) entropies in nats, estimated from the clients' updates; T_s: None for that of the experiment."""
     T_s = float(table["T_s"].iloc[0]) if T_s is None else T_s
-    return estimated_entropy(np.stack(table[of].to_list()), T_s)
+    return estimated_entropy(np.stack(table[source].to_list()), T_s)
 
 
 def separation(table: pd.DataFrame, H: np.ndarray) -> tuple[float, float]:
@@ -95,10 +95,10 @@ def separation(table: pd.DataFrame, H: np.ndarray) -> tuple[float, float]:
     return auc, kendall(truth[distinct], H[distinct])
 
 
-def separations(table: pd.DataFrame, T_s: float | None = None, of: str = "bias") -> tuple[float, float]:
+def separations(table: pd.DataFrame, T_s: float | None = None, source: str = "bias") -> tuple[float, float]:
     """`separation` of the estimates (`estimated`), mean over seeds, each with its own models and partition."""
-    found = [separation(clients, estimated(clients, T_s, of)) for _, clients in table.groupby("seed")]
-    return tuple(np.mean(found, axis=0))
+    pairs = [separation(clients, estimated(clients, T_s, source)) for _, clients in table.groupby("seed")]
+    return tuple(np.mean(pairs, axis=0))
 
 
 def estimated_panels(
@@ -119,17 +119,17 @@ def compared(updates: pd.DataFrame, cases: list[str]) -> pd.DataFrame:
     """AUC, tau and error of every estimator, temperature and start of the cases, mean over seeds."""
     rows = []
     for (case, when), table in updates[updates["data"].isin(cases)].groupby(["data", "when"], sort=False):
-        for of, T_s in product(("bias", "weight"), temperatures(table)):
-            error = np.abs(estimated(table, T_s, of) - table["entropy"].to_numpy()).mean()
-            rows.append((case, when, of, T_s, *np.round((*separations(table, T_s, of), error), 3)))
+        for source, T_s in product(("bias", "weight"), temperatures(table)):
+            error = np.abs(estimated(table, T_s, source) - table["entropy"].to_numpy()).mean()
+            rows.append((case, when, source, T_s, *np.round((*separations(table, T_s, source), error), 3)))
     return pd.DataFrame(rows, columns=["case", "when", "estimate from", "T_s", "AUC", "tau", "error (nats)"])
 
 
 def estimators(updates: pd.DataFrame) -> pd.DataFrame:
     """AUC, tau and error, one row per start, estimator and temperature: means over the cases that exist."""
-    found = compared(updates, list(updates["data"].unique()))
-    of = found.groupby(["when", "estimate from", "T_s"], sort=False)
-    return of.mean(numeric_only=True).round(3).assign(cases=of.size())
+    estimates = compared(updates, list(updates["data"].unique()))
+    groups = estimates.groupby(["when", "estimate from", "T_s"], sort=False)
+    return groups.mean(numeric_only=True).round(3).assign(cases=groups.size())
 
 
 def temperatures(table: pd.DataFrame) -> list[float]:

@@ -51,11 +51,11 @@ def _trained(how: str) -> Swap:
     return Swap("hics_fmnist", {f"({k})": f"({k}), {how}" for k in (1, 2, 3)}, source="hics_fmnist_variants")
 
 
-def _one(
-    name: str, words: str, what: str, taken: str, source: str, method: str, entropy: str = ""
+def _varied(
+    name: str, words: str, choice: str, option: str, source: str, method: str, entropy: str = ""
 ) -> Reading:
     """A reading that differs from the text in one choice of HiCS-FL."""
-    return Reading(name, words, {what: taken}, {what: source}, _instead({"HiCS-FL": method}, entropy))
+    return Reading(name, words, {choice: option}, {choice: source}, _instead({"HiCS-FL": method}, entropy))
 
 
 _TRAININGS = {  # name -> the setting that has it, in words, the source
@@ -80,15 +80,15 @@ def _program(commit: str, training: str) -> Reading:
         CANDIDATES: "2K",
         TRAINING: in_words,
     }
-    fmnist, *others = _instead(_PROGRAMS[commit], "weight, T_s = 0.001")
+    fmnist, *rest = _instead(_PROGRAMS[commit], "weight, T_s = 0.001")
     if how:
-        others += [_trained(how), Swap("hics_fmnist", {"(2)": "(2)"}, _PROGRAMS[commit])]
+        rest += [_trained(how), Swap("hics_fmnist", {"(2)": "(2)"}, _PROGRAMS[commit])]
     return Reading(
         f"{commit}, {training}",
         f"HiCS-FL and Pow-d as in the authors' program at {commit}, with {training}",
         choices,
         dict.fromkeys(choices, "the code") | {TRAINING: source},
-        tuple(others) if how else (fmnist, *others),
+        tuple(rest) if how else (fmnist, *rest),
         commit,
     )
 
@@ -125,8 +125,8 @@ READINGS = [
         },
     ),
     *(
-        _program(commit, f"{whose} training")
-        for whose in ("the paper's", "the code's")
+        _program(commit, f"{owner} training")
+        for owner in ("the paper's", "the code's")
         for commit in _PROGRAMS
     ),
     _program("fdff729", "momentum"),
@@ -137,7 +137,7 @@ READINGS = [
         {TRAINING: "every Fashion-MNIST configuration of the code"},
         (_trained("momentum"),),
     ),
-    _one(
+    _varied(
         "T_s = 0.001",
         "the paper's algorithm at the code's temperature",
         TEMPERATURE,
@@ -146,7 +146,7 @@ READINGS = [
         "HiCS-FL, T_s = 0.001",
         "bias, T_s = 0.001",
     ),
-    _one(
+    _varied(
         "T_s = 0.005",
         "the paper's algorithm at twice its temperature",
         TEMPERATURE,
@@ -155,7 +155,7 @@ READINGS = [
         "HiCS-FL, T_s = 0.005",
         "bias, T_s = 0.005",
     ),
-    _one(
+    _varied(
         "estimated from the weights",
         "the paper's algorithm with the code's estimator",
         ESTIMATE,
@@ -164,7 +164,7 @@ READINGS = [
         "HiCS-FL, weight estimate",
         "weight",
     ),
-    _one(
+    _varied(
         "C0, warm-up at random",
         "the program, with a warm-up in random order",
         WARM_UP,
@@ -172,7 +172,7 @@ READINGS = [
         "the text",
         "HiCS-FL, C0, warm-up at random",
     ),
-    _one(
+    _varied(
         "C0, refreshed",
         "the program, with updates renewed whenever a client takes part",
         ALGORITHM,
@@ -180,7 +180,7 @@ READINGS = [
         "the text",
         "HiCS-FL, C0, refreshed",
     ),
-    _one(
+    _varied(
         "uniform draws",
         "the paper's algorithm, with uniform draws within a cluster",
         DRAW,

@@ -48,14 +48,14 @@ class Keys(Study):
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, in addition to the experiments."""
-    own = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
+    keys = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
     for labels, run in runs_of(settings, experiments, scale):
         yield {
             "labels": {**labels, "setting": ""},
             "dataset": run["dataset"],
             "run": run,
             "gradients": "as measured",
-            **own,
+            **keys,
         }
 
 

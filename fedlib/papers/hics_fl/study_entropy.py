@@ -46,13 +46,13 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
     for case, changes in settings["cases"].items():
         changes = dict(changes)
         experiment, setting = changes.pop("experiment"), changes.pop("setting")
-        one = {**settings, "experiments": {case: experiment}, "settings": [setting]}
-        found = list(runs_of({**one, "methods": [settings["method"]]}, experiments, scale))
-        if not found:
+        study = {**settings, "experiments": {case: experiment}, "settings": [setting]}
+        runs = list(runs_of({**study, "methods": [settings["method"]]}, experiments, scale))
+        if not runs:
             raise ConfigError(
                 f"studies: case {case!r} names setting {setting!r}, which {experiment} has not."
             )
-        for labels, run in found:
+        for labels, run in runs:
             run = merge(run, changes)
             build({key: run[key] for key in run if key != "seed"}, run["seed"], f"studies: case {case!r}")
             yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
@@ -72,8 +72,8 @@ def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:
         early[torch.as_tensor(block)] = updates
         live.models = live.models + updates.mean(0, keepdim=True)
         live.t += 1
-    both = [describe(live, "warm-up", early), describe(live, "common start", common)]
-    return pd.concat(both).assign(T_s=live.run.method.params["T_s"])
+    tables = [describe(live, "warm-up", early), describe(live, "common start", common)]
+    return pd.concat(tables).assign(T_s=live.run.method.params["T_s"])
 
 
 def describe(live: Live, when: str, updates: torch.Tensor) -> pd.DataFrame:

@@ -57,8 +57,8 @@ def speed_tables(
 ) -> pd.DataFrame:
     """`speed_table` of every dataset that has been run, side by side."""
     runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
-    there = dict.fromkeys(rounds.index.get_level_values("setting"))
-    tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in there}
+    settings = dict.fromkeys(rounds.index.get_level_values("setting"))
+    tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in settings}
     return pd.concat(tables, axis=1).reindex(methods).fillna("")
 
 
@@ -70,12 +70,12 @@ def warm_up(table: pd.DataFrame) -> int:
     """
     if "clients" not in table or table["clients"].isna().any():
         raise Missing("the clients that HiCS-FL selected have not been archived")
-    seen: set[int] = set()
+    clients_so_far: set[int] = set()
     for clients in table.sort_values("round")["clients"]:
-        if seen & set(map(int, clients)):
+        if clients_so_far & set(map(int, clients)):
             break
-        seen |= set(map(int, clients))
-    return -(-len(seen) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
+        clients_so_far |= set(map(int, clients))
+    return -(-len(clients_so_far) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
 
 
 def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
@@ -93,11 +93,11 @@ def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
     owners = owners.assign(
         partition=owners["data"] + " " + owners["setting"], drawn_entropy=owners["entropy"]
     )
-    drawn = results.assign(partition=results["setting"].str.split(",").str[0], client=results["clients"])
-    drawn = drawn[["partition", "seed", "client"]].explode("client").dropna().reset_index()
+    selections = results.assign(partition=results["setting"].str.split(",").str[0], client=results["clients"])
+    selections = selections[["partition", "seed", "client"]].explode("client").dropna().reset_index()
     key = ["partition", "seed", "client"]
-    found = drawn.merge(owners[[*key, "drawn_entropy"]].astype({"client": object}), on=key)
-    return results.join(found.groupby("index")["drawn_entropy"].mean(), how="inner")
+    merged = selections.merge(owners[[*key, "drawn_entropy"]].astype({"client": object}), on=key)
+    return results.join(merged.groupby("index")["drawn_entropy"].mean(), how="inner")
 
 
 def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -137,13 +137,13 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
         "mean (%)": 100 * per_run(alike, "test_accuracy", area),
         f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
     }
-    by = ["setting", "method"]
-    tables = dict(list(results.groupby(by)))
+    keys = ["setting", "method"]
+    tables = dict(list(results.groupby(keys)))
 
     def cell(seeds: pd.Series) -> str:
         return short_cell(followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
 
-    return pd.DataFrame({name: runs.groupby(by, sort=False).agg(cell) for name, runs in values.items()})
+    return pd.DataFrame({name: runs.groupby(keys, sort=False).agg(cell) for name, runs in values.items()})
 
 
 def spreads(results: pd.DataFrame) -> pd.DataFrame:
@@ -164,10 +164,10 @@ def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Final accuracy (%) by number of clusters, ours and printed, for the settings that have been run."""
     names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
     tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
-    out = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
+    table = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
     for (name, setting), printed in PRINTED_CLUSTERS.items():
         if name in tables and (tables[name]["setting"] == setting).any():
             fin = ends(tables[name][tables[name]["setting"] == setting], 0.6).loc[setting]["final (%)"]
             label = f"{'CIFAR-10' if 'cifar' in name else 'Mini-ImageNet'} {setting}"
-            out[label], out[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
-    return out
+            table[label], table[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
+    return table

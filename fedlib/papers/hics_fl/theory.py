@@ -141,9 +141,9 @@ def theorem_1(Du: np.ndarray, Dk: np.ndarray, kappa: float, with_ln_C: bool) -> 
     The bound: (kappa / C)^2 |D_k - U|^2 / 2 - kappa |D_u - U|_inf, the last term times ln C as in the proof.
     """
     C = len(Du)
-    left = np.subtract(*estimated_entropy(kappa * (np.stack([Du, Dk]) - 1 / C), 1.0))
+    difference = np.subtract(*estimated_entropy(kappa * (np.stack([Du, Dk]) - 1 / C), 1.0))
     far = kappa * np.abs(Du - 1 / C).max() * (np.log(C) if with_ln_C else 1.0)
-    return float(left), float(0.5 * (kappa / C) ** 2 * ((Dk - 1 / C) ** 2).sum() - far)
+    return float(difference), float(0.5 * (kappa / C) ** 2 * ((Dk - 1 / C) ** 2).sum() - far)
 
 
 def midpoint_failures(rng: np.random.Generator, C: int, pairs: int, scale: float) -> float:
@@ -159,8 +159,8 @@ def inclusion(
     """Share of `runs` rounds in which equation 10 (equal p_k) draws a client of each cluster among the K."""
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     weights = (log_pi - np.log(sizes))[cluster]
-    drawn = np.concatenate([draw_distinct(rng, weights, K) for _ in range(runs)])
-    return np.bincount(cluster[drawn], minlength=len(sizes)) / runs / sizes
+    draws = np.concatenate([draw_distinct(rng, weights, K) for _ in range(runs)])
+    return np.bincount(cluster[draws], minlength=len(sizes)) / runs / sizes
 
 
 def displacements(eta: float, mu: float, R: int) -> dict[str, np.ndarray]:

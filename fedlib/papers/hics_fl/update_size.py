@@ -39,9 +39,18 @@ def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> 
             H, alone = estimated(clients, T_s), (clients["entropy"] < ONE_LABEL).to_numpy()
             balanced = H[(clients["group"] == clients["group"].max()).to_numpy()].mean()
             follows = spearman(sizes(clients)[alone], H[alone])
-            one = H[alone]
+            single = H[alone]
             rows.append(
-                (T_s, seed, alone.sum(), follows, np.median(one), one.max(), balanced, sum(one > balanced))
+                (
+                    T_s,
+                    seed,
+                    alone.sum(),
+                    follows,
+                    np.median(single),
+                    single.max(),
+                    balanced,
+                    sum(single > balanced),
+                )
             )
     columns = [
         "T_s",
@@ -81,7 +90,7 @@ def balanced_draws(
             group = clients.loc[clients["group"] == clients["group"].max(), "client"]
             shares = {}
             for first, last in WINDOWS:
-                drawn = run.loc[run["round"].between(first, last), "clients"].explode()
-                shares[f"rounds {first}-{last}"] = drawn.isin(group).mean()  # nan: a shorter run
+                selections = run.loc[run["round"].between(first, last), "clients"].explode()
+                shares[f"rounds {first}-{last}"] = selections.isin(group).mean()  # nan: a shorter run
             rows[name, seed] = shares | {"of all clients": len(group) / len(clients)}
     return pd.DataFrame(rows).T.round(2).rename_axis(["HiCS-FL", "seed"])

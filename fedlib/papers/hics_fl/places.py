@@ -1,0 +1,43 @@
+"""Where HiCS-FL's claims are made: the panels of its figures with their labels, and the pages."""
+
+from __future__ import annotations
+
+from fedlib.analysis.claim import LEVEL, Cell, Claim, Kind, Labels, Measure
+from fedlib.analysis.readings import Where
+from fedlib.papers.hics_fl.printed import CIFAR10, CIFAR100, FMNIST
+
+PANELS = {
+    f"{data} {setting}": panel
+    for data, panels in (("Fashion-MNIST", FMNIST), ("CIFAR-10", CIFAR10), ("CIFAR-100", CIFAR100))
+    for setting, panel in panels.items()
+}
+SHOWN = {"Fashion-MNIST": 200, "CIFAR-10": 500, "CIFAR-100": 1000}  # rounds of the figures
+ON = {data: [panel for panel in PANELS if panel.startswith(f"{data} ")] for data in SHOWN}
+NAMES = {"FMNIST": "Fashion-MNIST"}  # of the data sets in printed tables; the others have one name
+
+
+def where(panel: str, method: str, column: str = "test_accuracy") -> Where:
+    return Where(PANELS[panel].experiment, PANELS[panel].setting, method, column)
+
+
+def labels(panel: str) -> Labels:
+    """What a panel's name says: "Fashion-MNIST (2)"."""
+    data, setting = panel.split()
+    return {
+        "data": data,
+        "partition": setting,
+        "participation": "q = 20 %" if "CIFAR" in data else "q = 10 %",
+    }
+
+
+def figure(
+    id: str,
+    page: str,
+    text: str,
+    kind: Kind,
+    measure: Measure,
+    cells: list[Cell],
+    estimator=LEVEL,
+    margin=None,
+) -> Claim:
+    return Claim(f"hics.{id}", f"hics_fl/{page}", text, kind, estimator, measure, tuple(cells), margin)
