@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 import yaml
 from small import Small
 
 from fedlib.runs import results
+from fedlib.settings import params
 from fedlib.settings.schema import ROOT
 from fedlib.settings.world import World
+from fedlib.world import clock
 
 GRID = {"grid": {"ideal": {}, "world": {"world": {"mean": 0.5, "absences": "hidden"}}}}
 COLUMNS = ["clock", "available", "arrived", "wasted_steps", "jain", "coverage", "worst_class", "worst_tenth"]
@@ -51,3 +54,19 @@ def test_a_world_is_kept_in_table_and_archive(tmp_path: Path) -> None:
         rtol=1e-6,
     )
     assert np.array_equal(again["test_accuracy"], table["test_accuracy"], equal_nan=True)
+
+
+@pytest.mark.parametrize("rho", [-0.8, 0.0, 0.8])
+def test_the_deadlines_of_world_deadlines_are_the_stated_quantiles(rho: float) -> None:
+    """Share of clients that 20 steps of 20 samples and a logistic model on MNIST take no longer than the deadline."""
+    world, rng = World(speeds={"of": "entropy", "rho": rho}), np.random.default_rng(0)
+    grid = params.load().raw["experiments"]["world_deadlines"]["grid"]
+    seconds = []
+    for seed in range(40):
+        labels = rng.multinomial(600, rng.dirichlet(np.full(10, 0.2), 100))
+        clocked = clock.World(world, labels.sum(axis=1), labels, 7850, seed)
+        d = np.full(100, 7850)
+        seconds.append(clocked.seconds(np.arange(100), np.full(100, 400), d, d))
+    for name, share in (("median", 0.5), ("80 %", 0.8), ("95 %", 0.95)):
+        deadline = grid[f"{name}, rho = 0"]["world"]["ends"]["seconds"]
+        assert np.mean(np.concatenate(seconds) <= deadline) == pytest.approx(share, abs=0.02)
