@@ -191,6 +191,10 @@ class Site:
             for name in self.settings.names
         }
 
+    def titled(self, place: str) -> str:
+        """The title of the page at a place: "fedcor/table_1"."""
+        return next((page.title for page in self.pages if page.place == place), place)
+
     @cached_property
     def ran(self) -> dict[str, str]:
         """Section -> how many of its runs there are, by data set."""
