@@ -21,7 +21,7 @@ def copy_project(root: Path) -> dict[str, str]:
 
     Bytecode and machine code come along: they are those of unchanged files, and to compile them takes long.
     """
-    for name in ("fedlib", "notebooks", "site"):
+    for name in ("fedlib", "notebooks", "site", "arena"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
     shutil.copytree(ROOT / "data" / "reference", root / "data" / "reference")
     for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv"):

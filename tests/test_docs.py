@@ -5,7 +5,7 @@ What stands behind a block's language says what becomes of it:
     python PATH                a new file; of a notebook, its next cell (`parameters`: with that tag)
     markdown PATH              of a notebook, its next cell
     diff PATH                  lines without a sign stand there once, those with - go, those with + come
-    yaml PATH LINE             goes below the first such line
+    yaml PATH LINE             goes below the first such line; without a line, a new file
     python, sh                 is run
 
 Pages about programs of one's own are run as one program each, in an empty folder; `text` is what it prints.
@@ -35,7 +35,7 @@ from fedlib.settings.schema import ROOT
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)[ ]?(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-PAGES = sorted(path for path in DOCS.glob("add-*.md"))
+PAGES = sorted([*DOCS.glob("add-*.md"), DOCS / "enter-the-arena.md"])
 PROGRAMS = [
     "getting-started",
     "your-model",
@@ -68,7 +68,7 @@ class Copy:
             self.add_cell(self.root / path, language, text, more.split())
         elif language == "diff":
             self.change(self.root / path, text)
-        elif language == "yaml":
+        elif language == "yaml" and more:
             self.insert(self.root / path, more, text)
         elif path:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -191,6 +191,29 @@ def the_question_is_answered_and_charged(copy: Copy) -> None:
     assert asked["clients"].map(tuple).nunique() > 1
 
 
+def the_submission_is_accepted(copy: Copy) -> None:
+    """Its archive holds what the page says; edited numbers in it are caught by the same command."""
+    path = copy.root / "arena" / "submissions" / "fewest_turns" / "demo" / "arena_tasks.parquet"
+    table = pd.read_parquet(path)
+    assert set(table["method"]) == {"Fewest turns", "trial 1", "trial 2"}
+    assert set(table["rules"].str.split().str[0]) == {"1.0"}
+    edit = """
+from fedlib.analysis.arena import HOME, Submission
+from fedlib.runs import archive
+
+submission = Submission.open(HOME / "submissions" / "fewest_turns")
+submission.load()
+packed = archive.read("arena_tasks", "demo", submission.folder)
+better = packed.table.assign(test_accuracy=packed.table["test_accuracy"] + 0.02)
+archive.write("arena_tasks", "demo", (), better, list(packed.runs), submission.folder)
+"""
+    copy.run(edit)
+    words = ["fedlib", "arena", "check", "arena/submissions/fewest_turns", "--scale", "demo"]
+    done = forked.run(words, copy.root, copy.environment)
+    assert done.returncode == 1
+    assert "when it is trained again" in done.stderr
+
+
 OUTCOMES: dict[str, Callable[[Copy], None]] = {
     "add-a-sampler": the_sampler_trained,
     "add-an-algorithm": the_algorithm_trained,
@@ -200,6 +223,7 @@ OUTCOMES: dict[str, Callable[[Copy], None]] = {
     "add-an-experiment": the_experiment_trained,
     "add-an-artifact": the_artifact_is_made,
     "add-a-paper": the_paper_is_everywhere,
+    "enter-the-arena": the_submission_is_accepted,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import typer
 
-from fedlib.commands import cli_data, cli_pages, cli_runs
+from fedlib.commands import cli_arena, cli_data, cli_pages, cli_runs
 from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 
 commands = typer.Typer(
@@ -23,6 +23,7 @@ for theme in (cli_runs, cli_pages, cli_data):
     commands.add_typer(theme.commands)
 commands.add_typer(cli_data.data_commands, name="data")
 commands.add_typer(cli_pages.notebook_commands, name="notebook")
+commands.add_typer(cli_arena.commands, name="arena")
 
 
 def app() -> int:

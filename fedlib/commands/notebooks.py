@@ -27,7 +27,10 @@ EXAMPLES = SOURCES / "natural"  # of the library: no artifacts, run by hand
 NORMALISED = ROOT / "data" / "notebooks"
 RESULTS = ROOT / "data" / "results"
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
-BESIDE = {"scoreboard": ["data/error_rates.csv"]}  # artifact -> files in git that it reads beside results
+BESIDE = {  # artifact -> files and folders in git that it reads beside results
+    "scoreboard": ["data/error_rates.csv"],
+    "leaderboard": ["arena"],
+}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -155,7 +158,9 @@ def page_sources(artifact: str, experiments: Iterable[str], scale: Scale) -> lis
     if artifact in WHOLE_SCALE:
         tables = list((RESULTS / scale).glob("*.parquet"))
     notebook = NORMALISED / f"{place(artifact)}.ipynb"
-    return [notebook, *tables, *(ROOT / path for path in BESIDE.get(artifact, []))]
+    beside = [ROOT / path for path in BESIDE.get(artifact, [])]
+    inside = [path for folder in beside for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [notebook, *tables, *(path for path in beside if not path.is_dir()), *inside]
 
 
 def parameters_of(notebook: NotebookNode) -> dict[str, str]:

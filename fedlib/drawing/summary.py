@@ -136,6 +136,27 @@ def ratio_map(table: pd.DataFrame, words: str) -> Figure:
     return fig
 
 
+def performance_profiles(profile: pd.DataFrame, groups: Mapping[str, Sequence[str]], xlabel: str) -> Figure:
+    """The share of runs with a score above each level, with its band over seeds; a panel for each group of methods.
+
+    profile: columns method, level, share, low, high.
+    """
+    fig, axes = plt.subplots(1, len(groups), figsize=(4.6 * len(groups), 3.6), sharey=True, squeeze=False)
+    worn = looks(list(dict.fromkeys(method for methods in groups.values() for method in methods)))
+    for ax, (title, methods) in zip(axes[0], groups.items(), strict=True):
+        for method in methods:
+            rows = profile[profile["method"] == method]
+            look = {key: worn[method][key] for key in ("color", "linestyle")}
+            ax.step(rows["level"], rows["share"], where="post", label=method, **look)
+            ax.fill_between(
+                rows["level"], rows["low"], rows["high"], step="post", color=look["color"], alpha=0.12, lw=0
+            )
+        ax.set(title=title, xlabel=xlabel, ylim=(-0.02, 1.02))
+    axes[0][0].set_ylabel("share of runs above")
+    legend_below(fig, list(axes[0]), columns=4)
+    return fig
+
+
 def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, null: float = 1.0) -> Figure:
     """The effect under every archived reading, sorted, with intervals over seeds; below, what each takes.
 

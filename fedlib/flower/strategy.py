@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,8 +23,8 @@ from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
 from fedlib.flower.questions import Asker, ClientResult, Metrics, problem, without
 from fedlib.flower.records import FlatModel
-from fedlib.flower.wire import Request, Wire
-from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler
+from fedlib.flower.wire import Request, TimedGrid, Wire
+from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler, Selection
 from fedlib.samplers.registry import load_all
 from fedlib.simulation.checks import check
 from fedlib.simulation.ledger import Costs
@@ -36,10 +37,13 @@ Evaluate = Callable[[int, ArrayRecord], "MetricRecord | None"]
 class SamplerStrategy(Strategy):
     """FedAvg with the clients that a sampler of `fedlib` selects; the sampler's questions become messages to clients.
 
-    Clients number themselves 0 to N - 1 (`Answers`). A client that fails or disappears is asked again `retries` times
-    and then left out of its round: the remaining clients are averaged by the same rule, the sampler's report lists it
-    as missing, and in the answer to a question the mean of the others replaces its row. A round continues even if no
-    client returns.
+    Clients number themselves 0 to N - 1 (`Answers`). The sampler sees which of them have a node at the start of a round
+    (`Round.available`), the seconds since the start (`Round.time`), and how long each update took (`Report.seconds`).
+
+    A client that fails or disappears is asked again `retries` times and then left out of its round: the remaining
+    clients are averaged by the same rule, the sampler's report lists it as missing, and in the answer to a question the
+    mean of the others replaces its row. A round continues even if no client returns; one in which no node is there is
+    skipped.
 
     sampler: a sampler of `fedlib.samplers`, your own, or a name.
     N: clients of the federation, which must all be there at the beginning. m: clients per round.
@@ -49,8 +53,9 @@ class SamplerStrategy(Strategy):
     evaluate_every: all clients evaluate after every so many rounds (0: never).
     store: a folder for the state, so that a stopped server continues with the next round.
 
-    `rows` has one row per round: the clients that returned and those that are `missing`, the costs and losses in the
-    columns of the engine's results, and the measures of the server (`by_server`) and of the clients (`by_clients`).
+    `rows` has one row per round: the clients that returned, with their `seconds`, and those that are `missing`; the
+    `clock` and how many were `available`; the costs and losses in the columns of the engine's results; the measures of
+    the server (`by_server`) and of the clients (`by_clients`).
 
     Raises:
         ConfigError: an argument is unknown or impossible.
@@ -115,15 +120,17 @@ class SamplerStrategy(Strategy):
         self.run = uuid.uuid4().hex  # of this start: clients' results from another are not used
         self.model = FlatModel.of(initial_arrays, self.output)
         usable = partial(problem, model=self.model, metrics=self.metrics)
-        self.wire = Wire(grid, self.N, timeout, self.retries, usable)
+        self.wire = Wire(TimedGrid(grid), self.N, timeout, self.retries, usable)
         self.arrays, self.rows, self.rounds_done = initial_arrays, [], 0
         saved = state.load(self.store, self.settings())
         self.wire.sizes = dict(enumerate(saved["sizes"])) if saved else {}
         self.wire.wait_for(self.N)
         self.fed = self.federation(num_rounds)
         self.sampler.setup(self.fed, stream(self.seed, "setup"))
+        self.started = time.monotonic()
         if saved:
             self.rounds_done, self.rows = saved["t"], saved["rows"]
+            self.started -= self.rows[-1].get("clock", 0.0)
             self.arrays = self.model.record(saved["model"], initial_arrays)
             self.sampler.load_state_dict(saved["sampler"])
 
@@ -137,7 +144,9 @@ class SamplerStrategy(Strategy):
             return measured
 
         remaining = max(0, num_rounds - self.rounds_done)
-        super().start(grid, self.arrays, remaining, timeout, train_config, evaluate_config, end_of_round)
+        super().start(
+            self.wire.grid, self.arrays, remaining, timeout, train_config, evaluate_config, end_of_round
+        )
         return self.result()
 
     def federation(self, T: int) -> Federation:
@@ -181,13 +190,12 @@ class SamplerStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Ask the sampler, which may ask the clients; then make the messages to the selected clients."""
-        self.t, self.arrays = self.rounds_done + server_round, arrays
-        self.wire.lost = set()
-        self.wire.look()
+        self.t, self.arrays, self.began = self.rounds_done + server_round, arrays, time.monotonic()
+        self.wire.begin_round()
+        self.available = np.array(sorted(self.wire.nodes), dtype=int)
         common = {"server-round": self.t, "run": self.run, "seed": self.seed, **config}
         self.asker = Asker(self.wire, self.model, self.metrics, arrays, common)
-        selection = self.asker.converse(self.sampler.select, self.round("select"))
-        self.selection = check(self, selection)
+        self.selection = self.selected() if len(self.available) else Selection(np.zeros(0, dtype=int))
         drawn_before: Counter[int] = Counter()
         self.draws: list[tuple[int, int]] = []  # (client, draw)
         for k in map(int, self.selection.clients):
@@ -195,6 +203,15 @@ class SamplerStrategy(Strategy):
             drawn_before[k] += 1
         self.requests = self.asker.selected(self.draws)
         return self.wire.messages(self.requests, range(len(self.requests)))
+
+    def selected(self) -> Selection:
+        """What the sampler selects. Clients without a node may be among it: they are missing."""
+        round = self.round("select")
+        selection = self.asker.converse(self.sampler.select, round)
+        whole = len(self.available) == self.N
+        return check(
+            self, selection, None if whole else dataclasses.replace(round, available=self.fed.everyone)
+        )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -212,13 +229,18 @@ class SamplerStrategy(Strategy):
             self.arrays = self.model.record(self.aggregated(selection, updates, results), self.arrays)
         self.asker.ask_about(self.arrays)
         losses = np.array([t.loss for t in results])
-        report = Report(selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing)
-        self.asker.converse(self.sampler.observe, self.round("observe"), report)
+        seconds = np.array([self.wire.trained[draw] - self.began for draw in self.draws if draw in trained])
+        report = Report(
+            selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing, seconds
+        )
+        if len(self.available):
+            self.asker.converse(self.sampler.observe, self.round("observe"), report)
         costs = dict(vars(self.asker.ledger.costs))
         if results:
             costs |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
         labels = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
-        self.rows.append(labels | {"notes": self.selection.notes} | costs)
+        times = {"clock": self.clock, "available": len(self.available), "seconds": seconds.tolist()}
+        self.rows.append(labels | times | {"notes": self.selection.notes} | costs)
         return self.arrays, MetricRecord(costs)
 
     def collect(self, replies: Iterable[Message]) -> dict[tuple[int, int], ClientResult]:
@@ -244,8 +266,14 @@ class SamplerStrategy(Strategy):
         )
         return new[0].numpy()
 
+    @property
+    def clock(self) -> float:
+        """Seconds since the start of the federation, without those between a stop and the next start."""
+        return time.monotonic() - self.started
+
     def round(self, purpose: Purpose) -> Round:
-        return self.fed.round(self.t, stream(self.seed, purpose, self.t))
+        round = self.fed.round(self.t, stream(self.seed, purpose, self.t), self.available)
+        return dataclasses.replace(round, time=self.clock)
 
     # -- evaluation by the clients -----------------------------------------------------------------------------
 

@@ -17,6 +17,53 @@ from fedlib.flower.records import number
 
 log = logging.getLogger("flwr")  # Flower shows the messages of this logger
 SECONDS = 1.0  # between two checks for nodes that have joined
+PULL_SECONDS = 0.2  # between two checks for replies
+
+
+class TimedGrid(Grid):
+    """A grid that notes when each reply arrived, on the clock of this machine.
+
+    arrivals: id of a message -> `time.monotonic()` when its reply was there, to `PULL_SECONDS`.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.arrivals: dict[str, float] = {}
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """The replies that arrive within the timeout, as Flower's own grids return them."""
+        waiting, replies = set(self.push_messages(messages)), []
+        end = None if timeout is None else time.monotonic() + timeout
+        while waiting:
+            arrived = list(self.pull_messages(waiting))
+            moment = time.monotonic()
+            self.arrivals |= {reply.metadata.reply_to_message_id: moment for reply in arrived}
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+            replies += arrived
+            if end is not None and moment >= end:
+                break
+            if waiting:
+                time.sleep(PULL_SECONDS)
+        return replies
+
+    def set_run(self, run: Any) -> None:
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        return self.grid.run
+
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
+        return self.grid.create_message(*arguments, **named)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self.grid.get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self.grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self.grid.pull_messages(message_ids)
 
 
 @dataclass(frozen=True)
@@ -40,9 +87,10 @@ class Wire:
     N: number of clients. timeout: seconds to wait for replies. retries: how often a client that has not answered is
     asked again. problem: what is wrong with a reply, empty if nothing; a wrong reply counts as none.
     sizes: client -> number of training samples. lost: clients that were given up in this round.
+    trained: (client, draw) -> when its training of this round arrived, on the clock of `TimedGrid`.
     """
 
-    grid: Grid
+    grid: TimedGrid
     N: int
     timeout: float
     retries: int
@@ -50,7 +98,12 @@ class Wire:
     nodes: dict[int, int] = field(default_factory=dict)  # client -> node
     sizes: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    trained: dict[tuple[int, int], float] = field(default_factory=dict)
     why: str = ""  # reason that the last failed client gave
+
+    def begin_round(self) -> None:
+        self.lost, self.trained = set(), {}
+        self.look()
 
     def look(self) -> None:
         """Find the nodes that are there; ask each new one for its number and its size.
@@ -142,8 +195,11 @@ class Wire:
                 if why := self.problem(requests[i], reply.content):
                     self.why = why
                     log.warning("client %s sent what cannot be used: %s", requests[i].client, why)
-                else:
-                    contents[i] = reply.content
+                    continue
+                contents[i] = reply.content
+                if requests[i].kind == "train":
+                    place = requests[i].client, requests[i].config.get("draw", 0)
+                    self.trained[place] = self.grid.arrivals[reply.metadata.reply_to_message_id]
             if all(content is not None for content in contents):
                 break
         self.lost |= {

@@ -52,6 +52,25 @@ def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: p
     return " ".join(sentences)
 
 
+def of_leaderboard(board: pd.DataFrame, uniform: str, tasks: int) -> str:
+    """Which methods' scores lie above and below uniform sampling's, with their intervals; "" without another method.
+
+    board: method -> its score (iqm) and interval (low, high), highest first, without references.
+    """
+    others = board.drop(index=uniform)
+    if others.empty:
+        return ""
+    first = others.iloc[0]
+    above, below = others.index[others["low"] > 0], others.index[others["high"] < 0]
+    parts = [
+        f"{others.index[0]} leads with {first['iqm']:.2f} ({first['low']:.2f} to {first['high']:.2f}) over {tasks} "
+        f"{'task' if tasks == 1 else 'tasks'}",
+        f"above {uniform} {'is' if len(above) < 2 else 'are'} {listed(above) if len(above) else 'none'}",
+        *([f"below it {'is' if len(below) == 1 else 'are'} {listed(below)}"] if len(below) else []),
+    ]
+    return f"{'; '.join(parts)}."
+
+
 def of_discrepancies(near: pd.DataFrame) -> str:
     """How far the headline tables are from print (`discrepancies.nearness`); "" without one."""
     if near.empty:

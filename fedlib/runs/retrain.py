@@ -30,6 +30,7 @@ from fedlib.settings.schema import Run, Scale
 ROUNDING = 1e-5  # relative; the largest measured difference is 2e-7
 SAMPLES = 2  # of the test set, whose predicted class may change with the last digits
 LOSSES = ("test_loss", "train_loss", "local_loss")
+COUNTS = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "samples_evaluated")
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool) -> Com
         # the last round trained here may be measured only because it is a run's last, or the other way round
         largest = np.fmax(largest, relative)
         differs |= relative > ROUNDING
+    for column in (c for c in COUNTS if c in old and c in new):
+        differs |= old[column].to_numpy(float) != new[column].to_numpy(float)
     if "test_accuracy" in old:
         gap = np.abs(old["test_accuracy"].to_numpy(float) - new["test_accuracy"].to_numpy(float))
         differs |= gap > SAMPLES / KINDS[dataset].n_test + 1e-9

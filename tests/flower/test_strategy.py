@@ -17,14 +17,27 @@ import federation
 from federation import METHODS, M, N, T
 from flwr.app import Array, ArrayRecord, Message
 from flwr.clientapp import ClientApp
-from grid import Fault, InProcess
+from grid import Clock, Fault, InProcess
 
 from fedlib.errors import ConfigError, SamplerError, StoreError
-from fedlib.flower import Answers, SamplerStrategy
+from fedlib.flower import Answers, SamplerStrategy, wire
+from fedlib.flower import strategy as module
 from fedlib.flower.records import FlatModel
 from fedlib.samplers import SAMPLERS, Losses, Sampler, Selection
 
 COSTS = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "samples_evaluated")
+
+
+TIMED = ("server_seconds", "clock", "seconds")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the strategy: nobody waits."""
+    clock = Clock()
+    monkeypatch.setattr(wire, "time", clock)
+    monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 def strategy(sampler: str | Sampler, **changes) -> SamplerStrategy:
@@ -193,6 +206,86 @@ def test_a_node_that_comes_back_under_another_name_is_the_same_client():
     assert names[2] == [0, 2, 3, 4]
 
 
+# -- who is there, and when ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Watching(Sampler):
+    """Selects the available clients with the lowest numbers, and keeps what it was told of place and time."""
+
+    def setup(self, fed, rng):
+        super().setup(fed, rng)
+        self.told = []
+
+    def select(self, round):
+        self.told.append(["select", round.time, round.available.tolist(), round.m])
+        return Selection(round.available[: round.m])
+
+    def observe(self, round, report):
+        self.told.append(["observe", round.time, report.clients.tolist(), report.seconds.tolist()])
+
+
+def test_a_sampler_is_told_who_is_there_and_how_long_each_took(clock: Clock):
+    """Client k answers a train message k + 1 seconds late; node 0 leaves after round 1, and all but 4 after round 2."""
+
+    def delay(client: int, message: Message) -> float:
+        return client + 1.0 if "server-round" in message.content["config"] else 0.0
+
+    a, grid = strategy(Watching()), InProcess(federation.client_app(), range(N), clock=clock, delay=delay)
+
+    def between(server_round, arrays):
+        gone = {1: [0], 2: [1, 2, 3]}.get(server_round, [])
+        for k in gone:
+            grid.leave(1000 + k)
+
+    a.start(grid, federation.initial(), 3, timeout=50, evaluate_fn=between)
+    pulled = pytest.approx(0, abs=wire.PULL_SECONDS)
+    (_, t1, there1, m1), (_, u1, came1, took1), (_, t2, there2, m2), (_, u2, came2, took2), *last = (
+        a.sampler.told
+    )
+    assert (there1, m1, came1) == ([0, 1, 2, 3, 4], M, [0, 1])
+    assert (there2, m2, came2) == ([1, 2, 3, 4], M, [1, 2])
+    assert [last[0][2:], last[1][2]] == [[[4], 1], [4]], "fewer than m are there"
+    assert [took1[0] - 1, took1[1] - 2, took2[0] - 2, took2[1] - 3] == [pulled] * 4
+    assert [t1, u1 - 2, t2 - 2, u2 - 5] == [
+        pulled,
+        pulled,
+        pulled,
+        pytest.approx(0, abs=2 * wire.PULL_SECONDS),
+    ]
+    assert [row["available"] for row in a.rows[1:]] == [5, 4, 1]
+    assert a.rows[2]["seconds"] == took2
+    assert a.rows[3]["clock"] == pytest.approx(10, abs=3 * wire.PULL_SECONDS)
+
+
+def test_the_clock_does_not_run_between_a_stop_and_the_next_start(clock: Clock, tmp_path: Path):
+    def delay(client: int, message: Message) -> float:
+        return 1.0 if "server-round" in message.content["config"] else 0.0
+
+    for rounds in (1, 2):
+        a = strategy("uniform", store=tmp_path)
+        grid = InProcess(federation.client_app(), range(N), clock=clock, delay=delay)
+        a.start(grid, federation.initial(), rounds, timeout=50)
+        clock.sleep(1000)
+    assert [row["clock"] for row in a.rows[1:]] == pytest.approx([1, 2], abs=2 * wire.PULL_SECONDS)
+
+
+def test_a_round_in_which_nobody_is_there_is_skipped(clock: Clock):
+    a, grid = strategy(Watching()), InProcess(federation.client_app(), range(N), clock=clock)
+
+    def between(server_round, arrays):
+        for k in range(N):
+            if server_round == 1:
+                grid.leave(1000 + k)
+            if server_round == 2:
+                grid.join(k, 1000 + k)
+
+    a.start(grid, federation.initial(), 3, timeout=5, evaluate_fn=between)
+    assert [row["clients"] for row in a.rows[1:]] == [[0, 1], [], [0, 1]]
+    assert [row["available"] for row in a.rows[1:]] == [5, 0, 5]
+    assert len(a.sampler.told) == 4, "neither asked nor told in round 2"
+
+
 # -- stopping and going on -------------------------------------------------------------------------------------
 
 
@@ -219,8 +312,8 @@ def test_a_server_that_was_stopped_goes_on(sampler: str, tmp_path: Path):
     assert chosen(again) == chosen(straight)
     assert [row["round"] for row in again.rows] == list(range(T + 1))
     assert str(result.evaluate_metrics_serverapp) == str(expected.evaluate_metrics_serverapp)
-    assert [{k: v for k, v in row.items() if k != "server_seconds"} for row in again.rows] == [
-        {k: v for k, v in row.items() if k != "server_seconds"} for row in straight.rows
+    assert [{k: v for k, v in row.items() if k not in TIMED} for row in again.rows] == [
+        {k: v for k, v in row.items() if k not in TIMED} for row in straight.rows
     ]
 
 

@@ -39,3 +39,11 @@ def test_other_numbers_with_the_same_choices_are_a_failure() -> None:
     assert (found.first_different, found.allowed) == (2, False)
     assert not compared(drop=("clients",), test_loss=[2.0, 1.6, 1.2, 1.0]).allowed
     assert compared(drop=("clients",), test_loss=[2.0, 1.5, 1.3, 1.0]).allowed
+
+
+def test_other_counts_are_a_failure() -> None:
+    result = compared(scalars_up=[0, 4, 4, 4])
+    assert result.first_different is None, "the archive has no such column"
+    archived = ArchivedRun("e", {"data": {"name": "digits"}}, ROWS.assign(scalars_up=[0, 4, 4, 4]))
+    result = compare(archived, ROWS.assign(scalars_up=[0, 4, 5, 4]), informed=True)
+    assert (result.first_different, result.allowed) == (2, False)

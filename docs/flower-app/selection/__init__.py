@@ -1,0 +1,1 @@
+"""A sampler of fedlib chooses the clients of a Flower federation."""

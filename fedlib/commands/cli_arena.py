@@ -1,0 +1,92 @@
+"""Commands of the arena: train, check and score submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedlib.commands.cli_options import ScaleOption, short, tell
+
+commands = typer.Typer(no_args_is_help=True, help="The arena: train, check and score submissions.")
+Folders = Annotated[list[Path], typer.Argument(help="Folders below arena/submissions.")]
+
+
+@commands.command()
+def rules() -> None:
+    """Print the version and the digest of the rules, as a submission's YAML has them."""
+    from fedlib.analysis.arena import Rules
+
+    typer.echo(Rules.read().stamp)
+
+
+@commands.command()
+def run(folders: Folders, scale: ScaleOption = None) -> None:
+    """Train what the archives of submissions lack, and write them.
+
+    Example: fedlib arena run arena/submissions/last_loss --scale paper
+    """
+    from fedlib.analysis.arena import Submission
+    from fedlib.commands import arena
+    from fedlib.settings import params
+
+    settings = params.load()
+    for folder in folders:
+        path = arena.run(Submission.open(folder), scale or settings.scale, settings, tell)
+        typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
+
+
+@commands.command()
+def check(
+    folders: Folders,
+    scale: ScaleOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**32 - 1, help="Seed that draws the runs to train again. Default: a new one."
+        ),
+    ] = None,
+) -> None:
+    """Check submissions as they are checked before they are merged; this executes their code.
+
+    The exit status is 0 only if all keep the rules. Example: fedlib arena check arena/submissions/*
+    """
+    from fedlib.analysis.arena import Submission
+    from fedlib.commands import arena
+    from fedlib.settings import params
+
+    settings = params.load()
+    for folder in folders:
+        arena.check(Submission.open(folder), scale or settings.scale, settings, tell, seed)
+        typer.echo(f"{folder.resolve().name}: keeps the rules.")
+
+
+@commands.command()
+def score(scale: ScaleOption = None) -> None:
+    """Score every submission and every method of the arena that has run at a scale."""
+    from rich.console import Console
+
+    from fedlib.analysis import arena
+    from fedlib.analysis.measure import Missing
+    from fedlib.analysis.plans import opened
+    from fedlib.commands.listing import table
+    from fedlib.errors import StoreError
+    from fedlib.settings import params
+
+    settings, under = params.load(), arena.Rules.read()
+    at = scale or settings.scale
+    run_first = f"run: fedlib run {under.experiment} --scale {at} --methods {under.baseline},{under.target}"
+    if not (baseline := opened(under.experiment, at, settings)):
+        raise StoreError(f"{under.experiment} has not been run at scale {at}; {run_first}")
+    try:
+        profiles, board = arena.scored(baseline[0], at, under, settings)
+    except Missing as missing:
+        raise StoreError(f"{under.experiment} [{at}]: {missing}; {run_first}") from None
+    rows = [
+        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information)
+        for method, iqm, low, high, mean, runs, information, _ in board.itertuples()
+    ]
+    title = f"Interquartile means over {len(profiles.scores)} runs, scale {at}, rules {under.stamp}"
+    columns = ("method", "score", "95 % interval", "mean", "runs", "sees")
+    Console().print(table(title, columns, rows))
