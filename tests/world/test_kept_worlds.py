@@ -16,7 +16,7 @@ from fedlib.runs import results
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
 from fedlib.settings.world import World
-from fedlib.world import clock
+from fedlib.world import LiveWorld
 
 GRID = {"grid": {"ideal": {}, "world": {"world": {"mean": 0.5, "absences": "hidden"}}}}
 COLUMNS = ["clock", "available", "arrived", "wasted_steps", "jain", "coverage", "worst_class", "worst_tenth"]
@@ -64,7 +64,7 @@ def test_the_deadlines_of_world_deadlines_are_the_stated_quantiles(rho: float) -
     seconds = []
     for seed in range(40):
         labels = rng.multinomial(600, rng.dirichlet(np.full(10, 0.2), 100))
-        clocked = clock.World(world, labels.sum(axis=1), labels, 7850, seed)
+        clocked = LiveWorld(world, labels.sum(axis=1), labels, 7850, seed)
         d = np.full(100, 7850)
         seconds.append(clocked.seconds(np.arange(100), np.full(100, 400), d, d))
     for name, share in (("median", 0.5), ("80 %", 0.8), ("95 %", 0.95)):
