@@ -64,6 +64,10 @@ class Evidence:
             return ran[0]
         return DEPENDS if ran else str(counts["outcome"])
 
+    def is_core(self, claim: str) -> bool:
+        """Whether a claim is one of the paper's core claims."""
+        return bool((self.claims.loc[self.claims["claim"] == claim, "kind"] == "core").any())
+
     def row(self, claim: str, link: str = "") -> str:
         """A claim as a row of a forest plot."""
         cells, judged = (table[table["claim"] == claim] for table in (self.table, self.claims))

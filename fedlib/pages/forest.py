@@ -111,6 +111,7 @@ def numbers(cells: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+OPEN = 8  # claims of a page that are all shown at once
 MANY = 4  # readings: of more, the median effect stands for all
 
 
@@ -174,6 +175,16 @@ KEY = (
     + " printed; vertical line: no effect; short dashed line: the margin; "
     "≥, an arrow: may be larger. Point at a line for its numbers.</p>"
 )
+
+
+def on_page(rows: Mapping[str, tuple[bool, str]]) -> str:
+    """The claims of a page; of many, those that are not core open on a click. rows: claim -> is it core, its row."""
+    core = [row for is_core, row in rows.values() if is_core]
+    others = [row for is_core, row in rows.values() if not is_core]
+    if len(rows) <= OPEN or not core or not others:
+        return table([row for _, row in rows.values()]) if rows else ""
+    summary = f"<summary>{len(others)} supporting claims</summary>"
+    return f"{table(core)}<details>{summary}{table(others)}</details>"
 
 
 def table(rows: Sequence[str], board: bool = False) -> str:

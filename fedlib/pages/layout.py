@@ -206,8 +206,9 @@ def without_section(cell: NotebookNode) -> NotebookNode:
 def height(cell: NotebookNode) -> float:
     """About how many pixels a cell takes on a wide screen."""
     if cell.cell_type == "markdown":
-        if rows := cell.source.count("<tr id="):
-            return 110.0 * rows + sum(map(int, re.findall(r'viewBox="0 0 300 (\d+)"', cell.source)))
+        claims = cell.source.partition("supporting claims</summary>")[0]
+        if rows := claims.count("<tr id="):
+            return 110.0 * rows + sum(map(int, re.findall(r'viewBox="0 0 300 (\d+)"', claims)))
         return 27.0 * sum(1 + len(line) // 95 for line in cell.source.splitlines() if line.strip()) + 16
     return sum(map(height_of, cell.outputs))
 

@@ -160,16 +160,18 @@ class Site:
 
     def outcomes(self, page: Page) -> list[tuple[str, str]]:
         """The outcome of each claim of a page, core claims first, and the claim with its effect in a sentence."""
-        if self.evidence is None:
+        if (evidence := self.evidence) is None:
             return []
-        kinds = dict(zip(self.evidence.claims["claim"], self.evidence.claims["kind"], strict=True))
-        names = sorted(self._judged(page), key=lambda name: kinds[name] != "core")
-        return [(self.evidence.outcome(name), front.finding(self.evidence, name)) for name in names]
+        names = sorted(self._judged(page), key=lambda name: not evidence.is_core(name))
+        return [(evidence.outcome(name), front.finding(evidence, name)) for name in names]
 
     def forest(self, page: Page) -> str:
         """The claims of a page as rows of a forest plot; "" without any."""
-        rows = [self.evidence.row(name) for name in self._judged(page) if self.evidence]
-        return forest.table(rows) if rows else ""
+        if (evidence := self.evidence) is None:
+            return ""
+        return forest.on_page(
+            {name: (evidence.is_core(name), evidence.row(name)) for name in self._judged(page)}
+        )
 
     def badges(self, page: Page) -> str:
         """The outcomes of a page's claims, counted, as Markdown."""

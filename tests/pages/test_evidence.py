@@ -203,3 +203,14 @@ def test_the_report_is_a_pdf_of_two_pages_at_most(evidence: Evidence, tmp_path: 
     content = (tmp_path / "report.pdf").read_bytes()
     assert content.startswith(b"%PDF-")
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 2
+
+
+def test_supporting_claims_of_a_page_with_many_open_on_a_click():
+    rows = {f"c{k}": (k < 3, f'<tr id="c{k}"></tr>') for k in range(9)}
+    page = forest.on_page(rows)
+    shown, _, folded = page.partition("<details><summary>6 supporting claims</summary>")
+    assert re.findall('id="(c.)"', shown) == ["c0", "c1", "c2"]
+    assert re.findall('id="(c.)"', folded) == [f"c{k}" for k in range(3, 9)]
+    assert "<details>" not in forest.on_page(dict(list(rows.items())[:8])), "few are all shown"
+    assert "<details>" not in forest.on_page({name: (False, row) for name, (_, row) in rows.items()})
+    assert forest.on_page({}) == ""
