@@ -129,3 +129,8 @@ def heading(notebook: NotebookNode) -> str:
 
 def meaning(scale: Scale) -> str:
     return f"Scale {scale}: {SCALES[scale]}."
+
+
+def texts(folder: Path) -> set[Path]:
+    """The sources from which pages are made."""
+    return {path for path in folder.rglob("*") if path.suffix in (".md", ".ipynb")}

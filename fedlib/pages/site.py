@@ -24,7 +24,7 @@ from fedlib.files import alone, replace_folder, write_whole
 from fedlib.pages import article, docstrings, forest, front, layout, published, seals, search, tables
 from fedlib.pages.evidence import OUTCOMES, Evidence
 from fedlib.pages.page import INSTEAD as INSTEAD
-from fedlib.pages.page import SCALES, Page, meaning
+from fedlib.pages.page import SCALES, Page, meaning, texts
 from fedlib.pages.page import SECTIONS as SECTIONS
 from fedlib.runs.results import record
 from fedlib.settings import params
@@ -350,11 +350,6 @@ class Site:
         self.sources.add(path)
         if not path.exists() or path.read_bytes() != content:
             write_whole(path, content)
-
-
-def texts(folder: Path) -> set[Path]:
-    """The sources from which pages are made."""
-    return {path for path in folder.rglob("*") if path.suffix in (".md", ".ipynb")}
 
 
 def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:
