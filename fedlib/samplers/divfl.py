@@ -152,18 +152,26 @@ def stochastic_greedy(
     nearest, chosen = np.full(len(D), np.inf), []
     for _ in range(m):
         ids = rng.choice(remaining, min(len(remaining), size), replace=False)
-        k = best_of(D, nearest, ids)
+        k, row = best_of(D, nearest, ids)
         chosen.append(k)
-        nearest = np.minimum(nearest, D[k])
+        nearest = np.minimum(nearest, row)
         remaining = remaining[remaining != k]
     return np.array(chosen)
 
 
-def best_of(D: np.ndarray | RowsApart, nearest: np.ndarray, candidates: np.ndarray) -> int:
-    """The candidate that, added to the chosen clients, gives the lowest objective; the first one in case of ties."""
-    parts = np.split(candidates, range(BLOCK, len(candidates), BLOCK))
-    objective = [np.minimum(D[part], nearest).sum(axis=1) for part in parts]
-    return int(candidates[np.concatenate(objective).argmin()])
+def best_of(D: np.ndarray | RowsApart, nearest: np.ndarray, candidates: np.ndarray) -> tuple[int, np.ndarray]:
+    """The candidate that, added to the chosen clients, gives the lowest objective, and its row of D.
+
+    The first one in case of ties.
+    """
+    best = (np.inf, -1, nearest)
+    for part in np.split(candidates, range(BLOCK, len(candidates), BLOCK)):
+        rows = D[part]
+        objective = np.minimum(rows, nearest).sum(axis=1)
+        if best[1] < 0 or objective.min() < best[0]:
+            i = int(objective.argmin())
+            best = (objective[i], int(part[i]), rows[i])
+    return best[1:]
 
 
 class RowsApart:
@@ -178,15 +186,19 @@ class RowsApart:
     def __len__(self) -> int:
         return len(self.G)
 
-    def __getitem__(self, clients: int | np.ndarray) -> np.ndarray:
-        """(n, N) of the clients (n,), or (N,) of one client."""
-        ids = np.atleast_1d(clients)
-        rows = np.where(self.finite[ids][:, None], self.G[ids], 0).astype(float)
+    def __getitem__(self, clients: np.ndarray) -> np.ndarray:
+        """(n, N) of the clients (n,)."""
+        rows = self._clean(clients)
         inner = np.hstack([rows @ self._block(start).T for start in range(0, len(self), WIDTH)])
-        D = np.sqrt(np.maximum(self.squares[ids][:, None] + self.squares - 2 * inner, 0))
-        D[np.arange(len(ids)), ids] = 0
-        return D if np.ndim(clients) else D[0]
+        D = np.sqrt(np.maximum(self.squares[clients][:, None] + self.squares - 2 * inner, 0))
+        D[np.arange(len(clients)), clients] = 0
+        return D
 
     def _block(self, start: int) -> np.ndarray:
-        part = slice(start, start + WIDTH)
-        return np.where(self.finite[part][:, None], self.G[part], 0).astype(float)
+        return self._clean(slice(start, start + WIDTH))
+
+    def _clean(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Rows of G in float64, zeros where one is not finite."""
+        part = self.G[rows].astype(float)
+        part[~self.finite[rows]] = 0
+        return part
