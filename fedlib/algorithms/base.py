@@ -10,7 +10,7 @@ torch is imported inside functions, so that reading settings does not load it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -111,8 +111,9 @@ class FedAvg:
         return models + (w @ updates)[None]
 
     def state_dict(self) -> dict[str, Any]:
-        """The algorithm's state for a checkpoint."""
-        return {k: v for k, v in vars(self).items() if hasattr(v, "cpu")}
+        """Everything that the algorithm keeps between rounds: tensors, numbers, and lists or dicts of them."""
+        settings = {f.name for f in fields(self)}
+        return {k: v for k, v in vars(self).items() if k not in settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""

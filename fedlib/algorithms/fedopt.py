@@ -25,7 +25,7 @@ class Server(FedAvg):
             def step(self, delta):
                 return delta / 2
 
-    Fields of the dataclass are its parameters; tensors that it sets on itself are its state.
+    Fields of the dataclass are its parameters. What it sets on itself (tensors, numbers, lists) is its state.
     """
 
     def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from pydantic import PrivateAttr
+
 from fedlib import algorithms, samplers
 from fedlib.algorithms import FedAvg
 from fedlib.errors import ConfigError
+from fedlib.kinds import parameters_of
 from fedlib.registry import Registry
 from fedlib.samplers import Sampler
 from fedlib.settings import schema
 from fedlib.settings.identity import digest_of_value
+
+FIND: dict[str, Callable[[str], type]] = {"sampler": samplers.find, "algorithm": algorithms.find}
 
 
 class Method(schema.Method):
@@ -31,6 +36,8 @@ class Method(schema.Method):
         ConfigError: a name or parameter is unknown, or two arguments contradict each other.
     """
 
+    _classes: dict[tuple[str, str], type] = PrivateAttr(default_factory=dict)
+
     def __init__(
         self,
         sampler: str | type[Sampler] | Sampler,
@@ -43,6 +50,9 @@ class Method(schema.Method):
         if server != "mean":
             settings |= _settings_of("algorithm", "algorithm_params", server, FedAvg, "server", keys)
         super().__init__(**keys | settings)
+        self._classes = {
+            (key, settings[key]): find(settings[key]) for key, find in FIND.items() if key in settings
+        }
 
 
 def methods_of(methods: Any) -> dict[str, schema.Method]:
@@ -59,7 +69,15 @@ def methods_of(methods: Any) -> dict[str, schema.Method]:
             raise ConfigError(
                 f"methods: the label {label!r} begins with _, which figures leave out, or names two methods; change it."
             )
-    return {str(label): method_of(str(label), method) for label, method in methods.items()}
+    by_label = {str(label): method_of(str(label), method) for label, method in methods.items()}
+    for label, method in by_label.items():
+        for (key, name), cls in method._classes.items() if isinstance(method, Method) else ():
+            if FIND[key](name) is not cls:
+                raise ConfigError(
+                    f"methods: {label!r} uses a class {cls.__name__}, but another class of that name was given later; "
+                    "rename one of them."
+                )
+    return by_label
 
 
 def method_of(label: str, method: Any) -> schema.Method:
@@ -95,6 +113,13 @@ def registered(cls: type, where: str = "methods") -> str:
     names = [name for name, entry in kind.load_all().items() if entry is cls]
     if names:
         return names[0]
+    try:
+        parameters_of(cls)
+    except NameError as error:
+        raise ConfigError(
+            f"{where}: {cls.__name__} is annotated with {error.name}, which is known only inside a function; define it "
+            "at the top of the file."
+        ) from None
     name = (
         vars(cls).get("name")
         or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()

@@ -154,7 +154,7 @@ class Live(Guarded):
         return {
             "t": self.t,
             "models": self.models.cpu(),
-            "algorithm": {k: v.cpu() for k, v in self.algorithm.state_dict().items()},
+            "algorithm": moved(self.algorithm.state_dict(), "cpu"),
             "sampler": self.sampler.state_dict(),
             "rows": self.rows,
             "diverged": self.diverged,
@@ -164,10 +164,21 @@ class Live(Guarded):
         device = self.executor.device
         self.t, self.rows, self.diverged = state["t"], state["rows"], state["diverged"]
         self.models = state["models"].to(device)
-        self.algorithm.load_state_dict({k: v.to(device) for k, v in state["algorithm"].items()})
+        self.algorithm.load_state_dict(moved(state["algorithm"], device))
         self.sampler.load_state_dict(state["sampler"])
         if self.presence:
             self.presence.load_state_dict(state["world"], device)
+
+
+def moved(value: Any, device: torch.device | str) -> Any:
+    """A value, or a list, tuple or dict of values, with its tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: moved(part, device) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(moved(part, device) for part in value)
+    return value
 
 
 def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:

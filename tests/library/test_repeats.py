@@ -208,6 +208,46 @@ def test_a_server_is_a_name_a_class_or_an_instance() -> None:
     assert fedlib.Method(fedlib.samplers.PowerOfChoice(d=6), "fedadam").params == {"d": 6}
 
 
+@dataclass
+class Slower(fedlib.Server):
+    """Takes smaller and smaller steps, and keeps all that it was given."""
+
+    def setup(self, *more: Any) -> None:
+        super().setup(*more)
+        self.t, self.deltas = 0, []
+
+    def step(self, delta: torch.Tensor) -> torch.Tensor:
+        self.t += 1
+        self.deltas.append(delta)
+        return sum(self.deltas) / self.t**2
+
+
+@pytest.mark.outside("servers and their parameters")
+def test_whatever_a_server_keeps_is_there_after_a_stop(tmp_path: Any) -> None:
+    methods = {"mine": fedlib.Method("uniform", Slower)}
+    simulate(methods=methods, store=tmp_path, T=2)
+    longer = simulate(methods=methods, store=tmp_path, T=4)
+    assert losses(longer) == losses(simulate(methods=methods, T=4))
+
+
+def from_client(first: int) -> type[Sampler]:
+    class Next(Sampler):
+        def select(self, round: Round) -> Selection:
+            return Selection(np.arange(first, first + self.fed.m))
+
+    return Next
+
+
+@pytest.mark.outside("parameters of samplers")
+@pytest.mark.bad_input
+@pytest.mark.parametrize("whole", [False, True])
+def test_two_classes_of_one_name_are_told_apart(whole: bool) -> None:
+    make = fedlib.Method if whole else lambda cls: cls
+    with pytest.raises(fedlib.ConfigError, match="'a' uses a class Next, but another class of that name"):
+        simulate(methods={"a": make(from_client(0)), "b": make(from_client(4))})
+    assert list(simulate(methods={"a": make(from_client(1))}).table["clients"].iloc[-1]) == [1, 2, 3]
+
+
 @pytest.mark.outside("servers and their parameters")
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
