@@ -28,7 +28,7 @@ def rounds(n: int = 12) -> list[tuple[np.ndarray, torch.Tensor]]:
 def after(algorithm: algorithms.FedAvg, lr: float = 0.5) -> np.ndarray:
     algorithm.setup(N, D, D, torch.device("cpu"))
     for name, value in algorithm.state_dict().items():
-        if value.is_floating_point():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
             algorithm.load_state_dict({name: value.double()})
     models = torch.zeros(1, D, dtype=torch.float64)
     for t, (clients, updates) in enumerate(rounds(), 1):
