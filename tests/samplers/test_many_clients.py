@@ -104,7 +104,7 @@ def few_clients(patch: pytest.MonkeyPatch) -> None:
         (fedlib.samplers.DivFL(greedy="stochastic"), few_clients),
         (fedlib.samplers.DivFL(greedy="stochastic", gradients="previous", candidates=5), few_clients),
     ],
-    ids=repr,
+    ids=["HCSFed", "HCSFed, U", "FedCor", "Algorithm 2", "DivFL", "DivFL, previous gradients"],
 )
 def test_runs_are_the_same(
     sampler: Any, fewer: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
