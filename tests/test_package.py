@@ -88,7 +88,7 @@ def test_the_command_line_says_what_it_needs(run):
 
 def test_the_package_is_typed_and_of_one_version():
     assert (ROOT / "fedlib" / "py.typed").exists()
-    assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## {fedlib.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_wheel_has_a_name_of_its_own_and_the_version_of_what_is_imported(tmp_path: Path):

@@ -26,7 +26,7 @@ def test_findings_are_those_of_the_effects_table() -> None:
     lines = readme.findings(table)
     assert len(lines) == len(papers())
     for line, paper in zip(lines, front.story(Evidence.of(table), {}), strict=True):
-        assert line.startswith(f"**{paper['title']}**")
+        assert line.startswith(f"**{paper['title']}.**")
         assert all(said in line for said in paper["sentences"])
         assert "replicated" not in line
 

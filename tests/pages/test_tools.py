@@ -29,7 +29,9 @@ def test_a_setting_in_words(sizes: list[tuple[int, int]], words: str) -> None:
 
 
 def test_what_a_sampler_asks_grows_from_nothing_to_labels() -> None:
-    levels = [chooser.asked(samplers.find(name)) for name in ("md", "power_of_choice", "divfl", "target")]
+    levels = [
+        chooser.level_asked(samplers.find(name)) for name in ("md", "power_of_choice", "divfl", "target")
+    ]
     assert levels == [0, 1, 2, 3]
 
 
