@@ -22,8 +22,8 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Turns, batches_of, length, workers
-from fedlib.training.maps import MapMeasure, MapStep, kept_bits
+from fedlib.training.contract import Batches, Job, Turns, batches_of, kept_bits, length, workers
+from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Chunk, Measure, StackedExecutor
 

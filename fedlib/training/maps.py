@@ -14,22 +14,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import (
-    BETAS,
-    EPSILON,
-    Dropouts,
-    dropout_bits,
-    dropout_threshold,
-    rate,
-    split_bits,
-)
+from fedlib.training.contract import BETAS, EPSILON, rate
 from fedlib.training.layers import is_plain_pooling
 from fedlib.training.layout import Layout
 from fedlib.training.objective import measured
@@ -364,16 +355,6 @@ class MapStep:
         self.loss[:, :jobs].index_copy_(0, self.s, loss[None])
         self.s += 1
         self.place += 1
-
-
-def kept_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: int) -> np.ndarray:
-    """(steps, bytes): for every value that dropout masks, one bit, set if it is kept. Each layer starts a new byte.
-
-    The draws and what they decide are those of `contract.dropout_masks`, in a sixteenth of the space.
-    """
-    layers = split_bits(dropout_bits(rng, dropouts, batch, steps), dropouts, batch)
-    keep = [bits >= dropout_threshold(p) for bits, (p, _) in zip(layers, dropouts, strict=True)]
-    return np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in keep], 1)
 
 
 class MapMeasure:

@@ -21,10 +21,10 @@ from fedlib.streams import stream
 from fedlib.training import card, models
 from fedlib.training.card import CardExecutor
 from fedlib.training.chain import Chain, torch_default
-from fedlib.training.contract import Job, dropout_bits, dropout_masks
+from fedlib.training.contract import Job, dropout_bits, dropout_masks, kept_bits
 from fedlib.training.layout import Layout
 from fedlib.training.looped import ClientLoop
-from fedlib.training.maps import MapMeasure, MapStep, Pooling, kept_bits, takes
+from fedlib.training.maps import MapMeasure, MapStep, Pooling, takes
 from fedlib.training.models import build
 from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error
