@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from fedlib import __version__
 from fedlib.files import write_whole
 from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
@@ -167,4 +168,5 @@ def describe(settings: dict[str, Any], data: dict[str, str], place: Place) -> di
 @cache
 def versions() -> dict[str, str]:
     """Of the libraries that decide a run's numbers."""
-    return {name: version(name) for name in ("fedlib", "torch", "numpy", "numba", "scipy", "scikit-learn")}
+    packages = ("torch", "numpy", "numba", "scipy", "scikit-learn")
+    return {"fedlib": __version__, **{name: version(name) for name in packages}}
