@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fedlib.analysis import measure
-from fedlib.drawing.plots import legend_below
+from fedlib.drawing.panels import grid, legend_below
 from fedlib.drawing.style import looks
 
 SHADES = {
@@ -25,6 +25,7 @@ SHADES = {
     "infeasible": "#8250df",
     "not run": "#e6e8eb",
 }
+MARKS = {"replicated": "o", "refuted": "s", "undecided": "D", "equal": "x", "one seed": "+"}
 
 
 def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[str]) -> Figure:
@@ -47,6 +48,29 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     ax.set(xlabel="core claims (count)", yticks=[], ylim=(len(tallies) - 0.6, -0.7))
     ax.grid(visible=False, axis="y")
     legend_below(fig, [ax], columns=3)
+    return fig
+
+
+def claims_by_setting(claims: pd.DataFrame, xlabel: str, columns: int = 3) -> Figure:
+    """A panel for each setting: the effect of every method with its interval, marked by its outcome.
+
+    claims: columns setting, method, difference, low, high and outcome (`analysis.worlds.claims`).
+    """
+    settings, methods = (list(dict.fromkeys(claims[key])) for key in ("setting", "method"))
+    fig, axes = grid(len(settings), columns, width=3.4, height=0.21 * len(methods) + 0.75)
+    for place, (ax, setting) in enumerate(zip(axes, settings, strict=True)):
+        rows = claims[claims["setting"] == setting].set_index("method").reindex(methods)
+        ax.axvline(0, color="black", lw=0.8)
+        for outcome, mark in MARKS.items():
+            shown, shade = rows["outcome"] == outcome, SHADES.get(outcome, SHADES["one seed"])
+            y = np.flatnonzero(shown)
+            ax.hlines(y, rows["low"][shown], rows["high"][shown], color=shade, lw=1.6)
+            ax.plot(rows["difference"][shown], y, mark, color=shade, ms=5, label=outcome if len(y) else None)
+        ax.set(title=setting, ylim=(len(methods) - 0.5, -0.5))
+        ax.set_yticks(range(len(methods)), methods if place % columns == 0 else [], fontsize="small")
+        ax.grid(visible=False, axis="y")
+        ax.set_xlabel(xlabel, fontsize="small")
+    legend_below(fig, axes)
     return fig
 
 

@@ -19,6 +19,7 @@ from fedlib.settings.schema import Scale
 SECTIONS = {  # section -> title, what it is about
     **{name: (paper.title, paper.citation) for name, paper in papers().items()},
     "theory": ("Theory", "The papers' identities and inequalities, checked numerically."),
+    "world": ("Worlds", "Every method where clients come and go, differ in speed, or are too late."),
 }
 SCALES = {
     "demo": "scikit-learn's digits in place of every dataset, few clients and rounds; it shows that everything runs",

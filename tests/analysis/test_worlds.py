@@ -22,6 +22,7 @@ from fedlib.analysis.worlds import (
     survival,
     tally,
 )
+from fedlib.drawing import summary
 
 KEYS = ["setting", "method", "seed"]
 
@@ -162,3 +163,28 @@ def test_a_tally_of_one_claim() -> None:
     assert (
         tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: undecided in 2 of 2."
     )
+
+
+def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
+    rows = [
+        ("a", "X", 2.0, 1.0, 3.0, "replicated"),
+        ("a", "Y", -2.0, -3.0, -1.0, "refuted"),
+        ("b", "X", 0.0, 0.0, 0.0, "equal"),
+        ("b", "Y", 0.5, -1.0, 2.0, "undecided"),
+    ]
+    table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "outcome"])
+    figure = summary.claims_by_setting(table, "points")
+    drawn = [
+        (ax.get_title(), x, y, line.get_label())
+        for ax in figure.axes
+        for line in ax.lines
+        if line.get_label() in summary.MARKS
+        for x, y in line.get_xydata()
+    ]
+    assert sorted(drawn) == [
+        ("a", -2.0, 1.0, "refuted"),
+        ("a", 2.0, 0.0, "replicated"),
+        ("b", 0.0, 0.0, "equal"),
+        ("b", 0.5, 1.0, "undecided"),
+    ]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["X", "Y"]
