@@ -17,6 +17,8 @@ from fedlib.analysis.measure import Missing
 from fedlib.drawing.style import Look
 
 MOST_NAMES = 10  # lines of a panel that have their names beside them
+WIDEST = 13.0  # inches: of a wider figure, the text is too small on a page
+NARROWEST = 2.6  # inches of a panel that has names beside it, with its labels
 Smoother = Callable[[pd.Series], pd.Series]
 
 AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor to that unit)
@@ -117,15 +119,17 @@ def names_beside(ax: Axes) -> bool:
 
 
 def name_lines(fig: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """Names beside the lines of every panel, for which the figure grows; one legend below if a panel has too many.
+    """Names beside the lines of every panel, for which the figure grows; one legend below if they do not fit.
 
     Entries without points, which explain a kind of line, stand in a legend below in any case.
     """
     labels = [str(line.get_label()) for ax in axes for line in ax.lines if np.size(line.get_xdata())]
     longest = max((len(label) for label in labels if not label.startswith("_")), default=0)
     across = len({round(ax.get_position().x0, 3) for ax in axes})
-    if all(names_beside(ax) for ax in axes):
-        fig.set_figwidth(fig.get_figwidth() + across * (0.1 + 0.075 * longest))
+    names = 0.1 + 0.075 * longest  # inches
+    width = min(WIDEST, fig.get_figwidth() + across * names)
+    if width / across - names >= NARROWEST and all(names_beside(ax) for ax in axes):
+        fig.set_figwidth(width)
         legend_below(fig, axes, columns, only_kinds=True)
         return
     for ax in axes:

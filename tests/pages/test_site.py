@@ -628,6 +628,8 @@ def test_axe_finds_no_serious_fault(browser: Browser, scheme: str) -> None:
         "samplers.html",
     ]
     names += ["reply.html", "logs/index.html", *browser.names("fedcor/*.html")]
+    names = [name for name in names if (browser.root / name).exists()]  # at scale demo there is no chooser
+    assert len(names) > 5
     for name, page in browser.each(names, 1280, scheme):
         page.evaluate(axe)
         assert page.evaluate(VIOLATIONS) == [], name
