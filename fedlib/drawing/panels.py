@@ -17,7 +17,7 @@ from fedlib.analysis.measure import Missing
 from fedlib.drawing.style import Look
 
 MOST_NAMES = 10  # lines of a panel that have their names beside them
-WIDEST = 13.0  # inches: of a wider figure, the text is too small on a page
+WIDEST = 12.8  # inches: of a wider figure, the text is too small on a page
 NARROWEST = 2.6  # inches of a panel that has names beside it, with its labels
 Smoother = Callable[[pd.Series], pd.Series]
 
