@@ -281,32 +281,9 @@ def _badge(cells: list[Row], judged: list[Row]) -> str:
 
 
 CLAIM_COLUMNS = [
-    *(
-        "paper",
-        "claim",
-        "artifact",
-        "kind",
-        "estimator",
-        "reading",
-        "commit",
-        "unit",
-        "null",
-        "margin",
-        "test",
-    ),
-    *(
-        "open",
-        "estimate",
-        "low",
-        "high",
-        "n",
-        "cells",
-        "of",
-        "replicated",
-        "refuted",
-        "undecided",
-        "reversed",
-    ),
+    *("paper", "claim", "artifact", "kind", "estimator", "reading", "commit"),
+    *("unit", "null", "margin", "test", "open", "estimate", "low", "high", "n"),
+    *("cells", "of", "replicated", "refuted", "undecided", "reversed"),
     *("p", "adjusted", "outcome", "needed", "runs", "badge"),
 ]
 

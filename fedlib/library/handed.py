@@ -113,9 +113,8 @@ class Handed:
             if split == "test" and live.executor.measures:
                 objective = getattr(live.executor, "objective", None)
                 if objective is not None and objective.metric_kind == "together":
-                    client_scores = live.executor.evaluate(live.models.expand(len(parts), -1), split, parts)[
-                        1
-                    ]
+                    models = live.models.expand(len(parts), -1)
+                    _, client_scores = live.executor.evaluate(models, split, parts)
                     measures[live.executor.measures] = np.array([score[0] for score in client_scores])
                 else:
                     measures[live.executor.measures] = segment_means(scores[0], sizes)

@@ -90,8 +90,6 @@ def samplers() -> list[dict[str, Any]]:
         parameters = [
             (part.name, "" if part.default is MISSING else repr(part.default)) for part in fields(cls)
         ]
-        doc = (inspect.getdoc(cls) or "").partition("\n\nRaises:")[
-            0
-        ]  # what it raises concerns who writes code
+        doc, _, _ = (inspect.getdoc(cls) or "").partition("\n\nRaises:")  # that is for who writes code
         listed.append({"name": name, "doc": doc, "parameters": parameters, "module": cls.__module__})
     return listed

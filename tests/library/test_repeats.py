@@ -15,28 +15,11 @@ from torch import nn
 import fedlib
 from fedlib.data.schemes import Scheme, Split
 from fedlib.samplers import Round, Sampler, Selection
+from tests.library.test_cases import OWNER, X, Y, simulate
 
-RNG = np.random.default_rng(0)
-Y = RNG.integers(4, size=160)
-X = (RNG.normal(size=(4, 6))[Y] + RNG.normal(size=(160, 6))).astype(np.float32)
-OWNER = np.arange(160) // 20
 FIXED = np.random.default_rng(0)
 KEEP = 1.0
 EVERY = 1
-
-
-def simulate(**options: Any) -> fedlib.Result:
-    usual = {
-        "x": X,
-        "y": Y,
-        "clients": OWNER,
-        "test": (X, Y),
-        "model": lambda: nn.Linear(6, 4),
-        "m": 3,
-        "T": 2,
-    }
-    usual |= {"methods": {"Random": "uniform"}, "threads": 1, "tell": lambda text: None}
-    return fedlib.simulate(**usual | {"local": fedlib.Local(lr=0.1, batch=8, epochs=1)} | options)
 
 
 def losses(result: fedlib.Result) -> dict[str, float]:
