@@ -21,7 +21,7 @@ from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.schema import Local, Run
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.live import Live
-from fedlib.training.executors import Own
+from fedlib.training.executors import ProgramModel
 from fedlib.training.objective import Function, first_line
 from fedlib.training.randomness import made, seeded
 
@@ -107,7 +107,7 @@ def takes_one(supply: Handed) -> bool:
     return True
 
 
-def check_model(use: Own, supply: Handed) -> None:
+def check_model(use: ProgramModel, supply: Handed) -> None:
     """Check that a model and its loss depend on torch's generator alone, and that there is something to learn."""
     data = supply.data.tensors()
     x, y = data.x_train[:2], data.y_train[:2]

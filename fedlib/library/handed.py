@@ -21,7 +21,7 @@ from fedlib.settings.schema import Run, address_of_run
 from fedlib.simulation.evaluation import segment_means, weights_of
 from fedlib.simulation.live import Live
 from fedlib.training.contract import Executor
-from fedlib.training.executors import Own, make_executor
+from fedlib.training.executors import ProgramModel, make_executor
 from fedlib.training.randomness import made
 
 
@@ -83,7 +83,11 @@ class Handed:
     def executor(self, run: Run, threads: int) -> Executor:
         if self._executor is None:
             by_torch = run.local.by_torch
-            use = Own(self.model.make) if by_torch and isinstance(self.model.use, str) else self.model.use
+            use = (
+                ProgramModel(self.model.make)
+                if by_torch and isinstance(self.model.use, str)
+                else self.model.use
+            )
             self._executor = make_executor(use, self.data.tensors(), self.device, threads, by_torch)
         return self._executor
 

@@ -18,7 +18,7 @@ from fedlib.library.inputs import Packing, Unpacked
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.schema import OWN
 from fedlib.training.chain import Chain, initialise
-from fedlib.training.executors import Own
+from fedlib.training.executors import ProgramModel
 from fedlib.training.layout import Layout
 from fedlib.training.models import build, maker
 from fedlib.training.objective import Function, first_line, shape
@@ -30,7 +30,7 @@ class Given:
     """A program's model. name: in a run's settings. use: what `make_executor` takes. make: makes a module."""
 
     name: str
-    use: str | Own
+    use: str | ProgramModel
     make: Callable[[], nn.Module]
 
 
@@ -62,7 +62,9 @@ def model_of(
         if loss is None and metric is None:
             return Given(model, model, make)
     tried = samples.data.tensors().x_train[:2]
-    use = Own(lambda: ready(make() if packing is None else Unpacked(make(), packing), tried), loss, metric)
+    use = ProgramModel(
+        lambda: ready(make() if packing is None else Unpacked(make(), packing), tried), loss, metric
+    )
     net = made(use.make, 0)
     if not any(p.requires_grad for p in net.parameters()):
         raise ConfigError(
@@ -104,7 +106,12 @@ def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
 
 
 def digest(
-    make: Any, net: nn.Module, use: Own, packing: Packing | None, key: Any = None, stored: bool = True
+    make: Any,
+    net: nn.Module,
+    use: ProgramModel,
+    packing: Packing | None,
+    key: Any = None,
+    stored: bool = True,
 ) -> str:
     """Identifies a program's own model: a digest of its code, attributes, initial values, loss and metric.
 

@@ -25,7 +25,7 @@ from fedlib.training.stacked import StackedExecutor
 
 
 @dataclass(frozen=True)
-class Own:
+class ProgramModel:
     """A model that a program passes to `fedlib.simulate`.
 
     make: makes a new model on each call. loss, metric: functions of output and targets; None for cross-entropy and
@@ -38,7 +38,7 @@ class Own:
 
 
 def make_executor(
-    model: str | Own,
+    model: str | ProgramModel,
     data: Tensors,
     device: str | torch.device = "cpu",
     threads: int | None = None,
@@ -66,8 +66,8 @@ def make_executor(
         shape, classes = tuple(data.x_train.shape[1:]), int(torch.cat([data.y_train, data.y_test]).max()) + 1
         net = build(model, shape, classes)
         if not isinstance(net, Chain):
-            model = Own(partial(maker(model), shape, classes))
-    if isinstance(model, Own):
+            model = ProgramModel(partial(maker(model), shape, classes))
+    if isinstance(model, ProgramModel):
         net = None if by_torch else own_chain(model, data)
         if net is None:
             return ModuleExecutor(model.make, data, device, threads, model.loss, model.metric)
@@ -89,7 +89,7 @@ def make_executor(
     return executor(net, data, device, threads)
 
 
-def own_chain(model: Own, data: Tensors) -> Chain | None:
+def own_chain(model: ProgramModel, data: Tensors) -> Chain | None:
     """A program's own model as a `Chain`, if its layers allow that and it learns labels; else None."""
     plain = model.loss is None and model.metric is None
     labels = data.y_train.dim() == 1 and not data.y_train.is_floating_point()

@@ -55,7 +55,7 @@ def is_plain_convolution(layer: nn.Module) -> bool:
 # -- layers: `forward` returns what `backward` needs; `backward` adds the layer's own gradients to `slopes` --------
 
 
-class Convolution:
+class PatchConvolution:
     def __init__(self, name: str, layer: nn.Conv2d, first: bool) -> None:
         self.name, self.first, self.size = name, first, layer.kernel_size
         y, x = (int(n) for n in layer.padding)
@@ -165,7 +165,7 @@ class Product:
         return torch.bmm(g, w[f"{self.name}.weight"])
 
 
-Pass = Convolution | Pooling | Rectifier | Masking | Flattening | Product
+Pass = PatchConvolution | Pooling | Rectifier | Masking | Flattening | Product
 
 
 def repeat(t: Tensor, parts: int) -> Tensor:
@@ -203,7 +203,7 @@ class Passes:
         self.bytes, dropouts = 0, iter(net.dropouts)
         for i, layer in enumerate(net):
             if isinstance(layer, nn.Conv2d):
-                self.passes.append(Convolution(str(i), layer, first=not self.passes))
+                self.passes.append(PatchConvolution(str(i), layer, first=not self.passes))
             elif isinstance(layer, nn.MaxPool2d):
                 self.passes.append(Pooling())
             elif isinstance(layer, nn.ReLU):

@@ -138,10 +138,10 @@ class Mean:
         from fedlib.data.datasets import Tensors
         from fedlib.streams import stream
         from fedlib.training.contract import Job
-        from fedlib.training.executors import Own, make_executor
+        from fedlib.training.executors import ProgramModel, make_executor
 
         data = Tensors(torch.from_numpy(X), torch.from_numpy(Y), torch.from_numpy(X), torch.from_numpy(Y))
-        executor = make_executor(Own(net), data, threads=1)
+        executor = make_executor(ProgramModel(net), data, threads=1)
         jobs = [Job(0, np.flatnonzero(k == OWNER), stream(0, "local", T, k, 0)) for k in range(N)]
         local = fedlib.Local(lr=0.1, batch=8, epochs=1)
         self.update = executor.train(jobs, start[None], local, 0.1).updates.mean(0)

@@ -19,7 +19,7 @@ from fedlib.settings import params
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Job
-from fedlib.training.executors import Own, make_executor
+from fedlib.training.executors import ProgramModel, make_executor
 from tests.simulation.lockstep import CLASSES, FEATURES, M, N, go, numbers, run, same
 
 
@@ -445,7 +445,7 @@ def test_a_buffer_with_infinities_is_no_divergence():
         0,
         "test",
     )
-    executor = make_executor(Own(Masked), datasets.tensors(data), threads=1)
+    executor = make_executor(ProgramModel(Masked), datasets.tensors(data), threads=1)
     lockstep = Lockstep([run], [partitions.make(run.partition, data, 10, 0)], executor)
     while lockstep.active:
         lockstep.advance()

@@ -17,7 +17,7 @@ from fedlib.settings.schema import Local
 from fedlib.streams import stream
 from fedlib.training.compiled import CompiledExecutor
 from fedlib.training.contract import Job, draw_batches
-from fedlib.training.executors import Own, make_executor
+from fedlib.training.executors import ProgramModel, make_executor
 from fedlib.training.looped import ClientLoop
 from fedlib.training.modules import ModuleExecutor
 from tests.reference import relative_error
@@ -327,14 +327,14 @@ def test_layers_in_a_row_run_through_the_passes_written_by_hand():
     maps = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
     odd = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(128, 5), nn.ReLU(), nn.Linear(5, 3))
     for net, kind in ((row, CompiledExecutor), (maps, ClientLoop), (odd, ClientLoop)):
-        executor = make_executor(Own(lambda net=net: copy.deepcopy(net)), images, threads=1)
+        executor = make_executor(ProgramModel(lambda net=net: copy.deepcopy(net)), images, threads=1)
         assert type(executor) is kind
         mine = ModuleExecutor(lambda net=net: copy.deepcopy(net), images, CPU, 1)
         assert torch.equal(executor.initial(stream(0, "init")), mine.initial(stream(0, "init")))
         losses = [e.evaluate(e.initial(stream(0, "init"))[None], "test")[0][0] for e in (executor, mine)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     for net in (normed_mlp(), nn.Sequential(nn.Linear(6, 3, bias=False))):
-        executor = make_executor(Own(lambda net=net: copy.deepcopy(net)), data_of(ROWS), threads=1)
+        executor = make_executor(ProgramModel(lambda net=net: copy.deepcopy(net)), data_of(ROWS), threads=1)
         assert type(executor) is ModuleExecutor
 
 
