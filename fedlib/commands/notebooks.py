@@ -30,6 +30,7 @@ WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every exper
 BESIDE = {  # artifact -> files and folders in git that it reads beside results
     "scoreboard": ["data/error_rates.csv"],
     "leaderboard": ["arena"],
+    "theory-engine": ["data/reference"],
 }
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -4,6 +4,8 @@ Clients, initial model and the draws of the warm-up follow from the program's se
 the order in which the program asks them (Yoruko-Tang/FedCor, commit a89bd66). From there on its run differs from ours
 by the mini-batches and dropout masks, which are ours, and by which images of a class lie in which shard: the program
 sorts labels by an unstable sort, here the sort is stable.
+
+`write` keeps two tables of this in `data/reference/`.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ import pandas as pd
 import torch
 from torch import nn
 
-from fedlib.data.datasets import Dataset, tensors
+from fedlib.analysis.plans import opened
+from fedlib.analysis.reference import REFERENCE, reference
+from fedlib.data.datasets import Dataset, load, tensors
 from fedlib.data.partition import Partition
+from fedlib.files import write_whole
 from fedlib.samplers.base import Round, Sampler, Selection
 from fedlib.samplers.fedcor import FedCor
+from fedlib.settings import params
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
@@ -137,3 +143,38 @@ def compare(run: Run, data: Dataset, authors: pd.DataFrame, seeds: Sequence[int]
                 "from the other seeds": apart.drop(columns=seed).to_numpy().mean(),
             }
     return pd.DataFrame(rows).T.sort_index().rename_axis(["method", "authors' seed"])
+
+
+def to_its_end(run: Run, data: Dataset, authors: pd.DataFrame, ours: pd.DataFrame) -> pd.Series:
+    """Mean accuracy from round 50 on, in percent: of the program's seed 1, of ours from its start, of our own seeds.
+
+    run: FedCor in 1SPC. authors, ours: rows of `reference` and of our results, of that setting and method.
+    """
+    last = int(authors["round"].max())
+    followed = pd.Series(accuracy(follow(run, data, 1, last)), range(1, last + 1))
+    free = ours[ours["round"].between(50, last)].groupby("seed")["test_accuracy"].mean()
+    means = {
+        "the program, seed 1": authors[authors["seed"] == 1]
+        .set_index("round")["test_accuracy"]
+        .loc[50:]
+        .mean(),
+        "ours from its start": followed.loc[50:].mean(),
+        "our highest seed": free.max(),
+        "our lowest seed": free.min(),
+    }
+    return 100 * pd.Series(means, name="accuracy (%)")
+
+
+def write() -> None:
+    """Compute `same_start.csv` and `open_seed.csv` anew, from Fashion-MNIST and the archived runs."""
+    settings, data = params.load(), load("fmnist")
+    planned = settings.runs("fedcor_fmnist", "paper")
+    runs = {labelled.method: labelled.run for labelled in planned if labelled.setting == "1SPC"}
+    authors = reference("fedcor").query("experiment == 'fedcor_fmnist' and setting == '1SPC'")
+    same_start = compare(runs["Random"], data, authors[authors["method"].isin(["Random", "FedCor"])])
+    write_whole(REFERENCE / "same_start.csv", same_start.round(2).to_csv().encode())
+    archived = opened("fedcor_fmnist", "paper", settings)
+    assert archived  # it is in git
+    ours = archived[0].query("setting == '1SPC' and method == 'FedCor'")
+    late = to_its_end(runs["FedCor"], data, authors[authors["method"] == "FedCor"], ours)
+    write_whole(REFERENCE / "open_seed.csv", late.round(1).to_frame().to_csv().encode())
