@@ -22,15 +22,13 @@ from fedlib.samplers.registry import find, register, unloaded, version_of
 
 
 def __getattr__(name: str) -> Any:
-    """Load the samplers when `SAMPLERS` or one of their classes is first asked for; reading results needs none."""
-    if name[:1].isupper() and name != "SAMPLERS":
-        for cls in registry.load_all().values():
-            if cls.__name__ == name:
-                return cls
-    if name != "SAMPLERS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = registry.load_all()  # from now on Python finds it without calling this function
-    return registry.SAMPLERS
+    """`SAMPLERS` and their classes, which are loaded when the first is asked for; reading results needs none."""
+    if name == "SAMPLERS":
+        return registry.load_all()
+    for cls in registry.load_all().values() if name[:1].isupper() else ():
+        if cls.__name__ == name:
+            return cls
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -155,19 +155,20 @@ class Question:
 
     A question is answered at the current global model: in `select`, the model that the round starts from; in `observe`,
     the model that the round ended with.
-    reveals: the most that an answer tells of a client.
+    reveals: the most that an answer tells of a client. method: of the engine, which answers it.
     """
 
     reveals: ClassVar[Literal["nothing", "losses", "updates"]] = "updates"
+    method: ClassVar[str]
 
     @classmethod
     def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        """The answer to each question, and its costs.
+        """The answer to each question, and its costs. A kind that the engine does not know overrides this.
 
         engine: the `simulation.engine.Lockstep` in which the runs advance. asked: (run, question) pairs, where a run is
         a `simulation.live.Live`: `run.models`, `run.partition`, `run.costs`, `run.send_model`.
         """
-        raise NotImplementedError
+        return getattr(engine, cls.method)(asked)
 
 
 @dataclass(frozen=True)
@@ -181,25 +182,21 @@ class Updates(Question):
         result is the answer to the question. Its time counts as the clients', not the server's.
     """
 
+    method = "updates"
+
     clients: np.ndarray
     parameters: int | None = None
     scalars: int = 0
     encode: Callable[[np.ndarray], np.ndarray] = lambda updates: updates
-
-    @classmethod
-    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        return engine.updates(asked)
 
 
 @dataclass(frozen=True)
 class Gradients(Question):
     """One-step gradients: the mean gradient of one mini-batch of each of `clients` -> (n, d) float32."""
 
-    clients: np.ndarray
+    method = "gradients"
 
-    @classmethod
-    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        return engine.gradients(asked)
+    clients: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -210,12 +207,9 @@ class Losses(Question):
     """
 
     reveals = "losses"
+    method = "losses"
 
     clients: np.ndarray
-
-    @classmethod
-    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        return engine.losses(asked)
 
 
 @dataclass(frozen=True)
@@ -226,13 +220,10 @@ class TrialLosses(Question):
     """
 
     reveals = "losses"
+    method = "trial_losses"
 
     train: np.ndarray
     clients: np.ndarray
-
-    @classmethod
-    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        return engine.trial_losses(asked)
 
 
 @dataclass(frozen=True)
@@ -245,12 +236,9 @@ class ServerLosses(Question):
     """
 
     reveals = "nothing"
+    method = "server_losses"
 
     teams: Sequence[Sequence[int]]
-
-    @classmethod
-    def answer(cls, engine: Any, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        return engine.server_losses(asked)
 
 
 @dataclass(frozen=True)
@@ -305,13 +293,10 @@ class Sampler:
     draws: ClassVar[Literal["distinct", "repeated", "random"]] = "distinct"
     # "distinct": m different clients; "repeated": m draws, a client may be drawn again; "random": any number, even zero
     fewer: ClassVar[bool] = False  # may it choose fewer than m, as at the end of a pass over all clients?
-    needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = (
-        frozenset()
-    )  # knowledge that not every federation has
-    reads: ClassVar[frozenset[Literal["squared"]]] = (
-        frozenset()
-    )  # numbers of the report that cost extra to make
-
+    needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = frozenset()
+    # knowledge that not every federation has
+    reads: ClassVar[frozenset[Literal["squared"]]] = frozenset()
+    # numbers of the report that cost extra to make
     asks: ClassVar[frozenset[type[Question]] | None] = None
     # the questions that it may yield, which the engine then checks; None: not stated, any
 

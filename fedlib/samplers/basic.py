@@ -35,9 +35,14 @@ class MD(Sampler):
     draws = "repeated"
 
     def select(self, round: Round) -> Selection:
-        p = self.fed.shares(round.available)
-        drawn = round.rng.choice(len(p), round.m, p=p)
-        return Selection(round.available[drawn], expected=round.m * p[drawn])
+        return multinomial(self.fed, round)
+
+
+def multinomial(fed: Federation, round: Round) -> Selection:
+    """m independent draws with replacement among the available clients, in proportion to their sizes."""
+    p = fed.shares(round.available)
+    drawn = round.rng.choice(len(p), round.m, p=p)
+    return Selection(round.available[drawn], expected=round.m * p[drawn])
 
 
 @register("target", revision=0)

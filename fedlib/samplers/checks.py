@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, get_args
 
@@ -76,6 +76,18 @@ def check_attributes(sampler: type[Sampler] | Sampler, name: str) -> None:
         raise ValueError(
             f"{name}.asks is {asks!r}; it must hold classes of questions, as frozenset({{Losses}})"
         )
+
+
+def check_choices(sampler: Sampler, name: str, **choices: Iterable[str]) -> None:
+    """Check parameters that are one of a few words; settings are checked earlier, but not a program's own sampler.
+
+    Raises:
+        ValueError: a parameter is another word.
+    """
+    for key, words in choices.items():
+        value = getattr(sampler, key)
+        if value not in words:
+            raise ValueError(f"sampler {name!r}: {key} is {value!r}; it must be one of {', '.join(words)}.")
 
 
 def makers(cls: type) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,7 @@ import scipy  # its submodules load on first use, which keeps reading settings f
 from pydantic import Field
 
 from fedlib.samplers.base import Federation, Report, Round, Sampler, Selection, register
+from fedlib.samplers.basic import multinomial
 
 Measure = Literal["arccos", "l2", "l1"]
 Linkage = Literal["rows", "condensed"]
@@ -115,10 +116,8 @@ def dissimilarity(A: np.ndarray, B: np.ndarray, measure: Measure) -> np.ndarray:
     if measure == "arccos":
         return angles(A, B)
     metric = "cityblock" if measure == "l1" else "sqeuclidean"
-    blocks = [
-        scipy.spatial.distance.cdist(A, B[start : start + 16], metric) for start in range(0, len(B), 16)
-    ]  # in blocks, because cdist copies to float64
-    return np.concatenate(blocks, axis=1)
+    cdist = scipy.spatial.distance.cdist  # called for blocks, because it copies them to float64
+    return np.concatenate([cdist(A, B[i : i + 16], metric) for i in range(0, len(B), 16)], axis=1)
 
 
 def angles(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -168,9 +167,8 @@ def rows_apart(rho: np.ndarray) -> np.ndarray:
     another. Exact to about 1e-7 of the rows' norms, and 0 where both rows are zero.
     """
     N = len(rho)
-    inner = scipy.linalg.blas.dsyrk(
-        1.0, rho.T, trans=1
-    ).T  # its lower triangle; rho.T lies in memory as BLAS wants it
+    # the lower triangle; rho.T lies in memory as BLAS wants it
+    inner = scipy.linalg.blas.dsyrk(1.0, rho.T, trans=1).T
     squares, distances, start = inner.diagonal().copy(), np.empty(N * (N - 1) // 2), 0
     for k in range(N - 1):
         row = squares[k] + squares[k + 1 :] - 2 * inner[k + 1 :, k]
@@ -280,12 +278,10 @@ class ClusteredSimilarity(Sampler):
         self.rho = np.zeros((fed.N, fed.N))
 
     def select(self, round: Round) -> Selection:
-        A, m = round.available, round.m
+        m = round.m
         if round.t <= self.warmup:
-            p = self.fed.shares(A)
-            places_drawn = round.rng.choice(len(A), m, p=p)
-            return Selection(A[places_drawn], expected=m * p[places_drawn])
-        places = self.places[np.isin(self.places, A)]
+            return multinomial(self.fed, round)
+        places = self.places[np.isin(self.places, round.available)]
         tree = ward_tree(self.rho[np.ix_(places, places)], self.linkage)
         r, groups = similarity_distributions(self.fed.sizes[places], m, tree, round.rng, self.filling)
         places_drawn = draw(r, round.rng)

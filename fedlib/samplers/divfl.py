@@ -31,6 +31,7 @@ from fedlib.samplers.base import (
     Updates,
     register,
 )
+from fedlib.samplers.checks import check_choices
 
 MANY = 1000  # clients beyond which "stochastic" makes no matrix over them
 BLOCK, WIDTH = 256, 4096  # clients whose distances are computed together, and to how many others
@@ -62,40 +63,28 @@ class DivFL(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        choices = {"gradients": ("one_step", "previous"), "greedy": ("lazy", "stochastic")}
-        for key, options in choices.items():
-            if getattr(self, key) not in options:
-                raise ValueError(
-                    f"sampler 'divfl': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
-                )
+        check_choices(self, "divfl", gradients=("one_step", "previous"), greedy=("lazy", "stochastic"))
         if self.candidates and self.greedy == "lazy":
             raise ValueError(
                 "sampler 'divfl': candidates needs greedy: stochastic; set it, or leave candidates out."
             )
         if self.gradients == "previous":
-            self.D = np.zeros(
-                (fed.N, fed.d if self.sparse(fed) else fed.N), np.float32 if self.sparse(fed) else float
-            )
+            self.D = np.zeros((fed.N, fed.d), np.float32) if self.sparse(fed) else np.zeros((fed.N, fed.N))
 
     def select(self, round: Round) -> Asking:
         question = Gradients if self.gradients == "one_step" else Updates
         A, G = round.answered(round.available, (yield question(round.available)))
         if not len(A):
             return Selection(round.rng.choice(round.available, round.m, replace=False))
-        m = min(round.m, len(A))
-        if self.sparse(self.fed):
-            if self.gradients == "previous":
-                latest = self.D.copy()
-                latest[A] = G
-                G, self.D = self.D[A], latest
-            return Selection(A[stochastic_greedy(RowsApart(G), m, round.rng, self.candidates)])
-        D = distances(G)
+        m, sparse = min(round.m, len(A)), self.sparse(self.fed)
+        new = G if sparse else distances(G)
         if self.gradients == "previous":
-            latest, pairs = self.D.copy(), np.ix_(A, A)
-            latest[pairs] = D
-            D, self.D = self.D[pairs], latest
+            latest, places = self.D.copy(), A if sparse else np.ix_(A, A)
+            latest[places] = new
+            new, self.D = self.D[places], latest
         if self.greedy == "lazy":
-            return Selection(A[lazy_greedy(D, m)])
+            return Selection(A[lazy_greedy(new, m)])
+        D = RowsApart(new) if sparse else new
         return Selection(A[stochastic_greedy(D, m, round.rng, self.candidates)])
 
 

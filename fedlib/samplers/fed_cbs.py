@@ -63,12 +63,7 @@ class FedCBS(Sampler):
             chosen.append(k)
             free[k], total = False, total + counts[k]
         clients = A[np.array(chosen)]
-        return Selection(clients, notes={"qcid": round_off(qcid(total))})
+        return Selection(clients, notes={"qcid": float(np.round(qcid(total), 9))})
 
     def observe(self, round: Round, report: Report) -> None:
         self.times = self.times + np.isin(self.fed.everyone, report.clients)
-
-
-def round_off(value: np.ndarray) -> float:
-    """A number for the notes, to nine decimals."""
-    return float(np.round(value, 9))

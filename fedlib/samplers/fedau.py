@@ -35,9 +35,7 @@ class FedAU(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        self.interval_start = np.zeros(
-            fed.N, dtype=int
-        )  # round in which each client's present interval began
+        self.interval_start = np.zeros(fed.N, dtype=int)  # round of the beginning of the present interval
         self.total, self.intervals = np.zeros(fed.N), np.zeros(fed.N, dtype=int)
 
     @property

@@ -36,7 +36,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ from fedlib.samplers.base import (
     Whole,
     register,
 )
+from fedlib.samplers.checks import check_choices
 from fedlib.samplers.linear_process import LinearProcess
 from fedlib.samplers.weighted import draw_distinct, log
 
@@ -121,11 +122,7 @@ class FedCor(Sampler):
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         choices = {"schedule": SCHEDULES, "likelihood": ("mml", "loo_upstream"), "probe": ("extra", "own")}
-        for key, options in choices.items():
-            if getattr(self, key) not in options:
-                raise ValueError(
-                    f"sampler 'fedcor': {key} is {getattr(self, key)!r}; it must be {' or '.join(options)}."
-                )
+        check_choices(self, "fedcor", **choices)
         self.X = rng.standard_normal((self.d, fed.N)) / np.sqrt(self.d)
         self.alpha = np.ones(fed.N)
         self.changes, self.rounds = np.zeros((0, fed.N)), np.zeros(0, dtype=int)  # samples, oldest first
@@ -344,13 +341,8 @@ def train(
     embedding = torch.tensor(X, dtype=torch.float64, requires_grad=likelihood != "mml")
     values, w, mu = (torch.tensor(a, dtype=torch.float64) for a in (changes, weights, mean))
     moments, squares, step = torch.zeros_like(embedding), torch.zeros_like(embedding), torch.zeros(())
-    settings: dict[str, Any] = {
-        "beta1": 0.9,
-        "beta2": 0.999,
-        "eps": 1e-8,
-        "weight_decay": 0.0,
-        "amsgrad": False,
-    }
+    settings: dict[str, Any] = {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    step_of_adam = partial(adam, amsgrad=False, maximize=False, **settings)
     objective, linear = torch.tensor(torch.nan), X.shape[1] > MANY
     with one_thread(), lazily_evaluate_kernels(False):  # each kernel matrix is needed in full
         for _ in range(iterations):
@@ -361,17 +353,7 @@ def train(
                 objective = -(w @ log_leave_one_out(process, values, clients=1))
                 (gradient,) = torch.autograd.grad(objective, embedding)
             with torch.no_grad():
-                adam(
-                    [embedding],
-                    [gradient],
-                    [moments],
-                    [squares],
-                    [],
-                    [step],
-                    lr=0.01,
-                    maximize=False,
-                    **settings,
-                )
+                step_of_adam([embedding], [gradient], [moments], [squares], [], [step])
         if likelihood == "mml" and iterations:
             objective = -(w @ log_likelihood(process, values))
     return embedding.detach().numpy(), objective.item()

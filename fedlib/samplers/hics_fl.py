@@ -40,6 +40,7 @@ from fedlib.samplers.base import (
     Selection,
     register,
 )
+from fedlib.samplers.checks import check_choices
 from fedlib.samplers.clustered_sampling import angles, draw, similarity_distributions, ward_tree
 from fedlib.samplers.weighted import draw_distinct, log
 
@@ -90,12 +91,9 @@ class HiCSFL(Sampler):
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
-        if self.variant not in ("P", "C0", "C"):
-            raise ValueError(f"sampler 'hics_fl': variant is {self.variant!r}; it must be P, C0 or C.")
-        if self.estimate not in (None, "bias", "weight"):
-            raise ValueError(f"sampler 'hics_fl': estimate is {self.estimate!r}; it must be bias or weight.")
-        if self.within not in ("share", "uniform"):
-            raise ValueError(f"sampler 'hics_fl': within is {self.within!r}; it must be share or uniform.")
+        check_choices(self, "hics_fl", variant=("P", "C0", "C"), within=("share", "uniform"))
+        if self.estimate is not None:
+            check_choices(self, "hics_fl", estimate=("bias", "weight"))
         if fed.output_bias is None:
             raise ValueError(
                 "sampler 'hics_fl' reads the update of the output layer, but the model names none: set its attribute "

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 def choose(X: np.ndarray, sigma_n: float, p: np.ndarray, alpha: np.ndarray, m: int) -> np.ndarray:
     """`fedcor.choose` for Sigma = X'X + sigma_n^2 I -> (m,) clients in order. X: (d, N); p, alpha: (N,)."""
     N = X.shape[1]
-    share, variance = (
-        (X @ p) @ X + sigma_n**2 * p,
-        (X**2).sum(axis=0) + sigma_n**2,
-    )  # p Sigma, and its diagonal
+    share = (X @ p) @ X + sigma_n**2 * p  # p Sigma
+    variance = (X**2).sum(axis=0) + sigma_n**2  # the diagonal of Sigma
     remaining, chosen = np.ones(N, dtype=bool), np.zeros(m, dtype=int)
     columns = np.zeros((m, N))  # of each choice in the covariance that it met, over the root of its variance
     for i in range(m):
@@ -43,11 +41,8 @@ class LinearProcess:
     def __init__(self, X: Tensor, mean: Tensor, sigma_n: float) -> None:
         import torch
 
-        self.X, self.mean, self.noise = (
-            X.clone(),
-            mean,
-            sigma_n**2,
-        )  # a step of training may change X in place
+        self.X = X.clone()  # a step of training may change X in place
+        self.mean, self.noise = mean, sigma_n**2
         self.factor = torch.linalg.cholesky(X @ X.mT + self.noise * torch.eye(len(X), dtype=X.dtype))
         self.solved = torch.cholesky_solve(X, self.factor)  # A^-1 X, (d, N)
 

@@ -32,7 +32,7 @@ from fedlib.samplers.base import (
     Share,
     register,
 )
-from fedlib.samplers.weighted import draw_distinct, log
+from fedlib.samplers.weighted import draw_distinct, filled, log
 
 
 def finite(losses: np.ndarray) -> np.ndarray:
@@ -92,8 +92,7 @@ class AFL(Sampler):
         known = A[~np.isnan(self.v[A])]
         draw = lottery(self.v[known], m, self.alpha1, self.alpha2, self.alpha3)
         first = known[draw.candidates[draw_distinct(round.rng, log(draw.probabilities), draw.sel_num)]]
-        left = np.setdiff1d(A, first)
-        clients = np.concatenate([first, round.rng.choice(left, m - len(first), replace=False)])
+        clients = filled(round.rng, first, A, m)
         asked_again = np.setdiff1d(clients, new, assume_unique=True)  # keeps the order of the clients
         if len(asked_again):
             yield from self.ask(round, asked_again, scale)

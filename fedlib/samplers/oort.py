@@ -23,7 +23,24 @@ from fedlib.samplers.base import (
     Whole,
     register,
 )
-from fedlib.samplers.weighted import draw_distinct, log
+from fedlib.samplers.weighted import draw_distinct, filled, log
+
+
+def scaled(utility: np.ndarray, clip: float) -> np.ndarray:
+    """Utilities (n,), clipped at the quantile `clip` of those above 0, on a scale from 0 to 1."""
+    positive = np.sort(utility[utility > 0])
+    if not len(positive):
+        positive = np.zeros(1)
+    high, low = positive[min(int(clip * len(positive)), len(positive) - 1)], 0.999 * positive[0]
+    return (np.minimum(utility, high) - low) / max(positive[-1] - low, 1e-4)
+
+
+def explore(
+    rng: np.random.Generator, new: np.ndarray, reward: np.ndarray, window: float, n: int
+) -> np.ndarray:
+    """Draw n of the clients `new`, in proportion to their rewards, among the window n of highest reward."""
+    best = np.argsort(-reward, kind="stable")[: int(window * n)]
+    return new[best[draw_distinct(rng, log(reward[best]), n)]]
 
 
 @register("oort", revision=0)
@@ -64,12 +81,9 @@ class Oort(Sampler):
         )
         exploited = self.exploit(explored, min(int(m * (1 - share)), len(explored)), round)
         n = min(m - len(exploited), len(new))
-        window = new[np.argsort(-self.utility[new], kind="stable")[: int(self.window * n)]]
-        found = window[draw_distinct(rng, log(self.utility[window]), n)]
-        clients = np.concatenate([exploited, found])
-        rest = np.setdiff1d(A, clients)
-        clients = np.concatenate([clients, rng.choice(rest, m - len(clients), replace=False)])
-        return Selection(clients, notes={"explored": len(found)})
+        first = explore(rng, new, self.utility[new], self.window, n)
+        clients = filled(rng, np.concatenate([exploited, first]), A, m)
+        return Selection(clients, notes={"explored": len(first)})
 
     def exploit(self, explored: np.ndarray, n: int, round: Round) -> np.ndarray:
         """Draw n explored clients among those with the highest scores, in proportion to their scores."""
@@ -82,12 +96,8 @@ class Oort(Sampler):
 
     def scores(self, t: int) -> np.ndarray:
         """(N,) clipped utilities scaled to [0, 1], plus the bonus for long absence. t: rounds after the warm-up."""
-        utility = np.sort(self.utility[self.utility > 0])
-        if not len(utility):
-            utility = np.zeros(1)
-        high, low = utility[min(int(self.clip * len(utility)), len(utility) - 1)], 0.999 * utility[0]
-        scaled = (np.minimum(self.utility, high) - low) / max(utility[-1] - low, 1e-4)
-        return np.maximum(scaled + np.sqrt(0.1 * np.log(t) / np.maximum(self.seen, 1)), 0.0)
+        bonus = np.sqrt(0.1 * np.log(t) / np.maximum(self.seen, 1))
+        return np.maximum(scaled(self.utility, self.clip) + bonus, 0.0)
 
     def observe(self, round: Round, report: Report) -> None:
         self.utility, self.seen = self.utility.copy(), self.seen.copy()

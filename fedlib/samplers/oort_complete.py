@@ -35,7 +35,8 @@ from fedlib.samplers.base import (
     Share,
     register,
 )
-from fedlib.samplers.weighted import draw_distinct, log
+from fedlib.samplers.oort import explore, scaled
+from fedlib.samplers.weighted import draw_distinct, filled, log
 
 Percentage = Annotated[float, Field(ge=0, le=100)]
 POOL = 10  # clients in the lottery per exploited client, at least
@@ -89,12 +90,8 @@ class OortComplete(Sampler):
         n_exploit = m - int(m * self.share) if len(new) else m
         exploited = self.exploit(explored, min(n_exploit, len(explored)), round)
         n = min(m - len(exploited), len(new))
-        reward = self.utility[new] * self.slowness(new)
-        window = np.argsort(-reward, kind="stable")[: int(self.window * n)]
-        first = new[window[draw_distinct(rng, log(reward[window]), n)]]
-        clients = np.concatenate([exploited, first])
-        spare = np.setdiff1d(round.available, clients)
-        clients = np.concatenate([clients, rng.choice(spare, m - len(clients), replace=False)])
+        first = explore(rng, new, self.utility[new] * self.slowness(new), self.window, n)
+        clients = filled(rng, np.concatenate([exploited, first]), round.available, m)
         self.exploited = exploited
         return Selection(clients, notes={"explored": len(first), "percentile": self.percentile})
 
@@ -110,12 +107,8 @@ class OortComplete(Sampler):
 
     def scores(self, clients: np.ndarray, t: int) -> np.ndarray:
         """(n,) clipped utilities scaled to [0, 1], plus the bonus for staleness, times the penalty for slowness."""
-        utility = np.sort(self.utility[clients][self.utility[clients] > 0])
-        if not len(utility):
-            utility = np.zeros(1)
-        high, low = utility[min(int(self.clip * len(utility)), len(utility) - 1)], 0.999 * utility[0]
-        scaled = (np.minimum(self.utility[clients], high) - low) / max(utility[-1] - low, 1e-4)
-        return abs((scaled + np.sqrt(0.1 * np.log(t) / self.last[clients])) * self.slowness(clients))
+        bonus = np.sqrt(0.1 * np.log(t) / self.last[clients])
+        return abs((scaled(self.utility[clients], self.clip) + bonus) * self.slowness(clients))
 
     def slowness(self, clients: np.ndarray) -> np.ndarray:
         """(n,) factor (T / D_k)^penalty of clients slower than T; 1 for the others."""

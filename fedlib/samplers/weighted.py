@@ -19,6 +19,12 @@ def draw_distinct(rng: np.random.Generator, log_weights: np.ndarray, n: int) -> 
     return np.argsort(-keys, kind="stable")[:n]
 
 
+def filled(rng: np.random.Generator, clients: np.ndarray, available: np.ndarray, m: int) -> np.ndarray:
+    """`clients` and, after them, other available clients, drawn uniformly -> (m,)."""
+    spare = np.setdiff1d(available, clients)
+    return np.concatenate([clients, rng.choice(spare, m - len(clients), replace=False)])
+
+
 def log(weights: np.ndarray) -> np.ndarray:
     """Elementwise logarithm of weights >= 0, -inf at 0."""
     with np.errstate(divide="ignore"):

@@ -84,5 +84,5 @@ def test_code_uses_the_updates_of_the_round_before() -> None:
 
 
 def test_unknown_setting_is_named() -> None:
-    with pytest.raises(ValueError, match="greedy is 'eager'; it must be lazy or stochastic"):
+    with pytest.raises(ValueError, match="greedy is 'eager'; it must be one of lazy, stochastic"):
         DivFL(greedy="eager").setup(federation(), stream(0, "setup"))

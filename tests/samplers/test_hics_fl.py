@@ -216,11 +216,11 @@ def test_a_client_with_nearly_all_data_is_nearly_always_drawn_from_its_cluster()
 
 
 def test_unknown_variant_is_named() -> None:
-    with pytest.raises(ValueError, match="variant is 'D'; it must be P, C0 or C"):
+    with pytest.raises(ValueError, match="variant is 'D'; it must be one of P, C0, C"):
         started(federation(), variant="D")
-    with pytest.raises(ValueError, match="within is 'p'; it must be share or uniform"):
+    with pytest.raises(ValueError, match="within is 'p'; it must be one of share, uniform"):
         started(federation(), within="p")
-    with pytest.raises(ValueError, match="estimate is 'x'; it must be bias or weight"):
+    with pytest.raises(ValueError, match="estimate is 'x'; it must be one of bias, weight"):
         started(federation(), estimate="x")
 
 
