@@ -169,7 +169,7 @@ def write() -> None:
     """Compute `same_start.csv` and `open_seed.csv` anew, from Fashion-MNIST and the archived runs."""
     settings, data = params.load(), load("fmnist")
     planned = settings.runs("fedcor_fmnist", "paper")
-    runs = {labelled.method: labelled.run for labelled in planned if labelled.setting == "1SPC"}
+    runs = {entry.method: entry.run for entry in planned if entry.setting == "1SPC" and entry.run.seed == 1}
     authors = reference("fedcor").query("experiment == 'fedcor_fmnist' and setting == '1SPC'")
     same_start = compare(runs["Random"], data, authors[authors["method"].isin(["Random", "FedCor"])])
     write_whole(REFERENCE / "same_start.csv", same_start.round(2).to_csv().encode())
