@@ -20,13 +20,8 @@ TOPS = tuple(  # folders in fedlib that count as a file's own package
 )
 CONTRACT = {top / name for top in TOPS for name in ("__init__.py", "base.py", "registry.py")}
 PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
-WRAPPED = (
-    "fget",
-    "func",
-    "__func__",
-    "py_func",
-    "__wrapped__",
-)  # where a property, a compiled function, ... keeps the plain function
+# where a property, a compiled function, ... keeps the plain function
+WRAPPED = ("fget", "func", "__func__", "py_func", "__wrapped__")
 
 
 def address_of(made_of: Any) -> str:
@@ -127,7 +122,7 @@ def cells(cls: type) -> Iterator[tuple[str, str]]:
             continue
         elif (
             getattr(value, "__module__", "") != cls.__module__
-        ):  # defined in a library, or in a file beside the notebook
+        ):  # of a library, or a file beside the notebook
             file = file_of(value)
             if file and file.parent == Path.cwd():
                 yield from texts_of(file)

@@ -54,21 +54,25 @@ def find_home() -> None:
             os.environ["HOME"] = str(temporary())
 
 
-def cannot_write(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
-        "then repeat the command: what was finished is kept."
-    )
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """In this context, a file that cannot be written is a StoreError, one sentence that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror}); free some space or make the folder writable, "
+            "then repeat the command: what was finished is kept."
+        ) from None
 
 
 def replace_folder(old: Path, new: Path) -> None:
     """Replace the folder `old` by `new`. Whoever reads in the meantime finds either the old one or the new one."""
-    swapped = old.exists() and _swapped(old, new)
-    if not swapped:
+    if old.exists() and _swapped(old, new):
+        shutil.rmtree(new, ignore_errors=True)
+    else:
         shutil.rmtree(old, ignore_errors=True)
         new.rename(old)
-    else:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _swapped(first: Path, second: Path) -> bool:
@@ -88,7 +92,7 @@ def say(sentence: object) -> None:
 
 def sealed(record: dict[str, Any]) -> dict[str, Any]:
     """The record with a digest of its content."""
-    content = {key: value for key, value in record.items() if key != "sha256"}
+    content = _content(record)
     return {**content, "sha256": _digest(content)}
 
 
@@ -100,10 +104,14 @@ def unsealed(record: Any) -> dict[str, Any]:
     """
     if not isinstance(record, dict):
         raise ValueError("it holds no record")
-    content = {key: value for key, value in record.items() if key != "sha256"}
+    content = _content(record)
     if "sha256" in record and record["sha256"] != _digest(content):
         raise ValueError("its record was changed after it was written")
     return content
+
+
+def _content(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != "sha256"}
 
 
 def _digest(record: dict[str, Any]) -> str:
@@ -120,26 +128,20 @@ def alone(folder: Path) -> Generator[int]:
         StoreError: the lock cannot be written.
     """
     path = folder / ".lock"
-    try:
+    with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         # its descriptor is the lock; unbuffered, so that closing it on a full disk writes nothing more
         file = open(path, "ab", buffering=0)  # noqa: SIM115
-    except OSError as error:
-        raise cannot_write(path, error) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InUse(
-                f"{folder} is in use by {holder(folder)}; wait for it to end, or stop it, and repeat the command."
-            ) from None
-        except OSError as error:
-            raise cannot_write(path, error) from None
-        try:
+        with writing(path):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InUse(
+                    f"{folder} is in use by {holder(folder)}; wait for it to end, or stop it, and repeat the command."
+                ) from None
             file.truncate(0)
             file.write(f"process {os.getpid()} ({shlex.join(['fedlib', *sys.argv[1:]])})".encode())
-        except OSError as error:
-            raise cannot_write(path, error) from None
         yield file.fileno()
 
 
@@ -158,14 +160,13 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         with suppress(OSError):  # a read-only disk refuses this even where there is nothing to remove
             temporary.unlink()

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-ALTERNATIVES = (
-    "constrained-",
-    "literal[",
-    "callable",
-)  # how pydantic names the kinds of a key that may be several
+# how pydantic names the kinds of a key that may be several
+ALTERNATIVES = ("constrained-", "literal[", "callable")
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Steps = Annotated[int, Field(ge=1, le=10**6)]  # more would take weeks a round
@@ -39,9 +36,7 @@ class Settings(BaseModel, frozen=True):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            key, message = first_error(error)
-            place = f"{type(self).__name__}{'.' + key if key else ''}"
-            raise ConfigError(f"{place}: {message}{'' if message.endswith('?') else '.'}") from None
+            raise one_sentence(error, type(self).__name__) from None
 
     vars(__init__)["__pydantic_base_init__"] = True  # settings inside settings are validated without it
 
@@ -85,6 +80,12 @@ def first_error(error: ValidationError) -> tuple[str, str]:
     message = first["msg"].removeprefix("Value error, ")
     plain = not isinstance(first.get("input"), dict) and not message.endswith("?")
     return key, f"{message} (given: {shortened(first['input'])})" if plain else message
+
+
+def one_sentence(error: ValidationError, place: str) -> ConfigError:
+    """A ConfigError for the first of the errors that pydantic found."""
+    key, message = first_error(error)
+    return ConfigError(f"{place}{'.' + key if key else ''}: {message}{'' if message.endswith('?') else '.'}")
 
 
 def shortened(value: Any) -> str:

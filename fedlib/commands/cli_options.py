@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedlib.settings.schema import Scale as Scale
+from fedlib.settings import Scale as Scale
 
 ScaleOption = Annotated[
     Scale | None, typer.Option("--scale", help="demo, cpu or paper; default: the scale in params.yaml.")

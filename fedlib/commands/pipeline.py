@@ -58,7 +58,10 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     settings = params.load()
     scale = scale or settings.scale
     runs = {
-        name: [labelled.model_dump(mode="json") for labelled in settings.runs(name, scale)]
+        name: [
+            vars(labelled) | {"run": labelled.run.model_dump(mode="json")}
+            for labelled in settings.runs(name, scale)
+        ]
         for name in settings.names
     }
     studies = {name: settings.study(name, scale) for name in settings.studies}

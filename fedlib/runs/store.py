@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import InUse, StoreError
-from fedlib.files import alone, cannot_write, holder, say, sealed, unsealed, write_whole
+from fedlib.files import alone, holder, say, sealed, unsealed, write_whole, writing
 from fedlib.runs.sealed import from_checkpoint, from_kept, named, to_checkpoint
 from fedlib.runs.work import is_measurement
 from fedlib.settings.code import NUMERICS, code_of
@@ -144,10 +144,8 @@ class Store:
         """
         path = self.folder(address) / "failed.json"
         if path.exists():
-            try:
+            with writing(path):
                 path.unlink()
-            except OSError as error:
-                raise cannot_write(path, error) from None
 
     def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
         """A finished run in the form that `adopt` takes."""

@@ -6,35 +6,41 @@ A shipped sampler, algorithm or model has a revision. Whoever changes what it co
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from fedlib import algorithms, samplers
 from fedlib.data import schemes
-from fedlib.digests import digest_of_file
+from fedlib.digests import HOUSE, digest_of_file
 
 NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
-REVISIONS = {
-    "model": {
-        "logistic": 0,
-        "mlp": 0,
-        "fedcor_mlp": 0,
-        "cs_cnn": 0,
-        "fedcor_cnn": 0,
-        "hics_fmnist_cnn": 0,
-        "hics_cifar10_cnn": 0,
-        "hics_cifar_cnn": 0,
-        "resnet18_head": 0,
-    },
-}  # those of all else stand where it is registered
-REGISTRIES = {
+MODELS = {  # their revisions; those of all else stand where it is registered
+    "logistic": 0,
+    "mlp": 0,
+    "fedcor_mlp": 0,
+    "cs_cnn": 0,
+    "fedcor_cnn": 0,
+    "hics_fmnist_cnn": 0,
+    "hics_cifar10_cnn": 0,
+    "hics_cifar_cnn": 0,
+    "resnet18_head": 0,
+}
+
+Code = dict[str, int | str]
+
+
+def _version_of_model(name: str) -> int | str:
+    if name in MODELS:
+        return MODELS[name]
+    source = HOUSE / "training" / "models" / f"{name}.py"
+    return digest_of_file(source) if source.exists() else 0
+
+
+VERSIONS = {
     "sampler": samplers.version_of,
     "scheme": schemes.version_of,
     "algorithm": algorithms.version_of,
+    "model": _version_of_model,
 }
-SOURCES = {"model": "training/models/{}.py"}  # of code not shipped
-
-Code = dict[str, int | str]
 
 
 def code_of(settings: Any) -> Code:
@@ -48,16 +54,9 @@ def code_of(settings: Any) -> Code:
         return {}
     versions: Code = {}
     for key, value in settings.items():
-        if key in (*REGISTRIES, *SOURCES) and isinstance(value, str):
-            version = REGISTRIES[key](value) if key in REGISTRIES else _version_of(key, value)
+        if key in VERSIONS and isinstance(value, str):
+            version = VERSIONS[key](value)
             versions |= {f"{key} {value}": version} if version else {}
         elif key != "labels":  # the labels of a study's unit do not affect any number
             versions |= code_of(value)
     return versions
-
-
-def _version_of(kind: str, name: str) -> int | str:
-    if name in REVISIONS[kind]:
-        return REVISIONS[kind][name]
-    source = Path(__file__).resolve().parents[1] / SOURCES[kind].format(name)
-    return digest_of_file(source) if source.exists() else 0

@@ -44,25 +44,19 @@ BUILT_IN = (
     WrapperDescriptorType,
 )
 NOT_COMPUTED = {  # attributes of a class that say nothing about what it computes
+    *("__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__abstractmethods__"),
+    *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__qualname__"),
     *(
-        "__doc__",
-        "__module__",
-        "__dict__",
-        "__weakref__",
-        "__annotations__",
-        "__abstractmethods__",
-        "_abc_impl",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__parameters__",
+        "__orig_bases__",
+        "__slots__",
+        "__hash__",
     ),
-    *("__dataclass_params__", "__match_args__", "__qualname__", "__firstlineno__", "__static_attributes__"),
-    *("__parameters__", "__orig_bases__", "__slots__", "__hash__"),
 }
-INNER = (
-    "__func__",
-    "py_func",
-    "__wrapped__",
-    "func",
-    "_orig_mod",
-)  # where a compiled function keeps the plain one
+# where a compiled function keeps the plain one
+INNER = ("__func__", "py_func", "__wrapped__", "func", "_orig_mod")
 
 
 def digest_of_value(value: Any, name: str, skip: bool = False) -> str:
@@ -182,8 +176,7 @@ class _Walk:
             self.put(cls.__module__, version(cls.__module__))
             return
         inner = [(key, part) for key, part in vars(cls).items() if key not in NOT_COMPUTED]
-        fields = dict(inner).pop("__dataclass_fields__", {})
-        inner = [(key, part) for key, part in inner if key != "__dataclass_fields__"]
+        fields = vars(cls).get("__dataclass_fields__", {})
         inner += [(key, (field.default, field.default_factory, field.init)) for key, field in fields.items()]
         self.add_parts("holds", inner, name)
         self.add_parts("bases", [(base.__qualname__, base) for base in cls.__bases__], name)
@@ -207,13 +200,13 @@ class _Walk:
             "collections",
         ):
             keys = isinstance(value, dict) and not name.endswith("_hooks")  # the keys of hooks are counted up
-            pairs = [(key if keys else "", part) for key, part in value.items()]
-            for key, part in pairs:
-                self.add(key, name)
+            for key, part in list(value.items()):
+                self.add(key if keys else "", name)
                 self.add(part, f"{name}[{key!r}]" if keys else name)
         elif isinstance(value, tuple | list | collections.deque):
             self.add_parts("list", [("", part) for part in value], name)
-            self.named(value, name)
+            if type(value) not in (tuple, list, collections.deque):  # it is more than one
+                self.add(type(value), name)
         elif isinstance(value, set | frozenset):
             self.put(*sorted(digest_of_value(part, name, self.skip) for part in value))
         elif isinstance(value, enum.Enum):
@@ -240,34 +233,23 @@ class _Walk:
         else:
             self.object(value, name)
 
-    def named(self, value: Any, name: str) -> None:
-        """The class and attributes of a list or tuple that is more than one."""
-        if type(value) not in (tuple, list, collections.deque):
-            self.add(type(value), name)
-
     def tensor(self, tensor: Any, name: str) -> None:
         whole = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
         self.put(tensor.dtype, tuple(tensor.shape), tensor.requires_grad)
-        self.put(
-            whole.cpu().contiguous().flatten().view(dtype=_bytes()).numpy().tobytes()
-            if whole.numel()
-            else b""
-        )
+        flat = whole.cpu().contiguous().flatten()
+        self.put(flat.view(dtype=sys.modules["torch"].uint8).numpy().tobytes() if whole.numel() else b"")
         if hooks := getattr(tensor, "_backward_hooks", None):
             self.add_parts("hooks", [("", hook) for hook in hooks.values()], name)
 
     def object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
         inner = next((part for key in INNER if isinstance(part := getattr(value, key, None), Callable)), None)
-        if (
-            inner is not None
-            and not _is_module(value)
-            and not isinstance(vars(type(value)).get("func"), property)
-        ):
+        plain = _instance_of(value, "torch.nn", "Module") or isinstance(
+            vars(type(value)).get("func"), property
+        )
+        if inner is not None and not plain:
             self.add(inner, name)
-            return
-        state = _state(value)
-        if state is None:
+        elif (state := _state(value)) is None:
             self.refuse(value, name)
         else:
             self.add_parts("attributes", state, name)
@@ -306,11 +288,3 @@ def _instance_of(value: Any, package: str, *kinds: str) -> bool:
     """Whether a value is of a class of a package, which is not imported for that."""
     module = sys.modules.get(package)
     return module is not None and isinstance(value, tuple(getattr(module, kind) for kind in kinds))
-
-
-def _is_module(value: Any) -> bool:
-    return _instance_of(value, "torch.nn", "Module")
-
-
-def _bytes() -> Any:
-    return sys.modules["torch"].uint8

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from fedlib.errors import meant
-from fedlib.kinds import whole
+from fedlib.kinds import first_error, whole
 
 
 def checked(model: type[BaseModel], values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -28,9 +28,8 @@ def checked(model: type[BaseModel], values: Mapping[str, Any], where: str) -> di
     try:
         validated = model.model_validate({key: whole(value) for key, value in values.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        key, message = first["loc"][0], first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where}: {key}: {message} (given: {values.get(key)!r})") from None
+        key, message = first_error(error)
+        raise ValueError(f"{where}: {key}: {message}") from None
     converted = validated.model_dump()
     return {key: converted[key] for key in values}
 

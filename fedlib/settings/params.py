@@ -7,22 +7,21 @@ in one sentence that names its place. Only this module reads `params.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from fedlib.errors import ConfigError, meant
 from fedlib.kinds import shortened
 from fedlib.settings.reading import read
-from fedlib.settings.schema import ROOT, SCALES, Run, Scale, Settings
-from fedlib.settings.sections import SEEDS, Study, check, mapping, one_sentence
+from fedlib.settings.schema import ROOT, SCALES, Run, Scale
+from fedlib.settings.sections import SEEDS, Study, check, mapping, valid
 
 PARAMS = ROOT / "params.yaml"
 
 
-class Labelled(Settings):
+@dataclass(frozen=True)
+class Labelled:
     """A run, and the names under which an experiment shows it."""
 
     experiment: str
@@ -74,14 +73,7 @@ class Experiments:
         if experiment not in self.names:
             names = [*self.names, *self.studies]
             raise ConfigError(f"{self.source}: no experiment {experiment!r}; {meant(experiment, names)}")
-        where = f"{self.source}: experiments.{experiment}"
-        base = dict(mapping(self.raw["experiments"][experiment], where))
-        scales = mapping(base.pop("scales", None), f"{where}.scales")
-        keys = {*Run.model_fields, *RESERVED} - {"scales"}
-        self._check_scales(where, scales, keys)
-        scale = scale or self.scale
-        place = f"{where}.scales.{scale}"
-        return merge(base, mapping(scales.get(scale), place), place)
+        return self._at_scale("experiments", experiment, scale, {*Run.model_fields, *RESERVED})
 
     @property
     def studies(self) -> list[str]:
@@ -92,21 +84,27 @@ class Experiments:
         """A study's raw settings at a scale (see `fedlib/runs/studies.py`)."""
         if name not in self.studies:
             raise ConfigError(f"{self.source}: no study {name!r}; {meant(name, self.studies)}")
-        where = f"{self.source}: studies.{name}"
-        base = dict(mapping(self.raw["studies"][name], where))
+        return self._at_scale(
+            "studies", name, scale, {*(self.raw["studies"][name] or ()), *Study.model_fields}
+        )
+
+    def _at_scale(self, section: str, name: str, scale: Scale | None, keys: set[str]) -> dict[str, Any]:
+        """An entry's settings at a scale; checks what `scales` holds, including scales that are not in use.
+
+        keys: that a scale may change.
+        """
+        where = f"{self.source}: {section}.{name}"
+        base = dict(mapping(self.raw[section][name], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
-        self._check_scales(where, scales, {*base, *Study.model_fields})
+        known = sorted(keys - {"scales"})
+        for scale_name, changes in scales.items():
+            if scale_name not in SCALES:
+                raise ConfigError(f"{where}.scales: no scale {scale_name!r}; there are {', '.join(SCALES)}.")
+            for key in mapping(changes, f"{where}.scales.{scale_name}"):
+                if key not in known:
+                    raise ConfigError(f"{where}.scales.{scale_name}: no key {key!r}; {meant(key, known)}")
         place = f"{where}.scales.{scale or self.scale}"
         return merge(base, mapping(scales.get(scale or self.scale), place), place)
-
-    def _check_scales(self, where: str, scales: dict[str, Any], keys: set[str]) -> None:
-        """Check the names and keys under `scales`, including those of scales that are not in use."""
-        for name, changes in scales.items():
-            if name not in SCALES:
-                raise ConfigError(f"{where}.scales: no scale {name!r}; there are {', '.join(SCALES)}.")
-            for key in mapping(changes, f"{where}.scales.{name}"):
-                if key not in keys:
-                    raise ConfigError(f"{where}.scales.{name}: no key {key!r}; {meant(key, sorted(keys))}")
 
     def archived(self, name: str) -> tuple[str, ...]:
         """The `OPTIONAL` columns that the archive keeps of an experiment. A study does not list its columns: ()."""
@@ -134,7 +132,8 @@ class Experiments:
         if not methods:
             raise ConfigError(f"{where}.methods is missing; name at least one method.")
         base = {k: v for k, v in spec.items() if k not in RESERVED} | {"methods": methods}
-        labelled = []
+        seeds, labelled = seeds_of(spec, where), []
+        extreme = min(seeds) if min(seeds) < 0 else max(seeds)  # if it is within bounds, so are the others
         for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
             place = f"{where}.{setting}" if setting else where
             raw = merge(base, mapping(changes, place), place)
@@ -145,15 +144,11 @@ class Experiments:
                 if label.startswith("_"):
                     raise ConfigError(f"{place}.methods: {label!r} begins with _, and legends leave it out.")
                 merged = merge(raw, split_method(mapping(method, f"{place}.{label}")))
-                seeds = seeds_of(spec, where)
-                first, _ = (build(merged, seed, f"{place}.{label}") for seed in (min(seeds), max(seeds)))
+                checked = build(merged, extreme, f"{place}.{label}")
                 for seed in seeds:
-                    run = first.model_copy(update={"seed": seed})
+                    run = checked.model_copy(update={"seed": seed})
                     labelled.append(Labelled(experiment=experiment, setting=setting, method=label, run=run))
         return labelled
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
 
 
 def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
@@ -185,10 +180,7 @@ def build(raw: dict[str, Any], seed: int, place: str) -> Run:
     """A run from its raw settings. Raises ConfigError with the place of the first error."""
     if "seed" in raw:
         raise ConfigError(f"{place}.seed: an experiment lists its seeds under one key; move it to `seeds`.")
-    try:
-        return Run.model_validate({**raw, "seed": seed})
-    except ValidationError as error:
-        raise one_sentence(error, place) from None
+    return valid(Run, {**raw, "seed": seed}, place)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any], place: str = PARAMS.name) -> dict[str, Any]:

@@ -7,8 +7,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -27,6 +26,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from fedlib import algorithms, samplers
 from fedlib.data import schemes, sources
 from fedlib.data.schemes import Scheme
+from fedlib.digests import HOUSE
 from fedlib.digests import address_of as address_of
 from fedlib.errors import meant
 from fedlib.files import ROOT as ROOT
@@ -43,13 +43,13 @@ from fedlib.kinds import (
 )
 from fedlib.samplers import Aggregation
 from fedlib.samplers.checks import check_class
+from fedlib.settings import SCALES as SCALES
+from fedlib.settings import Scale as Scale
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.parameters import checked, without_defaults
 from fedlib.settings.world import World
 
-Scale = Literal["demo", "cpu", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 OWN = "own:"  # prefix of the names of datasets and models that a program passes to `fedlib.simulate`
 MOST_QUESTIONS = 1000
 
@@ -57,8 +57,7 @@ MOST_QUESTIONS = 1000
 @cache
 def model_names() -> tuple[str, ...]:
     """Names of the available models: the files of `fedlib/training/models/`, listed without importing them."""
-    folder = Path(__file__).resolve().parents[1] / "training" / "models"
-    return tuple(sorted(file.name for file in pkgutil.iter_modules([str(folder)])))
+    return tuple(sorted(file.name for file in pkgutil.iter_modules([str(HOUSE / "training" / "models")])))
 
 
 def _scheme(spec: Any) -> Scheme:
@@ -220,12 +219,14 @@ class Method(Settings):
             near = meant(self.sampler, sorted(samplers.SAMPLERS))
             raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
         check_class(self._class)
-        of_algorithm = f"algorithm {self.algorithm!r}"
-        params = checked(parameters_of(self._class), self.params, f"sampler {self.sampler!r}")
-        algorithm_params = checked(
-            parameters_of(algorithms.find(self.algorithm)), self.algorithm_params, of_algorithm
+        vars(self).update(
+            params=checked(parameters_of(self._class), self.params, f"sampler {self.sampler!r}"),
+            algorithm_params=checked(
+                parameters_of(algorithms.find(self.algorithm)),
+                self.algorithm_params,
+                f"algorithm {self.algorithm!r}",
+            ),
         )
-        vars(self).update(params=params, algorithm_params=algorithm_params)
         return self
 
     @property
@@ -263,9 +264,7 @@ class Run(Settings):
     local: Local
     evaluate: Evaluate = Evaluate()
     world: World | None = optional()  # None: everybody is always there, and time is counted in rounds
-    validation: Count | None = (
-        optional()
-    )  # samples that the server has itself, of those that no client trains on
+    validation: Count | None = optional()  # samples that only the server has: no client trains on them
     method: Method
     questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
     seed: Whole
@@ -331,9 +330,8 @@ def canonical(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _one_form(
-    method: str, cls: type[samplers.Sampler]
-) -> dict[str, Any]:  # depends on the class, which may be defined again
+def _one_form(method: str, cls: type[samplers.Sampler]) -> dict[str, Any]:
+    # the class is an argument because it may be defined again
     try:
         return Method.model_validate_json(method).in_one_form()
     except ValidationError:

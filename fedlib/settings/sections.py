@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from fedlib.errors import ConfigError, meant
-from fedlib.kinds import Settings, first_error, shortened
+from fedlib.kinds import Settings, one_sentence, shortened
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,79}")
 Model = TypeVar("Model", bound=BaseModel)
@@ -91,12 +91,6 @@ def valid(model: type[Model], settings: Mapping[str, Any], place: str) -> Model:
         return model.model_validate(dict(settings))
     except ValidationError as error:
         raise one_sentence(error, place) from None
-
-
-def one_sentence(error: ValidationError, place: str) -> ConfigError:
-    """A ConfigError for the first of the errors that pydantic found."""
-    key, message = first_error(error)
-    return ConfigError(f"{place}{'.' + key if key else ''}: {message}{'' if message.endswith('?') else '.'}")
 
 
 def mapping(value: Any, place: str) -> dict[str, Any]:

@@ -14,18 +14,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-HOUSE = Path(__file__).resolve().parents[1]
+from fedlib.digests import HOUSE
+
 PLACES = tuple(  # of what is installed, not written for this program
     {
         str(HOUSE),
         *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "purelib", "platlib")),
     }
 )
-ENGINE = {
-    "torch",
-    "numpy",
-    "fedlib",
-}  # their versions are not part of an address; `settings/code.py` says what is
+# their versions are not part of an address; `settings/code.py` says what is
+ENGINE = {"torch", "numpy", "fedlib"}
 
 
 def uses(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:

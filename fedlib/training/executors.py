@@ -53,9 +53,11 @@ def make_executor(
     """
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):
-        raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}; it must be cpu or cuda.")
+        raise ConfigError(f"device is {str(device)!r}; it must be cpu or cuda.")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"FEDLIB_DEVICE is {str(device)!r}, but torch finds no GPU here; set it to cpu.")
+        raise ConfigError(
+            f"device is {str(device)!r}, but torch finds no GPU here; set it, or FEDLIB_DEVICE, to cpu."
+        )
     if kind == "cuda":
         torch.backends.cudnn.allow_tf32 = False  # it would keep 10 bits of a float's mantissa in convolutions
     device, threads = torch.device(device), threads or torch.get_num_threads()

@@ -263,6 +263,7 @@ def test_a_sampler_that_fails_is_named_with_its_round(monkeypatch):
         ({"methods": {"a": "unifrom"}}, "unknown sampler 'unifrom'"),
         ({"m": 9}, "m = 9 clients per round are more than there are"),
         ({"seeds": 0}, "seeds must be"),
+        ({"device": "tpu"}, "^device is 'tpu'; it must be cpu or cuda"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(options: dict, message: str):

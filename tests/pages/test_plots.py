@@ -71,7 +71,7 @@ def test_methods_of_one_colour_differ_by_dashes_and_the_bare_label_keeps_its_own
 def test_every_method_of_params_has_a_colour_of_its_own_or_its_papers_ramp():
     settings = params.load()
     swept = {"MNIST", "FMNIST", "R = 100 %"}
-    for experiment in settings:
+    for experiment in settings.names:
         for method in settings.raw["experiments"][experiment]["methods"]:
             assert family(method) in FAMILIES or method in swept, f"{experiment}: {method} has no colour"
 

@@ -38,7 +38,7 @@ def own(name: str = "mine", select: str = "self.fed.everyone[: self.fed.m]", imp
 
 
 def test_all_that_is_shipped_has_a_revision_and_only_that():
-    assert set(code.REVISIONS["model"]) == set(model_names())
+    assert set(code.MODELS) == set(model_names())
     for of_kind in (registry.REGISTRY, schemes.base.REGISTRY, algorithms.base.REGISTRY):
         entries = of_kind.load_all()
         there = {name for name, cls in entries.items() if cls.__module__.startswith("fedlib.")}
@@ -49,11 +49,11 @@ def test_revision_0_is_no_part_of_an_address_and_a_raised_one_is(monkeypatch):
     settings = {"model": "mlp", "method": {"sampler": "md", "algorithm": "fedavg"}, "labels": {"model": "?"}}
     assert code.code_of(settings) == {}
     monkeypatch.setitem(registry.REGISTRY.revisions, "md", 2)
-    monkeypatch.setitem(code.REVISIONS["model"], "mlp", 1)
+    monkeypatch.setitem(code.MODELS, "mlp", 1)
     assert code.code_of([settings]) == {"sampler md": 2, "model mlp": 1}
     monkeypatch.delitem(algorithms.base.REGISTRY.revisions, "fedavg")
     monkeypatch.delitem(schemes.base.REGISTRY.revisions, "iid")
-    monkeypatch.delitem(code.REVISIONS["model"], "mlp")
+    monkeypatch.delitem(code.MODELS, "mlp")
     found = code.code_of({**settings, "partition": {"scheme": "iid"}})
     names = ("algorithm fedavg", "model mlp", "scheme iid")
     assert [len(found[name]) for name in names] == [16] * 3, "digests"

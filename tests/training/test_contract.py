@@ -341,7 +341,7 @@ def test_epochs_pass_over_every_sample(sizes, batch, epochs):
 def test_a_device_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device, message in (("gpu", "it must be cpu or cuda"), ("cuda", "but torch finds no GPU")):
-        with pytest.raises(ConfigError, match=f"FEDLIB_DEVICE is '{device}'.*{message}"):
+        with pytest.raises(ConfigError, match=f"device is '{device}'.*{message}"):
             make_executor("mlp", dataset((1, 8, 8)), device)
 
 
