@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedlib.analysis.arrivals import Arrivals, followed
-from fedlib.analysis.claim import Arms, Cell, Claim, Level, Own, Rounds
+from fedlib.analysis.claim import Arms, Cell, Claim, Computed, Level, Rounds
 from fedlib.analysis.estimators import Effect, outcome
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.readings import Reading, Where, readings
@@ -107,7 +107,7 @@ def _cell(claim: Claim, cell: Cell, runs: tuple[Where, ...], arms: Arms) -> Row:
 def _seeds(claim: Claim, cell: Cell, runs: tuple[Where, ...], arms: Arms) -> Seeds:
     measure = claim.measured_by(cell)
     assert measure is not None
-    if isinstance(measure, Own):
+    if isinstance(measure, Computed):
         return _computed(measure, arms)
     if isinstance(measure, Level):
         measure = replace(measure, until=min(measure.until, arms.common(runs)))
@@ -160,7 +160,7 @@ def _censoring(cell: Cell, sides: list[Arrivals], tau: float, unreachable: bool,
     return Seeds({}, sum(late), larger and not agrees, words)
 
 
-def _computed(measure: Own, arms: Arms) -> Seeds:
+def _computed(measure: Computed, arms: Arms) -> Seeds:
     """The effects of a claim that computes them by itself; none if it lacks runs."""
     try:
         effects = measure.effect(arms.results)

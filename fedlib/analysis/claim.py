@@ -1,8 +1,8 @@
 """A claim as data: what a paper says, the cells in which it says it, and how a cell is measured.
 
 A *cell* is one comparison: a data set, a partition, a participation, and arms with weights. Its effect is one number
-per seed, y = sum_k weight_k f(x_k), of a measure x of each arm (`Rounds`, `Level`, `Study`); f is the logarithm for
-ratios. Weights +1 and -1 compare two sides; those of `estimators.trend` are a slope. Weights are signed so that the
+per seed, y = sum_k weight_k f(x_k), of a measure x of each arm (`Rounds`, `Level`, `Measurement`); f is the logarithm
+for ratios. Weights +1 and -1 compare two sides; those of `estimators.trend` are a slope. Weights are signed so that the
 paper claims y > 0. `CLAIMS` in `fedlib/papers/<paper>/claims.py` lists a paper's claims::
 
     Claim(
@@ -80,7 +80,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Study:
+class Measurement:
     """A statistic of a study's rows by seed. An arm's method is the value of the column `by`.
 
     each: the column that numbers independent repetitions, if it is not the seed. of_column: the statistic also takes
@@ -97,7 +97,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Own:
+class Computed:
     """An effect that a claim computes by itself: seed -> effect, from results by experiment (named in `Cell.needs`)."""
 
     effect: Callable[[Mapping[str, pd.DataFrame]], dict[int, float]]
@@ -105,7 +105,7 @@ class Own:
     log: bool = False
 
 
-Measure = Rounds | Level | Study | Own
+Measure = Rounds | Level | Measurement | Computed
 Measured = Arrivals | dict[int, float]  # by seed
 
 
@@ -248,7 +248,7 @@ def asks(claim: Claim, readings: Iterable[Reading]) -> set[str]:
     """The experiments and studies that a claim asks for under some readings."""
     wheres = [reading.find(arm.where) for reading in readings for cell in claim.cells for arm in cell.arms]
     measures = [claim.measured_by(cell) for cell in claim.cells]
-    beside = {m.beside for m in measures if isinstance(m, Study) and m.beside}
+    beside = {m.beside for m in measures if isinstance(m, Measurement) and m.beside}
     return (
         beside
         | {where.experiment for where in wheres}
@@ -300,10 +300,10 @@ class Arms:
         return self._measured[key]
 
     def _measure(self, where: Where, how: Measure) -> Measured | None:
-        rows = self.rows(where, how.by if isinstance(how, Study) else "method")
+        rows = self.rows(where, how.by if isinstance(how, Measurement) else "method")
         if rows is None:
             return None
-        if isinstance(how, Study):
+        if isinstance(how, Measurement):
             if how.beside and how.beside not in self.results:
                 return None
             arguments = [where.column] * how.of_column + [self.results[how.beside] for _ in [0] if how.beside]

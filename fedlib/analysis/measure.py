@@ -308,7 +308,7 @@ def cumulative_cost(results: pd.DataFrame) -> pd.DataFrame:
 
 def cost_to_target(results: pd.DataFrame, target: float, cost: str) -> pd.Series:
     """Running total `cost` (of `cumulative_cost`) at the first round at `target`, by run; inf if never reached."""
-    arrived = per_run(results, "test_accuracy", rounds_to_target, target=target)
+    arrived = arrivals(results, target)
     spent = results.set_index([*RUN, "round"])[cost]
     runs: Iterable[tuple[Any, float]] = arrived.items()
     return arrived.copy().where(np.isinf(arrived), [spent.get((*k, t), math.inf) for k, t in runs])

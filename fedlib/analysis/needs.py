@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedlib.analysis import claim as data
 from fedlib.analysis import effects
-from fedlib.analysis.planning import Arm
+from fedlib.analysis.planning import Condition
 from fedlib.analysis.readings import Where, readings
 
 Tables = Mapping[str, pd.DataFrame]
@@ -20,13 +20,13 @@ def experiments_of(paper: str) -> set[str]:
     return set().union(*(data.asks(claim, readings(paper)) for claim in data.claims_of(paper)))
 
 
-def needed(paper: str, results: Tables) -> dict[str, tuple[bool, list[frozenset[Arm]]]]:
+def needed(paper: str, results: Tables) -> dict[str, tuple[bool, list[frozenset[Condition]]]]:
     """Undecided claim -> whether it is a core claim, and the arms that each of its undecided parts compares.
 
     results: tidy tables of what is finished.
     """
     arms = data.Arms(results)
-    requests: dict[str, tuple[bool, list[frozenset[Arm]]]] = {}
+    requests: dict[str, tuple[bool, list[frozenset[Condition]]]] = {}
     for claim in data.claims_of(paper):
         by_name = {reading.name: reading for reading in readings(paper)}
         cells = {cell.name: cell for cell in claim.cells}
@@ -39,5 +39,5 @@ def needed(paper: str, results: Tables) -> dict[str, tuple[bool, list[frozenset[
     return {claim: by_name for claim, by_name in requests.items() if by_name[1]}
 
 
-def _arm(where: Where) -> Arm:
-    return Arm(where.experiment, where.setting, where.method)
+def _arm(where: Where) -> Condition:
+    return Condition(where.experiment, where.setting, where.method)

@@ -19,7 +19,7 @@ START = 20.0  # seconds to start a process, read its data and archive its result
 MARGIN = 120.0  # seconds that a start and the first checkpoint take
 
 
-class Arm(NamedTuple):
+class Condition(NamedTuple):
     """The runs of a method in a setting, with all seeds."""
 
     experiment: str
@@ -27,7 +27,7 @@ class Arm(NamedTuple):
     method: str
 
     @classmethod
-    def of(cls, work: Work) -> Arm:
+    def of(cls, work: Work) -> Condition:
         return cls(work.name, work.labels["setting"], work.labels["method"])
 
 
@@ -38,7 +38,7 @@ class Need:
     claim: str
     core: bool
     share: float
-    arms: frozenset[Arm]
+    arms: frozenset[Condition]
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work],
 
     missing: of training runs. cost: seconds of a run.
     """
-    asking: dict[Arm, frozenset[int]] = {}  # arm -> places of the needs that ask for it
+    asking: dict[Condition, frozenset[int]] = {}  # arm -> places of the needs that ask for it
     for k, need in enumerate(needs):
         for arm in need.arms:
             asking[arm] = asking.get(arm, frozenset()) | {k}
     groups: dict[tuple[str, str, int, frozenset[int]], list[Work]] = {}
     for work in missing:
-        if of := asking.get(Arm.of(work)):
+        if of := asking.get(Condition.of(work)):
             groups.setdefault((work.name, work.labels["setting"], work.labels["seed"], of), []).append(work)
     seconds = {key: START + sum(map(cost, work)) for key, work in groups.items()}
     hours = [sum(time for key, time in seconds.items() if k in key[3]) / 3600 for k in range(len(needs))]
@@ -90,7 +90,7 @@ def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work],
     return sorted(ordered, key=lambda unit: (-unit.worth[0], -unit.worth[1], unit.seed, unit.seconds))
 
 
-def shared(parts: Mapping[str, tuple[bool, Sequence[frozenset[Arm]]]]) -> list[Need]:
+def shared(parts: Mapping[str, tuple[bool, Sequence[frozenset[Condition]]]]) -> list[Need]:
     """Needs whose shares make up one for each claim; parts: claim -> whether it is core, the arms of each part."""
     return [Need(claim, core, 1 / len(arms), need) for claim, (core, arms) in parts.items() for need in arms]
 

@@ -32,7 +32,8 @@ def plan(name: str, scale: Scale | None = None, settings: Experiments | None = N
     if name not in settings.studies:
         return Plan.of_experiment(name, scale, settings)
     study, module = settings.study(name, scale), study_module(name)
-    valid(getattr(module, "Keys", Study), study, f"{settings.source}: studies.{name}")
+    keys = next((cls for cls in Study.__subclasses__() if cls.__module__ == module.__name__), Study)
+    valid(keys, study, f"{settings.source}: studies.{name}")
     units = module.units(study, settings, scale)
     return Plan(name, scale, tuple(measurement(name, unit, module.measure) for unit in units))
 

@@ -123,7 +123,7 @@ def cost_table(results: pd.DataFrame, target: float) -> pd.DataFrame:
 
     Parameters (millions) and client-steps (thousands) are totals of the whole run.
     """
-    rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=target)
+    rounds = measure.arrivals(results, target)
     spent = measure.cumulative_cost(results)
     final = measure.per_run(results, "test_accuracy", measure.end_mean, share=0.05)
     totals = results.groupby(measure.RUN, sort=False)[

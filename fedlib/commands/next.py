@@ -72,17 +72,19 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     for reason in absent.values():
         tell(f"Left out: {reason}")
     tell("judging what is not decided ...")
-    parts: dict[str, tuple[bool, list[frozenset[planning.Arm]]]] = {}
+    parts: dict[str, tuple[bool, list[frozenset[planning.Condition]]]] = {}
     for paper in experiments:
         parts |= needs.needed(paper, tables)
-    lacks = {planning.Arm.of(work) for work in missing}
+    lacks = {planning.Condition.of(work) for work in missing}
     open_claims = {
         claim: (core, [arms for arms in alternatives if arms & lacks])
         for claim, (core, alternatives) in parts.items()
     }
     spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
     useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
-    seconds = _costs([work for work in missing if planning.Arm.of(work) in useful], spent, cost.seconds, tell)
+    seconds = _costs(
+        [work for work in missing if planning.Condition.of(work) in useful], spent, cost.seconds, tell
+    )
     trainable = [work for work in missing if work in seconds]
     return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
 

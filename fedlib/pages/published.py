@@ -19,7 +19,7 @@ NAME = "Client selection in federated learning, re-run"
 LICENCE = "https://spdx.org/licenses/MIT"
 
 
-class Claim(BaseModel):
+class PublishedClaim(BaseModel):
     """What one claim of a paper comes to under one reading (a row of `effects.claims`)."""
 
     model_config = ConfigDict(extra="ignore")
@@ -48,7 +48,7 @@ class Verdicts(BaseModel):
     fedlib: str = Field(description="version of the library")
     scale: str = Field(description="demo, cpu or paper")
     coverage: str = Field(description="how many of the planned runs exist")
-    claims: list[Claim]
+    claims: list[PublishedClaim]
 
 
 def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
@@ -57,7 +57,7 @@ def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
     claims = []
     for row in rows:
         values = {key: None if pd.isna(value) else value for key, value in row.items()}
-        claims.append(Claim.model_validate(values | {"text": Evidence.text(row["claim"])}))
+        claims.append(PublishedClaim.model_validate(values | {"text": Evidence.text(row["claim"])}))
     document = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
     return document.model_dump_json(indent=1) + "\n"
 

@@ -30,7 +30,7 @@ class ArtifactEntry(Settings):
 
 
 class Study(Settings):
-    """The keys of every study. A study that needs more defines a subclass `Keys` in its module.
+    """The keys of every study. A study that needs more defines a subclass in its module.
 
     experiments: {label of the dataset: experiment}.
     settings, methods: which of them the study covers; None for all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedlib.analysis.planning import MARGIN, START, Arm, Need, fitting, shared, units
+from fedlib.analysis.planning import MARGIN, START, Condition, Need, fitting, shared, units
 from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
 
@@ -27,7 +27,9 @@ SPEC = {
 }
 SETTINGS = params.Experiments(SPEC)
 MISSING = [work for name in SETTINGS.names for work in Plan.of_experiment(name, "demo", SETTINGS).work]
-ARMS = {name: frozenset(Arm.of(work) for work in MISSING if work.name == name) for name in SETTINGS.names}
+ARMS = {
+    name: frozenset(Condition.of(work) for work in MISSING if work.name == name) for name in SETTINGS.names
+}
 NEEDS = [
     Need("x", True, 1.0, ARMS["short"]),
     Need("y", True, 1.0, ARMS["short"] | ARMS["long"]),
@@ -60,7 +62,7 @@ def test_a_core_claim_comes_before_many_cheaper_others() -> None:
 
 def test_only_runs_that_some_claim_reads_are_trained() -> None:
     """Not the other methods of an experiment, nor its other settings; each claim is charged for its own runs."""
-    cheap, dear = Arm("short", "a", "MD"), Arm("long", "b", "Random")
+    cheap, dear = Condition("short", "a", "MD"), Condition("long", "b", "Random")
     ordered = units(MISSING, shared({"c": (True, [frozenset([cheap]), frozenset([dear])])}), cost)
     assert [(unit.experiment, unit.setting, unit.methods) for unit in ordered] == [
         *[("short", "a", ("MD",))] * 2,
@@ -73,8 +75,8 @@ def test_only_runs_that_some_claim_reads_are_trained() -> None:
 
 def test_runs_of_different_worth_are_different_units() -> None:
     one, both = (
-        frozenset([Arm("short", "a", "MD")]),
-        frozenset([Arm("short", "a", "MD"), Arm("short", "a", "Random")]),
+        frozenset([Condition("short", "a", "MD")]),
+        frozenset([Condition("short", "a", "MD"), Condition("short", "a", "Random")]),
     )
     ordered = units(MISSING, [Need("x", True, 1.0, one), Need("y", True, 1.0, both)], cost)
     assert [unit.methods for unit in ordered] == [("MD",), ("MD",), ("Random",), ("Random",)]

@@ -183,7 +183,7 @@ def test_verdicts_are_those_of_the_schema(evidence: Evidence):
     made = json.loads(published.verdicts(evidence, "paper", "1 of 2 planned runs"))
     schema = json.loads(published.schema())
     assert set(made) == set(schema["required"])
-    assert set(made["claims"][0]) == set(schema["$defs"]["Claim"]["properties"])
+    assert set(made["claims"][0]) == set(schema["$defs"]["PublishedClaim"]["properties"])
     outcomes = {row["claim"]: row["outcome"] for row in made["claims"] if row["reading"] == ONE}
     assert outcomes == {
         "hcsfed.T1.a": "replicated", "hcsfed.T1.b": "refuted", "hcsfed.T1.c": "undecided",

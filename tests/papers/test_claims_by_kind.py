@@ -6,6 +6,7 @@ Each case is written from the claim's sentence: method -> the number of rounds, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from outcome import judge
 from fedlib.analysis.claim import Arm, Claim, claims_of
 from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import Where, readings
+from fedlib.papers.hcsfed.theory import SCHEMES
 
 T, SEEDS = 40, 5
 T_OF_PAPER = 2000  # the longest that a paper follows a run
@@ -43,6 +45,14 @@ MEASURES = ["Algorithm 2", "Algorithm 2 (L1)", "Algorithm 2 (squared L2)"]
 BETAS = [f"FedCor, β = {beta}" for beta in ("0.5", "0.75", "0.9", "0.95", "0.99", "1")]
 
 
+HALVES = [np.arange(50), np.arange(50, 100)]  # two groups of clients
+
+
+def md(sizes: np.ndarray, m: int) -> np.ndarray:
+    """(m, n) sampling probabilities of MD sampling: every draw by data share."""
+    return np.tile(sizes / sizes.sum(), (m, 1))
+
+
 def all_at(value: float, names: Iterable[str]) -> dict[str, float]:
     return dict.fromkeys(names, value)
 
@@ -55,12 +65,20 @@ CASES: list[tuple[str, Shape, Values, Values]] = [
     ("cs.M.e", level, {"MD": 0.8} | all_at(0.808, CLUSTERED), {"MD": 0.8} | all_at(0.824, CLUSTERED)),
     ("cs.F1.j", level, {"MD": 0.8} | all_at(0.7, CLUSTERED), {"MD": 0.7} | all_at(0.8, CLUSTERED)),
     ("cs.F2.f", wavering, {"MD": 0.2, "Algorithm 2": 0.1}, {"MD": 0.1, "Algorithm 2": 0.2}),
+    ("cs.F6.a", level, all_at(0.8, MEASURES) | {"Algorithm 2 (L1)": 0.81},
+     all_at(0.8, MEASURES) | {"Algorithm 2 (L1)": 0.84}),
     ("cs.F6.c", level, {"MD": 0.8} | all_at(0.7, MEASURES), {"MD": 0.7} | all_at(0.8, MEASURES)),
     ("cs.F7.a", level, {"MD": 0.6, "Algorithm 2": 0.61}, {"MD": 0.61, "Algorithm 2": 0.6}),
     ("cs.F7.b", level, {"MD": 0.6, "Algorithm 2": 0.597}, {"MD": 0.6, "Algorithm 2": 0.593}),
     ("cs.F9.a", level, {"MD": 0.6, "Algorithm 2": 0.61}, {"MD": 0.61, "Algorithm 2": 0.6}),
+    ("cs.F10.a", level, {"MD": 0.8} | all_at(0.7, CLUSTERED), {"MD": 0.7} | all_at(0.8, CLUSTERED)),
     ("fedcor.T1.e", rising_at, {"FedCor": 100, "Pow-d": 130}, {"FedCor": 100, "Pow-d": 120}),
     ("fedcor.F6.c", level, {"Random": 0.6} | all_at(0.65, BETAS), {"Random": 0.65} | all_at(0.6, BETAS)),
+    ("hcsfed.T1.a", rising_at, ENDS, TURNED),
+    ("hcsfed.T1.b", rising_at, ENDS, TURNED),
+    ("hcsfed.T1.f", rising_at, {"HCSFed": 20, "Cluster": 25}, {"HCSFed": 20, "Cluster": 40}),
+    ("hcsfed.T1.l", rising_at, {"Random, attrition": 40, "Random, plain mean": 20},
+     {"Random, attrition": 20, "Random, plain mean": 40}),
     ("hcsfed.T1.g", rising_at, {"Random": 80, "SCAFFOLD": 40, "Cluster": 20},
      {"Random": 20, "SCAFFOLD": 40, "Cluster": 80}),
     ("hcsfed.T1.h", rising_at, {"Random": 80, "Importance": 40, "Cluster": 20},
@@ -69,12 +87,16 @@ CASES: list[tuple[str, Shape, Values, Values]] = [
     ("hcsfed.F4a.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
     ("hcsfed.F5.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
     ("hcsfed.F6.b", rising_at, all_at(14, H) | {"H = 10": 10}, all_at(20, H) | {"H = 10": 10}),
+    ("hcsfed.F4a.a", level, all_at(0.49, H) | {"H = 10": 0.5}, all_at(0.48, H) | {"H = 10": 0.5}),
+    ("hcsfed.F5.a", level, all_at(0.48, H) | {"H = 10": 0.5}, all_at(0.46, H) | {"H = 10": 0.5}),
     ("hcsfed.F6.a", level, all_at(0.48, H) | {"H = 10": 0.5}, all_at(0.46, H) | {"H = 10": 0.5}),
     ("hcsfed.F4b.b", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
     ("hcsfed.F5.d", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
     ("hcsfed.F6.d", rising_at, all_at(40, SOME) | all_at(20, BETWEEN), all_at(20, SOME) | all_at(40, BETWEEN)),
+    ("hcsfed.F4b.a", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
     ("hcsfed.F5.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
     ("hcsfed.F6.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
+    ("hcsfed.F7a.a", level, {"HCSFed": 0.91, "FedAvg": 0.81}, {"HCSFed": 0.85, "FedAvg": 0.84}),
     ("hcsfed.F7a.b", level, {"HCSFed": 0.89, "FedAvg": 0.83}, {"HCSFed": 0.81, "FedAvg": 0.91}),
     ("hcsfed.F7a.c", level, {"HCSFed": 0.08, "FedAvg": 0.12}, {"HCSFed": 0.15, "FedAvg": 0.15}),
     ("hcsfed.F7b.a", rising_at, {"FedAvg": 156, "+cluster": 60, "+importance": 75},
@@ -83,6 +105,7 @@ CASES: list[tuple[str, Shape, Values, Values]] = [
     ("hcsfed.F7b.c", rising_at,
      {"+cluster": 40, "+cluster+re-allocation": 20, "+cluster+importance": 20, "HCSFed": 20},
      {"+cluster": 20, "+cluster+re-allocation": 40, "+cluster+importance": 40, "HCSFed": 40}),
+    ("hcsfed.F7b.d", level, {"HCSFed": 0.9, "SCAFFOLD": 0.88}, {"HCSFed": 0.88, "SCAFFOLD": 0.9}),
     ("hics.S.a", level, {"HiCS-FL": 0.5} | all_at(0.45, ("Random", "Pow-d", "CS", "DivFL", "FedCor")),
      {"HiCS-FL": 0.4} | all_at(0.45, ("Random", "Pow-d", "CS", "DivFL", "FedCor"))),
 ]  # fmt: skip
@@ -124,11 +147,35 @@ def test_a_claim_is_replicated_as_said_and_refuted_as_denied(id, shape, said, de
     assert judge(id, curves(id, lambda arm: denied[arm.where.method], shape)).outcome == "refuted"
 
 
-@pytest.mark.parametrize("id", ["fedcor.T1.c", "hics.T1.c"])
-def test_printed_rounds_are_those_of_the_runs_up_to_a_factor(id):
-    for factor, outcome in ((1.0, "replicated"), (2.5, "refuted")):
+@pytest.mark.parametrize(
+    ("id", "too_far"), [("fedcor.T1.c", 2.5), ("hics.T1.c", 2.5), ("hcsfed.T1.i", 0.5), ("hcsfed.T1.j", 0.5)]
+)
+def test_printed_rounds_are_those_of_the_runs_up_to_a_factor(id, too_far):
+    for factor, outcome in ((1.0, "replicated"), (too_far, "refuted")):
         runs = curves(id, lambda arm, by=factor: by * min(arm.printed, T_OF_PAPER), rising_at)
         assert judge(id, runs).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("id", "denied"),
+    [
+        ("hcsfed.T1.c", lambda rounds: 30),
+        ("hcsfed.T1.d", lambda rounds: 1700 / rounds),
+        ("hcsfed.T1.e", lambda rounds: 20 if rounds == 8 else rounds),
+    ],
+)
+def test_table_1_with_the_printed_rounds_and_with_others(id, denied):
+    def rounds(arm: Arm) -> float:
+        return min(arm.printed, 201)
+
+    assert judge(id, curves(id, rounds, rising_at)).outcome == "replicated"
+    assert judge(id, curves(id, lambda arm: denied(rounds(arm)), rising_at)).outcome == "refuted"
+
+
+@pytest.mark.parametrize(("points", "outcome"), [(1, "replicated"), (2, "refuted")])
+def test_printed_accuracies_of_one_client_that_has_all_data(points, outcome):
+    runs = curves("fedcor.S5.a", lambda arm: (arm.printed - points) / 100, level)
+    assert judge("fedcor.S5.a", runs).outcome == outcome
 
 
 def alpha_of(arm: Arm) -> float:
@@ -169,9 +216,9 @@ def test_fedcors_toy():
         }
 
     as_said, as_denied = toy(near, far, both), toy(far, near, alike)
-    for letter in "abc":
-        assert judge(f"fedcor.F1.{letter}", as_said).outcome == "replicated", letter
-        assert judge(f"fedcor.F1.{letter}", as_denied).outcome == "refuted", letter
+    for id in ("fedcor.F1.a", "fedcor.F1.b", "fedcor.F1.c"):
+        assert judge(id, as_said).outcome == "replicated", id
+        assert judge(id, as_denied).outcome == "refuted", id
 
 
 def sending(id: str, values: Mapping[str, list[int]]) -> dict[str, pd.DataFrame]:
@@ -223,10 +270,28 @@ def test_clusters_of_compressed_updates():
         ]
         return {"hcsfed_updates": pd.concat(parts)}
 
-    for letter in "abc":
-        assert judge(f"hcsfed.F2.{letter}", study(0.7, 0.4, 2.5)).outcome == "replicated", letter
-        assert judge(f"hcsfed.F2.{letter}", study(0.4, 0.7, 1.5)).outcome == "refuted", letter
+    for id in ("hcsfed.F2.a", "hcsfed.F2.b", "hcsfed.F2.c"):
+        assert judge(id, study(0.7, 0.4, 2.5)).outcome == "replicated", id
+        assert judge(id, study(0.4, 0.7, 1.5)).outcome == "refuted", id
 
 
-def test_facts_that_need_no_runs():
-    assert judge("hcsfed.F1.a", {}).outcome == "replicated"
+@pytest.mark.parametrize(
+    ("id", "name", "wrong"),
+    [
+        ("cs.F3.a", "clustered_sampling.claims.size_distributions", lambda sizes, m, order: md(sizes, m)),
+        ("cs.F4.a", "clustered_sampling.claims.similarity_distributions", lambda sizes, m, *_: (md(sizes, m), HALVES)),
+        ("hcsfed.F1.a", "hcsfed.claims.allocate", lambda sizes, *_, **options: np.arange(4, 0, -1)),
+        ("hcsfed.F1.b", "hcsfed.claims.variances", lambda population, m: dict(zip(SCHEMES, range(4), strict=True))),
+    ],
+)  # fmt: skip
+def test_facts_that_need_no_runs(id, name, wrong, monkeypatch):
+    """They are facts of the samplers, and none of another scheme."""
+    assert judge(id, {}).outcome == "replicated"
+    monkeypatch.setattr(f"fedlib.papers.{name}", wrong)
+    assert judge(id, {}).outcome == "refuted"
+
+
+def test_every_claim_is_named_in_a_test():
+    texts = "".join(file.read_text() for file in Path(__file__).parent.glob("test_claims_*.py"))
+    ids = [claim.id for paper in papers() for claim in claims_of(paper)]
+    assert not [id for id in ids if f'"{id}"' not in texts]

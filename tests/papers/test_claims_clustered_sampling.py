@@ -109,9 +109,33 @@ def test_cs_figure_1_counts_classes_and_clients():
     for id in ("cs.F1.e", "cs.F1.f", "cs.F1.g", "cs.F1.h", "cs.M.c", "cs.M.d"):
         assert judge(id, results).outcome == "replicated", id
     assert judge("cs.F1.i", results).estimate == 0  # it never missed a class
+    assert judge("cs.F1.l", drawn_table({"MD": strata, "Algorithm 1": one_each})).outcome == "replicated"
+    assert judge("cs.F1.l", drawn_table({"MD": one_each, "Algorithm 1": strata})).outcome == "refuted"
     same = drawn_table({"MD": strata, "Algorithm 1": strata, "Algorithm 2": strata, "Target": strata})
     assert judge("cs.F1.g", same).outcome == "refuted"
     assert judge("cs.F1.e", same).outcome == "refuted"
+
+
+def test_cs_figure_5_counts_labels():
+    """At alpha = 10 all labels of a client have as many samples; at 0.001 it has one label, half of all the same."""
+    even = np.full((20, 10), 10)
+    one_label = 100 * np.eye(10, dtype=int)[np.repeat([0, *range(10)], [10, *[1] * 10])]
+
+    def partitions(**counts: np.ndarray) -> dict[str, pd.DataFrame]:
+        rows = [
+            {"data": "cs_cifar", "setting": f"alpha = {alpha}", "seed": seed, "method": "", "counts": row}
+            for alpha, table in counts.items()
+            for seed in range(3)
+            for row in table
+        ]
+        return {"cs_partitions": pd.DataFrame(rows)}
+
+    as_said = partitions(**{"10": even, "0.001": one_label})
+    as_denied = partitions(**{"10": one_label, "0.001": even})
+    for id in ("cs.F5.a", "cs.F5.b"):
+        assert judge(id, {}).outcome == "not run", id
+        assert judge(id, as_said).outcome == "replicated", id
+        assert judge(id, as_denied).outcome == "refuted", id
 
 
 def test_cs_gains_by_alpha():

@@ -60,9 +60,9 @@ def test_nothing_is_judged_without_results():
 def test_claims_on_curves_replicate_where_fedcor_is_fastest_and_are_refuted_where_it_is_not():
     good = main_tables(noise=0.01, T=500)
     bad = {e: t.replace({"method": {"FedCor": "AFL", "AFL": "FedCor"}}) for e, t in good.items()}
-    for id in ("T1.a", "F4.a", "F4.b", "F4.c", "F4.d", "F4.e"):
-        assert judge(f"fedcor.{id}", good).outcome == "replicated", id
-        assert judge(f"fedcor.{id}", bad).outcome == "refuted", id
+    for id in ("fedcor.T1.a", "fedcor.F4.a", "fedcor.F4.b", "fedcor.F4.c", "fedcor.F4.d", "fedcor.F4.e"):
+        assert judge(id, good).outcome == "replicated", id
+        assert judge(id, bad).outcome == "refuted", id
 
 
 def test_a_lost_setting_is_not_hidden_by_the_others():

@@ -21,13 +21,13 @@ from fedlib.analysis.claim import (
     Arm,
     Cell,
     Claim,
+    Computed,
     Estimator,
     Kind,
     Labels,
     Level,
     Measure,
-    Own,
-    Study,
+    Measurement,
     versus,
 )
 from fedlib.analysis.measure import area, end_mean, rolling, roughness, rounds_below
@@ -129,9 +129,9 @@ MAIN = [
     claim("M.b", "With clustered sampling the training loss varies less from round to round, with both algorithms and "
           "in every setting.", "core", ROUGH, [below_md(place, m) for place in EVERYWHERE for m in BOTH]),
     claim("M.c", "The clients' aggregation weights vary less than with MD sampling (Figure 1's clients).", "core",
-          Study("method", weight_variance, "times", log=True), [below_md(FIRST, m) for m in BOTH]),
+          Measurement("method", weight_variance, "times", log=True), [below_md(FIRST, m) for m in BOTH]),
     claim("M.d", "More distinct clients are aggregated in a round than with MD sampling (Figure 1's clients).", "core",
-          Study("method", distinct, "clients"), [above_md(FIRST, m, LOSS) for m in BOTH]),
+          Measurement("method", distinct, "clients"), [above_md(FIRST, m, LOSS) for m in BOTH]),
     claim("M.e", "Clustered sampling is never worse than MD sampling: at the end its loss is at most 2 % higher, in "
           "every setting.", "supporting", END, [below_md(place, m) for place in EVERYWHERE for m in BOTH],
           margin=1 / 1.02),
@@ -140,7 +140,9 @@ MAIN = [
 # -- Figure 1
 
 
-def classes(first: int, last: int, statistic: Callable[[np.ndarray], float], unit: str = "classes") -> Study:
+def classes(
+    first: int, last: int, statistic: Callable[[np.ndarray], float], unit: str = "classes"
+) -> Measurement:
     """A statistic of the number of distinct digits in each of Figure 1's rounds first..last."""
 
     def of_rows(rows: pd.DataFrame, owners: pd.DataFrame) -> float:
@@ -154,7 +156,7 @@ def classes(first: int, last: int, statistic: Callable[[np.ndarray], float], uni
             np.array([len(set(digit[np.asarray(clients, dtype=int)])) for clients in selections])
         )
 
-    return Study("method", of_rows, unit, beside="cs_partitions")
+    return Measurement("method", of_rows, unit, beside="cs_partitions")
 
 
 def mean(counts: np.ndarray) -> float:
@@ -199,9 +201,9 @@ IN_FIGURE_1 = [
           classes(1, 200, lambda counts: 100 * float(((counts >= 6) & (counts <= 8)).mean()), "% of rounds"),
           [printed(MD, 83.7, 2.6, "most rounds")], PRINT, 8.7),
     claim("F1.g", "MD sampling draws ten different clients in 63 % of the rounds.", "construction",
-          Study("method", all_distinct, "% of rounds"), [printed(MD, 62.8, 3.4, "63 %")], PRINT, 10.0),
+          Measurement("method", all_distinct, "% of rounds"), [printed(MD, 62.8, 3.4, "63 %")], PRINT, 10.0),
     claim("F1.h", "If all clients have equal sizes, Algorithms 1 and 2 aggregate m distinct clients in every round.",
-          "construction", Study("method", all_distinct, "% of rounds"),
+          "construction", Measurement("method", all_distinct, "% of rounds"),
           [printed(m, 100, 0.0, "10 distinct clients") for m in BOTH], PRINT, 0.1),
     claim("F1.i", "Algorithm 2 finds the ten classes over time: it sees more of them late than in rounds 1 to 5.",
           "supporting", classes(1, 200, gained), [seen_later(ALG2)]),
@@ -319,7 +321,7 @@ def alike(a: str, b: str) -> Cell:
     return versus(f"{a} - {b}", first, second, **labels(SIMILARITY))
 
 
-def sooner(many_steps: str, fewer_steps: str) -> Own:
+def sooner(many_steps: str, fewer_steps: str) -> Computed:
     """Log-ratio of Algorithm 2's rounds to the highest loss at which its runs end, by seed."""
 
     def by_seed(results: Mapping[str, pd.DataFrame]) -> dict[int, float]:
@@ -343,7 +345,7 @@ def sooner(many_steps: str, fewer_steps: str) -> Own:
             )
         return effects
 
-    return Own(by_seed, "times", log=True)
+    return Computed(by_seed, "times", log=True)
 
 
 FEW, STANDARD, MANY = (("cs_work", setting) for setting in ("fewer clients", "standard", "more clients"))

@@ -14,7 +14,7 @@ import numpy as np
 from fedlib.samplers.clustered_sampling import cut_tree, size_distributions, ward_tree
 
 
-class Scheme(NamedTuple):
+class SamplingScheme(NamedTuple):
     """r (m, n) and p (n,), with the clients' gradients g (n, d) and their estimates z (n, d)."""
 
     r: np.ndarray
@@ -23,14 +23,14 @@ class Scheme(NamedTuple):
     z: np.ndarray
 
 
-def random_scheme(rng: np.random.Generator) -> Scheme:
+def random_scheme(rng: np.random.Generator) -> SamplingScheme:
     """2 to 5 clients of random sizes, 2 to 4 draws; r satisfies Proposition 1, as a mixture of schemes that do."""
     n, m = int(rng.integers(2, 6)), int(rng.integers(2, 5))
     sizes = rng.integers(1, 30, n)
     parts = [size_distributions(sizes, m, rng.permutation(n)) for _ in range(3)]
     r = np.tensordot(rng.dirichlet([0.3] * 3), parts, axes=1)
     g = rng.normal(size=(n, 3))
-    return Scheme(r, sizes / sizes.sum(), g, g + 0.3 * rng.normal(size=(n, 3)))
+    return SamplingScheme(r, sizes / sizes.sum(), g, g + 0.3 * rng.normal(size=(n, 3)))
 
 
 class Outcomes(NamedTuple):
@@ -61,7 +61,7 @@ class Outcomes(NamedTuple):
         return self.mean(self.weights > 0)
 
 
-def identities(scheme: Scheme) -> dict[str, float]:
+def identities(scheme: SamplingScheme) -> dict[str, float]:
     """How far each equation of the paper is from equality in one scheme."""
     r, p, g, _ = scheme
     m = len(r)
@@ -85,7 +85,7 @@ def identities(scheme: Scheme) -> dict[str, float]:
     return {name: float(np.abs(gap).max()) for name, gap in gaps.items()}
 
 
-def inequalities(scheme: Scheme) -> dict[str, float]:
+def inequalities(scheme: SamplingScheme) -> dict[str, float]:
     """How much the right side of each inequality (left <= right) exceeds the left where it is tightest."""
     r, p, g, z = scheme
     m = len(r)

@@ -23,11 +23,11 @@ from fedlib.analysis.claim import (
     Arm,
     Cell,
     Claim,
+    Computed,
     Labels,
     Level,
-    Own,
+    Measurement,
     Rounds,
-    Study,
     versus,
 )
 from fedlib.analysis.estimators import trend
@@ -194,7 +194,7 @@ IN_FIGURES_5_AND_6 = [
     ),
     Claim(
         "fedcor.F6.a", "fedcor/figure_6", "The smaller beta, the more uniformly FedCor selects (Gini coefficient, "
-        "gained from the smallest to the largest beta).", "supporting", TREND, Study("method", unevenness),
+        "gained from the smallest to the largest beta).", "supporting", TREND, Measurement("method", unevenness),
         tuple(
             Cell(data, tuple(
                 Arm(where(f"{data} 2SPC", beta, ANNEALING), float(weight))
@@ -222,7 +222,7 @@ IN_FIGURES_5_AND_6 = [
 # -- The Gaussian process: Figures 1, 2, 3 and 7, and what it costs
 
 
-LOSS = Study("method", lambda draw: float(draw["loss"].iloc[0]), "nats", each="draw")
+LOSS = Measurement("method", lambda draw: float(draw["loss"].iloc[0]), "nats", each="draw")
 BY_CHANCE = 20 / 39  # that two of the toy's 2 x 20 points have different labels
 
 
@@ -236,30 +236,30 @@ def in_toy(method: str) -> Where:
     return Where("fedcor_toy", "gap 4, rate 1", method)
 
 
-def toy(letter: str, text: str, measure: Study, arms: tuple[Arm, ...]) -> Claim:
+def toy(letter: str, text: str, measure: Measurement, arms: tuple[Arm, ...]) -> Claim:
     cell = Cell("toy problem", arms, data="toy")
     return Claim(f"fedcor.F1.{letter}", "fedcor/figure_1", text, "supporting", LEVEL, measure, (cell,))
 
 
-def probed(data: str, share: Callable[[pd.DataFrame], float]) -> Study:
+def probed(data: str, share: Callable[[pd.DataFrame], float]) -> Measurement:
     """A share of the probed rounds of one data set, less all of them, in points: it cannot be above 0."""
 
     def below_all(changes: pd.DataFrame) -> float:
         rows = changes[changes["data"] == data]
         return 100 * (share(rows) - 1) if len(rows) else nan
 
-    return Study("method", below_all, "points")
+    return Measurement("method", below_all, "points")
 
 
-def near_gaussian(data: str) -> Study:
+def near_gaussian(data: str) -> Measurement:
     return probed(data, lambda changes: float(gaussian(changes)["near-Gaussian (%)"].iloc[0]) / 100)
 
 
-def stationary(data: str) -> Study:
+def stationary(data: str) -> Measurement:
     return probed(data, lambda changes: float((changes["cosine"].dropna() > BOUNDS[data]).mean()))
 
 
-def rounds_with(measure: Callable[[str], Study], text: str) -> tuple[Cell, ...]:
+def rounds_with(measure: Callable[[str], Measurement], text: str) -> tuple[Cell, ...]:
     return tuple(
         Cell(data, (Arm(Where("fedcor_loss_changes", "2SPC", "Random"), printed=0.0, spread=5.0),),
              shown=text.format(BOUNDS[data]), measure=measure(data), **labels(f"{data} 2SPC"))
@@ -267,7 +267,7 @@ def rounds_with(measure: Callable[[str], Study], text: str) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def neighbours(data: str) -> Own:
+def neighbours(data: str) -> Computed:
     """How often the nearest embedding is of a client with the same label, less how often a random one is (9 / 99)."""
 
     def above_chance(results: Mapping[str, pd.DataFrame]) -> dict[int, float]:
@@ -275,7 +275,7 @@ def neighbours(data: str) -> Own:
         seeds = embeddings(runs, results["fedcor_partitions"], data)
         return {seed: separation(x, y)[1] - 9 / 99 for seed, (x, y) in seeds.items()}
 
-    return Own(above_chance, "share of clients")
+    return Computed(above_chance, "share of clients")
 
 
 def sent(rows: pd.DataFrame) -> float:
@@ -291,7 +291,7 @@ def saved(run: pd.DataFrame) -> float:
 
 ON_THE_PROCESS = [
     toy("a", "FedCor's pair has both labels more often than a random pair.",
-        Study("method", more_often, "share of draws", each="draw"), (Arm(in_toy("Cor")),)),
+        Measurement("method", more_often, "share of draws", each="draw"), (Arm(in_toy("Cor")),)),
     toy("b", "FedCor's pair leaves a lower loss than the two clients of highest loss.", LOSS,
         (Arm(in_toy("Ind")), Arm(in_toy("Cor"), -1.0))),
     toy("c", "The two clients of highest loss do not lower the loss.", LOSS,
@@ -317,12 +317,13 @@ ON_THE_PROCESS = [
     ),
     Claim(
         "fedcor.C.a", "fedcor/table_1", "Covariance stationarity saves communication: a run sends less than with an "
-        "update of the Gaussian process in every round.", "core", LEVEL, Study("method", saved, "times", log=True),
+        "update of the Gaussian process in every round.", "core", LEVEL,
+        Measurement("method", saved, "times", log=True),
         tuple(Cell(panel, (Arm(where(panel, "FedCor")),), **labels(panel)) for panel in PANELS),
     ),
     Claim(
         "fedcor.C.b", "fedcor/table_1", "FedCor's overhead is low: a run sends at most twice as much as with Random "
-        "(bound ours).", "supporting", SAME, Study("method", sent, "times", log=True),
+        "(bound ours).", "supporting", SAME, Measurement("method", sent, "times", log=True),
         tuple(versus(panel, where(panel, "FedCor"), where(panel, "Random"), **labels(panel)) for panel in PANELS), 2.0,
     ),
     Claim(

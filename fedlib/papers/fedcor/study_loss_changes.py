@@ -34,7 +34,7 @@ COMPONENTS = 3
 MODELS_AT_ONCE = 25
 
 
-class Keys(Study):
+class LossChangesKeys(Study):
     """subsets: number drawn per probe. first, every: {label of the dataset: first probed round, rounds between}."""
 
     subsets: Count

@@ -27,18 +27,18 @@ from fedlib.settings.sections import Study
 from fedlib.streams import stream
 
 
-class Case(Settings):
+class ToyCase(Settings):
     gap: Positive
     lr: Positive
 
 
-class Keys(Study):
+class ToyKeys(Study):
     """draws: of the toy problem. n: points per label. cases: name -> gap between the means, and learning rate."""
 
     draws: Count
     n: Count
     pairs: Count
-    cases: dict[str, Case]
+    cases: dict[str, ToyCase]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

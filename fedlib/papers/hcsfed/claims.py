@@ -26,8 +26,8 @@ from fedlib.analysis.claim import (
     Claim,
     Kind,
     Labels,
+    Measurement,
     Rounds,
-    Study,
     versus,
 )
 from fedlib.analysis.estimators import trend
@@ -245,7 +245,7 @@ def unevenness(rows: pd.DataFrame) -> float:
 UPDATES = ("hcsfed_updates", "alpha = 0.01")
 
 
-def clusters(letter: str, text: str, kind: Kind, measure: Study, raw: bool) -> Claim:
+def clusters(letter: str, text: str, kind: Kind, measure: Measurement, raw: bool) -> Claim:
     compressed, uncompressed = (Where(*UPDATES, features) for features in ("compressed", "raw"))
     cell = (
         versus("MNIST", compressed, uncompressed, **ON_MNIST)
@@ -281,21 +281,21 @@ IN_FIGURES_1_AND_2 = [
         "a",
         "Clusters of compressed updates agree better with the labels (adjusted Rand index) than clusters of raw ones.",
         "core",
-        Study("features", agreement),
+        Measurement("features", agreement),
         True,
     ),
     clusters(
         "c",
         "Clusters of compressed updates are tighter (silhouette) than clusters of raw ones.",
         "core",
-        Study("features", silhouette),
+        Measurement("features", silhouette),
         True,
     ),
     clusters(
         "b",
         "Spread differs between clusters: the largest deviation is more than twice the median (effect: ratio over 2).",
         "supporting",
-        Study("features", unevenness, "times", log=True),
+        Measurement("features", unevenness, "times", log=True),
         False,
     ),
 ]

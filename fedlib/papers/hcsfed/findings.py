@@ -30,7 +30,7 @@ def rule_or_selection(results: pd.DataFrame, column: str = "client_accuracy") ->
     counts as its last round + 1. Cells without runs are nan.
     """
     table = results[results["setting"].isin(SETTINGS) & results["method"].isin(METHODS)]
-    rounds = measure.per_run(table, column, measure.rounds_to_target, target=0.8)
+    rounds = measure.arrivals(table, 0.8, column)
     cap = int(table["round"].max())
     medians = rounds.clip(upper=cap + 1).groupby(["method", "setting"]).median().unstack("setting")
     table_of_medians = medians.reindex(index=list(METHODS), columns=list(SETTINGS)).rename(
@@ -105,11 +105,11 @@ def fewer_clusters(results: pd.DataFrame) -> pd.DataFrame:
     for gc, (ten, five) in arms.items():
         table = results[results["method"].isin((ten, five))]
         for words, column in (("official test set", "test_accuracy"), ("clients' own", "client_accuracy")):
-            rounds = measure.per_run(table, column, measure.rounds_to_target, target=0.8)
+            rounds = measure.arrivals(table, 0.8, column)
             rounds = rounds.clip(upper=int(results["round"].max()) + 1).unstack("method")
             if not {ten, five} <= set(rounds):
                 continue
-            for setting, pair in rounds[[ten, five]].dropna().groupby("setting", sort=False):
+            for setting, pair in rounds[[ten, five]].dropna().groupby("setting"):
                 rows.append(
                     {
                         "setting": setting,

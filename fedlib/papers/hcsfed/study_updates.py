@@ -28,7 +28,7 @@ from fedlib.settings.sections import Study
 from fedlib.streams import stream
 
 
-class Keys(Study):
+class UpdatesKeys(Study):
     """after: numbers of rounds after which to look. H: number of clusters. R: compression rate."""
 
     after: list[Whole]

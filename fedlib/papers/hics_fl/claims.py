@@ -20,11 +20,11 @@ from fedlib.analysis.claim import (
     Arm,
     Cell,
     Claim,
+    Computed,
     Kind,
     Level,
-    Own,
+    Measurement,
     Rounds,
-    Study,
     versus,
 )
 from fedlib.analysis.curves import Panel
@@ -157,7 +157,7 @@ IN_FIGURES_2_TO_5 = [
            [versus("Fashion-MNIST (3)", where("Fashion-MNIST (3)", OURS), where("Fashion-MNIST (3)", "CS"),
                    **labels("Fashion-MNIST (3)"))], SAME, 2.0),
     figure("F4.b", "figure_4", "On CIFAR-10 the spread of HiCS-FL's training loss, relative to the loss, grows with "
-           "the rounds.", "supporting", Study("method", change_of_spread, "of the loss"),
+           "the rounds.", "supporting", Measurement("method", change_of_spread, "of the loss"),
            [Cell(panel, (Arm(where(panel, OURS)),), **labels(panel)) for panel in ON["CIFAR-10"]]),
     figure("F5.a", "figure_5", "On CIFAR-100 HiCS-FL converges faster than every baseline in both settings.", "core",
            auc("CIFAR-100"), everywhere("CIFAR-100", leads)),
@@ -202,7 +202,7 @@ IN_FIGURES_13_TO_17 = [
            [replace(cell, measure=mean_loss(data)) for data in ("Fashion-MNIST", "CIFAR-10")
             for cell in everywhere(data, lambda panel: lags(panel, "local_loss_std"))]),
     figure("F14.b", "figure_14", "The setting changes the spread of the loss less on Fashion-MNIST than on CIFAR-10 "
-           "(range over the settings over their mean).", "supporting", Own(less_on_fashion, "of the mean"),
+           "(range over the settings over their mean).", "supporting", Computed(less_on_fashion, "of the mean"),
            [Cell("both", needs=("hics_fmnist", "hics_cifar10"))]),
 ]  # fmt: skip
 
@@ -238,7 +238,7 @@ def less_work(panel: str) -> list[Cell]:
     ]
 
 
-MEDIAN, MEAN = (Study("method", f, "times", log=True) for f in (server_median, server_mean))
+MEDIAN, MEAN = (Measurement("method", f, "times", log=True) for f in (server_median, server_mean))
 
 
 def alike(setting: str, a: str, b: str) -> Cell:
@@ -249,7 +249,7 @@ def alike(setting: str, a: str, b: str) -> Cell:
 
 OF_COSTS = [
     figure("C.a", "cost_comparison", "HiCS-FL sends nothing beyond what random selection sends.", "core",
-           Study("method", sent, "times", log=True),
+           Measurement("method", sent, "times", log=True),
            [versus(panel, where(panel, OURS), where(panel, "Random"), **labels(panel))
             for panel in ("Fashion-MNIST (2)", "CIFAR-10 (2)")], SAME, 1.001),
     figure("C.b", "cost_comparison", "HiCS-FL's server works less in a round than those of Clustered Sampling, "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from fedlib.analysis.claim import PRINT, Arm, Cell, Claim, Kind, Study, versus
+from fedlib.analysis.claim import PRINT, Arm, Cell, Claim, Kind, Measurement, versus
 from fedlib.analysis.measure import spearman
 from fedlib.analysis.readings import Where
 from fedlib.papers.hics_fl.estimates import envelope, estimated, h_s, separation
@@ -45,7 +45,7 @@ def envelopes(shape: bool) -> list[Cell]:
     for data, curves in ENVELOPES.items():
         for side, (_, rho, kappa) in curves.items():
             arm = Arm(in_study("hics_assumption", data), printed=None if shape else rho / kappa)
-            measure = Study("data", bend(side, shape), "" if shape else "times", log=not shape)
+            measure = Measurement("data", bend(side, shape), "" if shape else "times", log=not shape)
             cells.append(Cell(f"{data}, {side} curve", (arm,), NAMES.get(data, data), measure=measure))
     return cells
 
@@ -62,15 +62,15 @@ def more_even(data: str, setting: str, compared: str) -> Cell:
 OF_GRADIENTS = [
     figure("F6.a", "figure_6", "Gradients of clients with a higher label entropy are closer to the global one "
            "(Spearman's correlation, reversed; at least 0.5, bound ours).", "supporting",
-           Study("data", correlation, "correlation"),
+           Measurement("data", correlation, "correlation"),
            [Cell(data, (Arm(in_study("hics_assumption", data)),), NAMES.get(data, data)) for data in ENVELOPES],
            margin=0.5),
     figure("F6.b", "figure_6", "Curves kappa - rho exp(beta (H - H_0)) below and above 95 % of the points bend as "
-           "Assumption 1 asks (beta > 0).", "supporting", Study("data", bend("upper", True)), envelopes(True)),
+           "Assumption 1 asks (beta > 0).", "supporting", Measurement("data", bend("upper", True)), envelopes(True)),
     figure("F6.c", "figure_6", "rho / kappa of these curves is as printed (within a factor 1.5).",
-           "supporting", Study("data", bend("upper", False), "times", log=True), envelopes(False), PRINT, 1.5),
+           "supporting", Measurement("data", bend("upper", False), "times", log=True), envelopes(False), PRINT, 1.5),
     figure("H.a", "figure_7", "H_S falls from setting (1) to (3) on Fashion-MNIST, and is largest in (1) on "
-           "CIFAR-10 and CIFAR-100 (beta = 1).", "construction", Study("data", heterogeneity),
+           "CIFAR-10 and CIFAR-100 (beta = 1).", "construction", Measurement("data", heterogeneity),
            [more_even("FMNIST", "(1)", "(2)"), more_even("FMNIST", "(2)", "(3)"), more_even("CIFAR-10", "(1)", "(2)"),
             more_even("CIFAR-10", "(1)", "(3)"), more_even("CIFAR-100", "(1)", "(2)")]),
 ]  # fmt: skip
@@ -107,7 +107,7 @@ def error(rows: pd.DataFrame, column: str) -> float:
 
 
 AUC, TAU, ERROR = (
-    Study("data", f, unit, of_column=True)
+    Measurement("data", f, unit, of_column=True)
     for f, unit in ((separates, "AUC - 0.5"), (orders, "tau"), (error, "nats"))
 )
 

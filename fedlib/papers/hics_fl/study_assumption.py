@@ -36,7 +36,7 @@ from fedlib.training.contract import Job
 from fedlib.training.layout import Layout
 
 
-class Keys(Study):
+class AssumptionKeys(Study):
     """n: samples per client. alphas: [lowest, highest]."""
 
     clients: Count

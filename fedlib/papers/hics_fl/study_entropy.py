@@ -29,16 +29,16 @@ from fedlib.simulation.live import Live
 from fedlib.streams import stream
 
 
-class Case(Settings, extra="allow"):
+class EntropyCase(Settings, extra="allow"):
     """An experiment and one of its settings; all other keys change its runs."""
 
     experiment: str
     setting: str
 
 
-class Keys(Study):
+class EntropyKeys(Study):
     method: str
-    cases: dict[str, Case]
+    cases: dict[str, EntropyCase]
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:

@@ -26,7 +26,7 @@ from fedlib.settings.sections import Study
 from fedlib.training.models import build
 
 
-class Keys(Study):
+class LastLayerKeys(Study):
     """rounds: number of rounds of the run."""
 
     rounds: Count

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from fedlib.analysis import measure
 from fedlib.analysis.curves import Panel, arrivals
 from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import (
@@ -18,7 +19,6 @@ from fedlib.analysis.measure import (
     end_mean,
     followed,
     per_run,
-    rounds_to_target,
 )
 from fedlib.analysis.tables import number, short_cell
 from fedlib.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
@@ -135,7 +135,7 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
     values = {
         "final (%)": 100 * per_run(alike, "test_accuracy", end_mean, share=0.05),
         "mean (%)": 100 * per_run(alike, "test_accuracy", area),
-        f"rounds to {100 * target:.0f} %": per_run(results, "test_accuracy", rounds_to_target, target=target),
+        f"rounds to {100 * target:.0f} %": measure.arrivals(results, target),
     }
     keys = ["setting", "method"]
     tables = dict(list(results.groupby(keys)))
