@@ -76,9 +76,8 @@ def distance_sums(z, slope, centre, plain, square):
                 off = (cells[k] if cells[k] > 0 else slope[k] * cells[k]) - centre[k]
                 first[k] += off
                 second[k] += off * off
-        for k in range(W):
-            plain[k] += first[k]
-            square[k] += second[k]
+        plain += first
+        square += second
 
 
 @compiled
@@ -105,9 +104,8 @@ def gradient_sums(g, z, slope, plain, weighted):
             for k in range(W):
                 first[k] += slopes[k]
                 second[k] += slopes[k] * (cells[k] if cells[k] > 0 else slope[k] * cells[k])
-        for k in range(W):
-            plain[k] += first[k]
-            weighted[k] += second[k]
+        plain += first
+        weighted += second
 
 
 @compiled
@@ -124,5 +122,4 @@ def unnormalise(g, z, slope, a, b, c, lower, to_slope):
                 middle = a[k] * slopes[k] + b[k] * (v if positive else slope[k] * v) + c[k]
                 target[k] = middle if positive else slope[k] * middle
                 row[k] += np.float32(0) if positive else middle * v
-        for k in range(W):
-            to_slope[k] += row[k]
+        to_slope += row

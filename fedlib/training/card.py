@@ -22,10 +22,10 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Turns, batches_of, kept_bits, length, workers
+from fedlib.training.contract import Batches, Job, Turns, Work, batches_of, kept_bits, length, workers
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
-from fedlib.training.stacked import Chunk, Measure, StackedExecutor
+from fedlib.training.stacked import Measure, StackedExecutor
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
 NARROWEST = 8  # jobs that a step computes, at least
@@ -36,7 +36,7 @@ GROUP = 32  # clients that each of two groups of runs selects, at least: fewer d
 
 
 class CardExecutor(StackedExecutor):
-    """Executor that trains plain CNNs by static steps; implements `contract.Executor`.
+    """Executor that trains plain CNNs by static steps.
 
     compiled: whether torch.compile fuses the operations of a step; None for yes on a GPU.
     """
@@ -57,8 +57,8 @@ class CardExecutor(StackedExecutor):
         """In chunks, longest jobs first. Jobs on the same batches stand side by side; these are drawn once a chunk."""
         first: dict[Hashable, int] = {}
         for j, job in enumerate(jobs):
-            first.setdefault(key_of(job), j)
-        order = sorted(range(len(jobs)), key=lambda j: (-length(jobs[j], local), first[key_of(jobs[j])]))
+            first.setdefault(job.key, j)
+        order = sorted(range(len(jobs)), key=lambda j: (-length(jobs[j], local), first[jobs[j].key]))
 
         def draw_and_work(rows: list[int]) -> None:
             clients, place = distinct([jobs[j] for j in rows])
@@ -72,10 +72,10 @@ class CardExecutor(StackedExecutor):
         for _ in self._feed.map(draw_and_work, chunks):
             pass
 
-    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
         if chunk.previous is not None:
-            return super()._trained(chunk)
-        jobs, batches, w, local = chunk.jobs, chunk.batches, chunk.w, chunk.local
+            return super()._trained(chunk, batches)
+        jobs, w, local = chunk.jobs, chunk.start, chunk.local
         step = self._step(local, len(batches.index), chunk.linear is not None)
         active = (batches.count > 0).sum(1).tolist()
         runs = {width: step.prepared(width) for width in {width_of(n) for n in active}}
@@ -204,14 +204,9 @@ def width_of(active: int) -> int:
     return min(JOBS, max(NARROWEST, 1 << (active - 1).bit_length()))
 
 
-def key_of(job: Job) -> Hashable:
-    """What jobs on the same batches have in common."""
-    return id(job) if job.draws is None else job.draws
-
-
 def distinct(jobs: Sequence[Job]) -> tuple[list[Job], np.ndarray]:
     """One job for each set of jobs on the same batches, and for each job the place of that one."""
     places: dict[Hashable, int] = {}
-    place = np.array([places.setdefault(key_of(job), len(places)) for job in jobs])
+    place = np.array([places.setdefault(job.key, len(places)) for job in jobs])
     firsts = np.unique(place, return_index=True)[1]
     return [jobs[j] for j in firsts.tolist()], place

@@ -101,8 +101,7 @@ def initialise(net: Chain, rng: np.random.Generator) -> Tensor:
             net.fill(layer, generator)
         elif any(True for _ in layer.parameters()):
             reset(layer, generator)
-    tensors = dict(fresh.named_parameters()) | dict(fresh.named_buffers())
-    return torch.cat([tensors[name].detach().flatten() for name in Layout.of(net).names])
+    return Layout.of(net).values(fresh)
 
 
 def reset(layer: nn.Module, generator: torch.Generator) -> None:

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from fedlib.data.datasets import Tensors
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Job, dropout_bits, dropout_threshold
+from fedlib.training.contract import Batches, Job, Work, dropout_bits, dropout_threshold
 from fedlib.training.loops import LINE, QUAD, descend, samples
-from fedlib.training.stacked import Chunk, StackedExecutor
+from fedlib.training.stacked import StackedExecutor
 
 
 class CompiledExecutor(StackedExecutor):
-    """Executor that trains dense models by SGD in compiled loops; implements `contract.Executor`."""
+    """Executor that trains dense models by SGD in compiled loops."""
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
         super().__init__(net, data, device, threads)
@@ -34,11 +34,11 @@ class CompiledExecutor(StackedExecutor):
         dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
         self._dropouts = np.array(dropouts).reshape(-1, 2)
 
-    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        local, linear, batches = chunk.local, chunk.linear, chunk.batches
+    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
+        local, linear = chunk.local, chunk.linear
         if not local.plain or chunk.previous is not None:
-            return super()._trained(chunk)
-        lr, start, nothing = chunk.lr, chunk.w.numpy(), np.empty((0, 0), np.float32)
+            return super()._trained(chunk, batches)
+        lr, start, nothing = chunk.lr, chunk.start.numpy(), np.empty((0, 0), np.float32)
         G, d = start.shape
         w = torch.zeros(G, -(-d // LINE) * LINE).numpy()
         w[:, :d] = start

@@ -13,12 +13,13 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,11 +27,15 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, softplus
 
+from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p, and the shape that it masks
+Split = Literal["train", "test"]
+Rows = Sequence[np.ndarray] | None  # for each model, some samples of a split; None for all of them
+Measures = tuple[list[np.ndarray], list[np.ndarray]]  # for each model, losses and scores of samples
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 TEMPERATURE = 0.5  # of Moon's contrastive term (Li et al., CVPR 2021, section 4.1)
 
@@ -53,6 +58,23 @@ class Job:
     @cached_property
     def rng(self) -> np.random.Generator:
         return self.source if isinstance(self.source, np.random.Generator) else self.source()
+
+    @property
+    def key(self) -> Hashable:
+        """What jobs on the same batches have in common."""
+        return id(self) if self.draws is None else self.draws
+
+
+@dataclass(frozen=True)
+class Work:
+    """The local training of J jobs; see `Executor.train`."""
+
+    jobs: Sequence[Job]
+    start: Tensor
+    local: Local
+    lr: float
+    linear: Tensor | None = None
+    previous: Tensor | None = None
 
 
 @dataclass
@@ -82,23 +104,24 @@ class Turns:
     host: threading.Lock
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Trains, differentiates and evaluates models that are flat (d,) vectors.
 
-    pool: its threads, also for other work that clients do in parallel.
+    y: targets of both splits. pool: its threads, also for other work that clients do in parallel.
     measures: name of the results' column for the second value of `evaluate`; None where there is none.
     turns: None where only one group of runs can use it.
     """
 
     net: nn.Module
-    y: dict[str, Tensor]  # targets of the splits "train" and "test"
-    measures: str | None
-    turns: Turns | None
     layout: Layout
-    device: torch.device
-    threads: int
-    pool: ThreadPoolExecutor
+    measures: str | None = "test_accuracy"
+    turns: Turns | None = None
 
+    def __init__(self, data: Tensors, device: torch.device, threads: int) -> None:
+        self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
+        self.device, self.threads, self.pool = device, threads, workers(threads)
+
+    @abstractmethod
     def initial(self, rng: np.random.Generator) -> Tensor:
         """(d,) the values of a fresh model, drawn from the distribution of its specification."""
 
@@ -119,17 +142,22 @@ class Executor(Protocol):
         previous: (J, d) each client's previous local model. With it, mu weights Moon's contrastive term instead of the
             proximal term.
         """
+        updates = torch.empty(len(jobs), self.layout.d, device=self.device)
+        trained = Trained(updates, np.zeros(len(jobs)), np.zeros(len(jobs), int))
+        self._train(Work(jobs, start, local, lr, linear, previous), trained)
+        return trained
 
+    @abstractmethod
+    def _train(self, work: Work, trained: Trained) -> None:
+        """Train all jobs, and write their results."""
+
+    @abstractmethod
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
         """(J, d) gradient of each job's loss on one mini-batch, at its run's row of `start`: (R, d)."""
 
-    def evaluate(
-        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Loss (float32) and correctness (bool) of each sample under each model, in evaluation mode.
-
-        weights: (R, d). rows: for each model, the samples of the split to measure; None for all of them.
-        """
+    @abstractmethod
+    def evaluate(self, weights: Tensor, split: Split, rows: Rows = None) -> Measures:
+        """Loss (float32) and correctness (bool) of each sample under each model (R, d), in evaluation mode."""
 
 
 def workers(threads: int) -> ThreadPoolExecutor:

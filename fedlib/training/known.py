@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from torch import Tensor, nn
 
 from fedlib.training.chain import Chain
+from fedlib.training.layers import is_plain_convolution
 from fedlib.training.models import traced
 from fedlib.training.randomness import made
 
@@ -28,7 +29,7 @@ def as_chain(net: nn.Module, make: Callable[[], nn.Module], shape: tuple[int, ..
         elif type(layer) is nn.Linear:
             fits = flat and layer.bias is not None
         elif type(layer) in ON_MAPS:
-            fits = not flat and (type(layer) is not nn.Conv2d or plain(layer))
+            fits = not flat and (type(layer) is not nn.Conv2d or is_plain_convolution(layer))
         else:
             fits = type(layer) in ANYWHERE
         if not fits or any(not p.requires_grad for p in layer.parameters()):
@@ -54,8 +55,3 @@ def _has_hooks(part: nn.Module | Tensor) -> bool:
 def _in_a_row(net: nn.Sequential) -> Iterator[nn.Module]:
     for layer in net:
         yield from _in_a_row(layer) if type(layer) is nn.Sequential else [layer]
-
-
-def plain(layer: nn.Conv2d) -> bool:
-    """Whether a convolution has a bias, and zeros (or nothing) around its maps."""
-    return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

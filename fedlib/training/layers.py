@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
 
 from fedlib.training.activations import (
     activate,
@@ -103,6 +102,16 @@ def stages_of(net: Chain) -> list[Stage]:
     return stages
 
 
+def is_plain_convolution(layer: nn.Module) -> bool:
+    """Whether the layer is a convolution with a bias, and zeros (or nothing) around its maps."""
+    return (
+        type(layer) is nn.Conv2d
+        and layer.bias is not None
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
+
+
 def is_plain_pooling(layer: nn.Module) -> bool:
     """Whether the layer takes the maximum of each 2 x 2 square."""
     return isinstance(layer, nn.MaxPool2d) and (
@@ -118,11 +127,7 @@ class Convolution:
 
     def forward(self, x: Tensor, bits: Iterator[np.ndarray], training: bool) -> Tensor:
         self.x, layer = channels_first(x), self.layer
-        return channels_last(
-            conv2d(
-                self.x, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups
-            )
-        )
+        return channels_last(layer(self.x))
 
     def backward(self, g: Tensor) -> Tensor:
         layer = self.layer

@@ -43,6 +43,11 @@ class Layout:
         frozen = sum(p.numel() for p in parameters.values() if not p.requires_grad)
         return cls(tuple(tensors), shapes, n_trainable, getattr(net, "output_layer", None), frozen)
 
+    def values(self, net: nn.Module) -> Tensor:
+        """(d,) the values of a module of this layout."""
+        tensors = dict(net.named_parameters()) | dict(net.named_buffers())
+        return torch.cat([tensors[name].detach().flatten() for name in self.names])
+
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Position of each tensor in the flat vector, by name."""

@@ -29,15 +29,12 @@ Stored = tuple[np.ndarray, np.ndarray, np.ndarray]  # pixels, scale and shift: s
 
 
 class ClientLoop(SerialExecutor):
-    """Executor that trains chains by hand-written passes; implements `contract.Executor`."""
-
-    measures: str | None = "test_accuracy"
+    """Executor that trains chains by hand-written passes."""
 
     def __init__(self, net: Chain, data: Tensors, device: torch.device, threads: int) -> None:
-        super().__init__(device, threads)
+        super().__init__(data, device, threads)
         self.net = self.chain = net
         self.data, self.layout = data, Layout.of(net)
-        self.y = {"train": data.y_train, "test": data.y_test}
         self.stored = loops.samples(data, channels_last=True)
 
     def initial(self, rng: np.random.Generator) -> Tensor:

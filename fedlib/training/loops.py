@@ -242,24 +242,8 @@ def descend(x, scale, shift, labels, index, count, sizes, dropouts, bits, batch,
 
 def load() -> None:
     """Load the compiled loop over pixels. It takes a second, and longer where the loop was never compiled."""
-    f32, nothing = np.float32, np.zeros((0, 0), np.float32)
-    x, unit, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.array([1, 1])
+    rate, nothing = np.float32(1), np.zeros((0, 0), np.float32)
+    x, unit, y, sizes = np.zeros((1, 1), np.uint8), np.ones(1, np.float32), np.zeros(1, int), np.array([1, 1])
     index, count, bits = np.zeros((0, 1, 1), int), np.zeros((0, 1), int), np.empty((0, 0, 0), np.int16)
-    w, dropouts = np.zeros((1, 2), np.float32), np.zeros((0, 2))
-    descend(
-        x,
-        unit,
-        unit,
-        np.zeros(1, int),
-        index,
-        count,
-        sizes,
-        dropouts,
-        bits,
-        nothing,
-        w,
-        f32(1),
-        f32(1),
-        nothing,
-        nothing,
-    )
+    w, drop = np.zeros((1, 2), np.float32), np.zeros((0, 2))
+    descend(x, unit, unit, y, index, count, sizes, drop, bits, nothing, w, rate, rate, nothing, nothing)

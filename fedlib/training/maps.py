@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
 from fedlib.training.contract import BETAS, EPSILON, rate
-from fedlib.training.layers import is_plain_pooling
+from fedlib.training.layers import is_plain_convolution, is_plain_pooling
 from fedlib.training.layout import Layout
 from fedlib.training.objective import measured
 
@@ -34,22 +34,16 @@ def takes(net: nn.Module) -> bool:
     if not isinstance(net, Chain) or net.is_dense or not all(p.requires_grad for p in net.parameters()):
         return False
     return all(
-        is_plain_convolution(layer) or is_plain_pooling(layer) or type(layer) in OTHERS for layer in net
+        is_unit_convolution(layer) or is_plain_pooling(layer) or type(layer) in OTHERS for layer in net
     )
 
 
 OTHERS = (nn.ReLU, nn.Dropout, nn.Flatten, nn.Linear)
 
 
-def is_plain_convolution(layer: nn.Module) -> bool:
-    """Whether the layer is a convolution with a bias, step 1, one group, and zeros (or nothing) around its maps."""
-    return (
-        type(layer) is nn.Conv2d
-        and layer.bias is not None
-        and (layer.stride, layer.dilation, layer.groups) == ((1, 1), (1, 1), 1)
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
-    )
+def is_unit_convolution(layer: nn.Module) -> bool:
+    """Whether the layer is a plain convolution with step 1 and one group."""
+    return is_plain_convolution(layer) and (layer.stride, layer.dilation, layer.groups) == ((1, 1), (1, 1), 1)
 
 
 # -- layers: `forward` returns what `backward` needs; `backward` adds the layer's own gradients to `slopes` --------
@@ -270,17 +264,13 @@ class MapStep:
         self.shift = zeros(jobs, d) if shifted else None
         self.momentum = zeros(jobs, d) if adam or local.momentum else None
         self.square = zeros(jobs, d) if adam else None
-        self.index, self.count = (
-            zeros(steps, jobs, B, dtype=torch.int64),
-            zeros(steps, jobs, dtype=torch.int64),
-        )
+        self.index = zeros(steps, jobs, B, dtype=torch.int64)
+        self.count = zeros(steps, jobs, dtype=torch.int64)
         self.rate, self.root = zeros(steps), zeros(steps)  # of the optimiser: see `load`
         self.loss = zeros(steps, jobs)
         self.bits = zeros(bundle, jobs, self.passes.bytes, dtype=torch.uint8) if net.dropouts else None
-        self.s, self.place = (
-            zeros(1, dtype=torch.int64),
-            zeros(1, dtype=torch.int64),
-        )  # of the step, of its bits
+        self.s = zeros(1, dtype=torch.int64)  # of the step
+        self.place = zeros(1, dtype=torch.int64)  # of its bits
         self.places = torch.arange(B, device=device)
         names, shapes = layout.names, layout.shapes
         self.tensors = [(name, layout.slices[name], tuple(s)) for name, s in zip(names, shapes, strict=True)]

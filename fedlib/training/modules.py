@@ -13,7 +13,7 @@ import copy
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,17 @@ from torch.func import functional_call
 from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
-from fedlib.training.contract import Batches, Job, Optimizer, Trained, contrast
+from fedlib.training.contract import (
+    Batches,
+    Job,
+    Measures,
+    Optimizer,
+    Rows,
+    Split,
+    Trained,
+    Work,
+    contrast,
+)
 from fedlib.training.layout import Layout
 from fedlib.training.objective import Function, Objective, first_line, shape, too_few, tried_on
 from fedlib.training.randomness import (
@@ -43,7 +53,7 @@ LOSSES = {"sum": "its loss is a sum over samples", "weighted": "its loss weighs 
 
 
 class ModuleExecutor(SerialExecutor):
-    """Executor for any module; implements `contract.Executor`.
+    """Executor for any module.
 
     make: makes the module. It is called for every initial model, with torch's generator seeded from the run's seed.
     data: x of any shape, floats or whole numbers (tokens). loss, metric: see `Objective`.
@@ -66,10 +76,9 @@ class ModuleExecutor(SerialExecutor):
         stacked: bool | None = None,
         tell: Callable[[str], None] = print,
     ) -> None:
-        super().__init__(device, threads)
+        super().__init__(data, device, threads)
         self.make = make
         self.x = {"train": data.x_train.to(device), "test": data.x_test.to(device)}
-        self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
         self.net = self._new_module(0)
         train_rows = tried_on(self.y["train"]) if loss or metric else torch.arange(min(2, len(data.y_train)))
         test_rows = tried_on(self.y["test"]) if (loss or metric) and len(data.y_test) else train_rows[:0]
@@ -95,18 +104,11 @@ class ModuleExecutor(SerialExecutor):
     def new_bench(self) -> Bench:
         return ModuleBench(self)
 
-    def train(
-        self,
-        jobs: Sequence[Job],
-        start: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None = None,
-        previous: Tensor | None = None,
-    ) -> Trained:
-        if self.stacked is not None and previous is None and not local.by_torch:
-            return self.stacked.train(jobs, start, local, lr, linear)
-        return super().train(jobs, start, local, lr, linear, previous)
+    def _train(self, work: Work, trained: Trained) -> None:
+        if self.stacked is not None and work.previous is None and not work.local.by_torch:
+            self.stacked._train(work, trained)
+        else:
+            super()._train(work, trained)
 
     def _stackable(self, tell: Callable[[str], None], checked: bool = False) -> StackedExecutor | None:
         """The executor that stacks clients, if passes draw nothing, keep no statistics, and torch.func can do it."""
@@ -143,9 +145,7 @@ class ModuleExecutor(SerialExecutor):
         filled = np.arange(batches.index.shape[2]) < batches.count[:, :, None]
         return replace(batches, count=(weights.cpu().numpy()[batches.index] * filled).sum(2))
 
-    def evaluate(
-        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def evaluate(self, weights: Tensor, split: Split, rows: Rows = None) -> Measures:
         """As in the contract. The value of a metric of all samples together stands for each of them."""
         losses, scores = super().evaluate(weights, split, rows)
         if self.objective.metric_kind == "together" and split == "test":
@@ -201,12 +201,8 @@ class ModuleBench(Bench):
             for hook in hooks(parameter):
                 copied.register_hook(hook)
         super().__init__(net, executor.layout, executor.device)
-        self.x, self.y, self.objective, self.random = (
-            executor.x,
-            executor.y,
-            executor.objective,
-            executor.random,
-        )
+        self.x, self.y = executor.x, executor.y
+        self.objective, self.random = executor.objective, executor.random
         self.training: bool | None = None
         self.counters = {name: b.clone() for name, b in net.named_buffers() if not b.is_floating_point()}
 
@@ -225,12 +221,10 @@ class ModuleBench(Bench):
 
     def values(self) -> Tensor:
         """(d,) the module's present values, including buffers that its forward pass replaced."""
-        for name, view in self.buffers.items():
-            module, _, buffer = name.rpartition(".")
-            parent = self.net.get_submodule(module)
-            if (current := getattr(parent, buffer)) is not view:
+        for parent, name, view in self.buffers:
+            if (current := getattr(parent, name)) is not view:
                 view.copy_(current.detach())
-                setattr(parent, buffer, view)
+                setattr(parent, name, view)
         return self.w
 
     def ready(self, weights: Tensor, training: bool) -> nn.Module:

@@ -84,9 +84,7 @@ class Objective:
         """(B,) weight of each sample in a mean loss; None for equal weights."""
         if self.weights is None:
             return None
-        labels, weights = (part.to(y.device) for part in self.weights)
-        by_sample = weights[torch.searchsorted(labels, y).clamp(max=len(labels) - 1)]
-        return by_sample.flatten(1).sum(1) if y.dim() > 1 else by_sample
+        return _by_sample(*self.weights, y)
 
     def losses(self, out: Any, y: Tensor) -> Tensor:
         """(B,) loss of each sample; 0 where its weight is 0."""
@@ -217,12 +215,18 @@ def _weights(loss: Function, out: Any, y: Tensor) -> tuple[Tensor, Tensor] | Non
         return None
     for outputs in _outputs(out):
         single = torch.stack([loss(_rows(outputs, i), y[i : i + 1]).reshape(()) for i in range(len(y))])
-        by_sample = weights.to(device)[torch.searchsorted(labels.to(device), y)]
-        by_sample = by_sample.flatten(1).sum(1) if y.dim() > 1 else by_sample
+        by_sample = _by_sample(labels, weights, y)
         mean = (torch.where(by_sample > 0, single, 0.0) * by_sample).sum() / by_sample.sum()
         if not _close(loss(outputs, y), mean):
             return None
     return labels, weights
+
+
+def _by_sample(labels: Tensor, weights: Tensor, y: Tensor) -> Tensor:
+    """(B,) weight of each sample: that of its label, or the sum of those of its labels; labels: sorted."""
+    labels, weights = labels.to(y.device), weights.to(y.device)
+    of_labels = weights[torch.searchsorted(labels, y).clamp(max=len(labels) - 1)]
+    return of_labels.flatten(1).sum(1) if y.dim() > 1 else of_labels
 
 
 def _close(value: Tensor, expected: Tensor) -> bool:
@@ -234,7 +238,7 @@ def _close(value: Tensor, expected: Tensor) -> bool:
 
 def _flat(value: Any) -> Tensor:
     """Values of a batch as (B,), or as one number."""
-    value = torch.as_tensor(value).detach()
+    value = torch.as_tensor(value)
     return value.flatten(1).float().mean(1) if value.dim() > 1 else value
 
 
@@ -251,8 +255,7 @@ def _of_each(function: Function, kind: Kind, out: Any, y: Tensor) -> Function:
     """A function of a batch as one with a value per sample. out, y: to try it on."""
 
     def of_batch(out: Any, y: Tensor) -> Tensor:
-        value = function(out, y)
-        return value.flatten(1).float().mean(1) if value.dim() > 1 else value
+        return _flat(function(out, y))
 
     def stacked(out: Any, y: Tensor) -> Tensor:
         return vmap(lambda o, t: function(o.unsqueeze(0), t.unsqueeze(0)))(out, y)

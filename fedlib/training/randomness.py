@@ -88,8 +88,7 @@ def made(make: Callable[[], nn.Module], seed: int, device: torch.device | None =
 def drawn(make: Callable[[int], nn.Module], rng: np.random.Generator) -> Tensor:
     """(d,) the values of a fresh model that `make` draws by its own code, from a seed taken from `rng`."""
     net = make(int(rng.integers(2**63)))
-    tensors = dict(net.named_parameters()) | dict(net.named_buffers())
-    return torch.cat([tensors[name].detach().flatten() for name in Layout.of(net).names])
+    return Layout.of(net).values(net)
 
 
 def has_dropout(net: nn.Module) -> bool:

@@ -11,29 +11,33 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.contract import (
     Batches,
+    Executor,
     Job,
+    Measures,
     Optimizer,
+    Rows,
+    Split,
     Trained,
-    Turns,
+    Work,
     batches_of,
     draw_batches,
-    workers,
 )
 from fedlib.training.layout import Layout
 
 BLOCK = 500  # samples evaluated at a time
 Gradient = Callable[
     [int], Tensor | float
-]  # of a step, written to the bench's g; returns the mean loss of its batch
+]  # of a step, written to the bench's g; returns the batch's mean loss
 Anchors = tuple[Tensor, Tensor]  # (d,), (d,) the global and the client's previous model, of Moon's objective
 
 
@@ -52,14 +56,14 @@ class Bench(ABC):
         self.w = torch.zeros(layout.d, device=device)
         self.g = torch.zeros(layout.n_trainable, device=device)
         self.trained = self.w[: layout.n_trainable]
-        self.buffers: dict[str, Tensor] = {}
+        self.buffers: list[tuple[nn.Module, str, Tensor]] = []  # each with its module and its name there
         parameters = dict(net.named_parameters())
         for name, shape in zip(layout.names, layout.shapes, strict=True):
             where = layout.slices[name]
             if name not in parameters:
                 module, _, buffer = name.rpartition(".")
-                self.buffers[name] = self.w[where].view(shape)
-                setattr(net.get_submodule(module), buffer, self.buffers[name])
+                self.buffers.append((net.get_submodule(module), buffer, self.w[where].view(shape)))
+                setattr(*self.buffers[-1])
                 continue
             parameters[name].data = self.view(self.w[where], shape)
             if where.stop <= layout.n_trainable:
@@ -128,21 +132,16 @@ class Bench(ABC):
         return losses.cpu().numpy()
 
 
-class SerialExecutor(ABC):
-    """Executor that trains one client after another on each of its threads; implements `contract.Executor`.
+class SerialExecutor(Executor):
+    """Executor that trains one client after another on each of its threads.
 
-    y: the targets of both splits. scores: the type of the second value that `evaluate` returns.
+    scores: the type of the second value that `evaluate` returns.
     """
 
-    net: nn.Module
-    measures: str | None
-    turns: Turns | None = None
-    layout: Layout
-    y: dict[str, Tensor]
     scores: type = bool
 
-    def __init__(self, device: torch.device, threads: int) -> None:
-        self.device, self.threads, self.pool = device, threads, workers(threads)
+    def __init__(self, data: Tensors, device: torch.device, threads: int) -> None:
+        super().__init__(data, device, threads)
         self._thread = threading.local()
 
     @abstractmethod
@@ -153,9 +152,6 @@ class SerialExecutor(ABC):
         """One job's batches, with the weights of their losses in the job's mean loss as `count`."""
         return batches
 
-    @abstractmethod
-    def initial(self, rng: np.random.Generator) -> Tensor: ...
-
     @property
     def bench(self) -> Bench:
         """The calling thread's bench."""
@@ -163,31 +159,22 @@ class SerialExecutor(ABC):
             self._thread.bench = self.new_bench()
         return self._thread.bench
 
-    def train(
-        self,
-        jobs: Sequence[Job],
-        start: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None = None,
-        previous: Tensor | None = None,
-    ) -> Trained:
-        updates = torch.empty(len(jobs), self.layout.d, device=self.device)
-        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+    def _train(self, work: Work, trained: Trained) -> None:
+        jobs, local, linear, previous = work.jobs, work.local, work.linear, work.previous
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
         all_batches = batches_of([jobs[j] for j in order], local)
 
-        def work(i: int) -> None:
+        def train(i: int) -> None:
             j, bench, batches = order[i], self.bench, all_batches.of(i)
-            model = start[jobs[j].run]
+            model = work.start[jobs[j].run]
             shift = None if linear is None else linear[j]
             anchors = None if previous is None else (model, previous[j])
-            loss = bench.train(jobs[j], batches, model, local, lr, shift, anchors)
-            torch.sub(bench.values(), model, out=updates[j])
-            losses[j], steps[j] = self.told(batches).mean_loss(0, loss, local.epochs), len(loss)
+            loss = bench.train(jobs[j], batches, model, local, work.lr, shift, anchors)
+            torch.sub(bench.values(), model, out=trained.updates[j])
+            trained.losses[j] = self.told(batches).mean_loss(0, loss, local.epochs)
+            trained.steps[j] = len(loss)
 
-        self.deal(work, range(len(jobs)))
-        return Trained(updates, losses, steps)
+        self.deal(train, range(len(jobs)))
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
         gradients = torch.zeros(len(jobs), self.layout.d, device=self.device)
@@ -201,9 +188,7 @@ class SerialExecutor(ABC):
         return gradients
 
     @torch.no_grad()
-    def evaluate(
-        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def evaluate(self, weights: Tensor, split: Split, rows: Rows = None) -> Measures:
         sizes = [len(self.y[split]) if rows is None else len(rows[r]) for r in range(len(weights))]
         losses = [np.empty(size, np.float32) for size in sizes]
         scores = [np.empty(size, self.scores) for size in sizes]

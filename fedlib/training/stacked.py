@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal, NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -24,10 +24,14 @@ from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain, initialise
 from fedlib.training.contract import (
     Batches,
+    Executor,
     Job,
+    Measures,
     Optimizer,
+    Rows,
+    Split,
     Trained,
-    Turns,
+    Work,
     batches_of,
     dropout_bits,
     length,
@@ -35,7 +39,7 @@ from fedlib.training.contract import (
 )
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies, measured
-from fedlib.training.stacks import DenseStack, Losses, ModuleStack, Stack
+from fedlib.training.stacks import Batch, DenseStack, Losses, ModuleStack, Stack
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
 ON_A_GPU = {"dense": 1024, "maps": 64}  # the same on a GPU, whose memory holds the maps of 64 jobs
@@ -43,32 +47,12 @@ BITS = 2**22  # random numbers for dropout drawn at a time
 FEWEST = 8  # different clients trained together, at least, where several models share each client
 ROWS = 1000  # samples evaluated at a time
 
-
-Measure = Callable[
-    [Tensor, Tensor], tuple[Tensor, Tensor]
-]  # (R, n) losses and correctness, on images (n, D), labels (n,)
+Measure = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+# (R, n) losses and correctness, on images (n, D), labels (n,)
 
 
-class Chunk(NamedTuple):
-    """G jobs that are trained together, from w: (G, d); the rest as in `contract.Executor.train`.
-
-    batches: of the L clients of the jobs. G / L jobs in a row share those of one.
-    """
-
-    jobs: Sequence[Job]
-    batches: Batches
-    w: Tensor
-    local: Local
-    lr: float
-    linear: Tensor | None
-    previous: Tensor | None
-
-
-class StackedExecutor:
-    """Executor that trains jobs side by side; implements `contract.Executor`."""
-
-    measures: str | None = "test_accuracy"
-    turns: Turns | None = None
+class StackedExecutor(Executor):
+    """Executor that trains jobs side by side, in chunks: each is a `Work` whose `start` has a row for each job."""
 
     def __init__(
         self,
@@ -79,13 +63,11 @@ class StackedExecutor:
         layout: Layout | None = None,
         losses: Losses = cross_entropies,
     ) -> None:
-        self.net, self.device, self.threads, self.losses = net, device, threads, losses
-        self.layout = layout or Layout.of(net)
+        super().__init__(data, device, threads)
+        self.net, self.layout, self.losses = net, layout or Layout.of(net), losses
         self.x = {"train": data.x_train.flatten(1).to(device), "test": data.x_test.flatten(1).to(device)}
-        self.y = {"train": data.y_train.to(device), "test": data.y_test.to(device)}
         self.dropouts = net.dropouts if isinstance(net, Chain) else []
         self._shape = data.x_train.shape[1:]
-        self.pool = workers(threads)
         on_cpu = device.type == "cpu"
         self._lanes = threads if on_cpu else 1  # chunks at a time: one per core of a CPU, and one on a GPU
         self._feed = self.pool if on_cpu else workers(1)
@@ -97,55 +79,46 @@ class StackedExecutor:
         assert isinstance(self.net, Chain)  # other modules are drawn by who made them
         return initialise(self.net, rng).to(self.device)
 
-    def train(
-        self,
-        jobs: Sequence[Job],
-        start: Tensor,
-        local: Local,
-        lr: float,
-        linear: Tensor | None = None,
-        previous: Tensor | None = None,
-    ) -> Trained:
-        updates = torch.empty(len(jobs), self.layout.d, device=self.device)
-        losses, steps = np.zeros(len(jobs)), np.zeros(len(jobs), int)
+    def _train(self, work: Work, trained: Trained) -> None:
         queued: list[tuple[np.ndarray, Batches, Tensor]] = []
 
         def read(rows: np.ndarray, batches: Batches, loss: Tensor) -> None:
             of_step = loss.cpu().numpy()
             client = np.repeat(np.arange(len(batches.steps)), len(rows) // len(batches.steps))
-            steps[rows] = batches.steps[client]
-            losses[rows] = [
-                batches.mean_loss(k, of_step[:, i], local.epochs) for i, k in enumerate(client.tolist())
+            trained.steps[rows] = batches.steps[client]
+            trained.losses[rows] = [
+                batches.mean_loss(k, of_step[:, i], work.local.epochs) for i, k in enumerate(client.tolist())
             ]
 
-        def work(rows: np.ndarray, batches: Batches) -> None:
-            members, where = (
-                [jobs[j] for j in rows],
-                self._sent(rows),
-            )  # a GPU would wait for indices of the host
-            w = start[self._runs(members)]
-            shift, anchor = (None if t is None else t[where] for t in (linear, previous))
-            updates[where], loss = self._trained(Chunk(members, batches, w, local, lr, shift, anchor))
+        def train(rows: np.ndarray, batches: Batches) -> None:
+            where = self._sent(rows)  # a GPU would wait for indices of the host
+            jobs = [work.jobs[j] for j in rows]
+            linear, previous = (None if t is None else t[where] for t in (work.linear, work.previous))
+            start = work.start[self._runs(jobs)]
+            chunk = replace(work, jobs=jobs, start=start, linear=linear, previous=previous)
+            trained.updates[where], loss = self._trained(chunk, batches)
             if self.device.type == "cpu":
                 read(rows, batches, loss)
             else:  # it is not waited for before everything is queued
                 queued.append((rows, batches, loss))
 
-        self._deal(work, jobs, local)
-        for chunk in queued:
-            read(*chunk)
-        return Trained(updates, losses, steps)
+        self._deal(train, work.jobs, work.local)
+        for results in queued:
+            read(*results)
 
-    def _trained(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        """The updates of a chunk of G jobs, (G, d), and the mean loss of each step, (S, G)."""
-        w, local = chunk.w, chunk.local
+    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
+        """The updates of a chunk of G jobs, (G, d), and the mean loss of each step, (S, G).
+
+        batches: of the L clients of the jobs. G / L jobs in a row share those of one.
+        """
+        w, local = chunk.start, chunk.local
         stack = self._stack(w)
         if chunk.previous is not None:
             stack, local = self._modules(w, chunk.previous, local.mu), local.model_copy(update={"mu": 0.0})
         shifts = [None] * len(stack.tensors) if chunk.linear is None else stack.unflatten(chunk.linear)
         pairs = zip(stack.tensors, shifts, strict=True)
         optimizers = [Optimizer(local, chunk.lr, t, shift) for t, shift in pairs][: len(stack.gradients)]
-        loss = self._steps(stack, chunk.jobs, chunk.batches, local.batch, optimizers)
+        loss = self._steps(stack, chunk.jobs, batches, local.batch, optimizers)
         return stack.flatten(stack.tensors).sub_(w), loss
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
@@ -188,7 +161,7 @@ class StackedExecutor:
 
         alike: dict[Hashable, list[int]] = {}
         for j, job in enumerate(jobs):
-            alike.setdefault(j if job.draws is None else job.draws, []).append(j)
+            alike.setdefault(job.key, []).append(j)
         waiting = []
         for M in sorted({len(places) for places in alike.values()}, reverse=True):
             groups = np.array([places for places in alike.values() if len(places) == M])
@@ -231,13 +204,10 @@ class StackedExecutor:
                 fresh_bits = self._bits(jobs[: active * M : M], B, min(bundle, len(index) - s))
                 bits = fresh_bits.repeat_interleave(M, 1)
             torch.index_select(x_train, 0, index[s, :active].reshape(-1), out=x)
-            stack.step(
-                x.view(active, B, -1),
-                tuple(t[s, rows] for t in targets),
-                weight[s, rows] if partial[s] else None,
-                None if bits is None else bits[s % bundle, rows],
-                loss[s, rows],
-            )
+            target = tuple(t[s, rows] for t in targets)
+            bits_of_step = None if bits is None else bits[s % bundle, rows]
+            weight_of_step = weight[s, rows] if partial[s] else None
+            stack.step(Batch(x.view(active, B, -1), target, weight_of_step, bits_of_step, loss[s, rows]))
             for w, g, optimizer in zip(stack.active, stack.slopes, optimizers, strict=False):
                 optimizer.step(w, g)
         total = (loss.squeeze(2) * filled.repeat_interleave(M, 1)).sum(2)
@@ -267,9 +237,7 @@ class StackedExecutor:
         return ROWS
 
     @torch.no_grad()
-    def evaluate(
-        self, weights: Tensor, split: Literal["train", "test"], rows: Sequence[np.ndarray] | None = None
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def evaluate(self, weights: Tensor, split: Split, rows: Rows = None) -> Measures:
         x, y = self.x[split], self.y[split]
         requests = [None] * len(weights) if rows is None else rows
         # a model that asks for most samples gets all: reading them in order costs less than gathering most of them

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,21 @@ from fedlib.training.layout import Layout
 
 Losses = Callable[[Any, Tensor], Tensor]  # (B,) of a module's output and its targets
 threshold_backward = torch.ops.aten.threshold_backward.grad_input  # of ReLU, in place
+
+
+class Batch(NamedTuple):
+    """One step's batch of every model.
+
+    x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: one step of a stack's `targets`.
+    weight: (G, 1, B) weight of each sample, None for 1. bits: (G, n) for the dropout masks.
+    loss: (G, 1, B) receives minus the samples' losses.
+    """
+
+    x: Tensor
+    target: tuple[Tensor, ...]
+    weight: Tensor | None
+    bits: Tensor | None
+    loss: Tensor
 
 
 def multiply(first: Tensor, second: Tensor, out: Tensor, add: Tensor | None = None) -> Tensor:
@@ -87,20 +102,9 @@ class DenseStack:
         self._back = [torch.empty_like(h) for h in self._hidden]
         self._logits, self._g = new(2, active, self.active[-1].shape[1], batch)
 
-    def step(
-        self,
-        x: Tensor,
-        target: tuple[Tensor, ...],
-        weight: Tensor | None,
-        bits: Tensor | None,
-        loss: Tensor,
-    ) -> None:
-        """Forward and backward pass of one batch per model; writes the mean gradients of the active models.
-
-        x: (G, B, D), or (G / M, B, D) where M models in a row share their batches. target: one step of `targets`.
-        weight: (G, 1, B) weight of each sample, None for 1. bits: (G, n) for the dropout masks.
-        loss: (G, 1, B) receives minus the samples' losses.
-        """
+    def step(self, batch: Batch) -> None:
+        """Forward and backward pass of one batch per model; writes the mean gradients of the active models."""
+        x, (index, one_hot), weight, bits, loss = batch
         w, g_w, h, used = self.active, self.slopes, [x], 0
         for i, k in enumerate(self.hidden):
             z = multiply(h[-1], w[k], self._hidden[i], w[k + 1])
@@ -110,7 +114,6 @@ class DenseStack:
                 z.mul_(mask).mul_(scale)
                 used += z[0].numel()
             h.append(z.relu_())
-        index, one_hot = target
         multiply(w[-2], h[-1].transpose(1, 2), self._logits, w[-1])
         g = torch.log_softmax(self._logits, 1, out=self._g)
         torch.gather(g, 1, index, out=loss)
@@ -162,9 +165,8 @@ class ModuleStack:
         self.net, self.layout, self.shape, self.losses, self.mu = net, layout, shape, losses, mu
         self.layered = isinstance(net, Chain)  # takes masks, and returns features as well
         self.dropouts = net.dropouts if isinstance(net, Chain) else []
-        self.learning = copy.deepcopy(
-            net
-        ).train()  # functional_call swaps a module's tensors: one module per thread
+        # functional_call swaps a module's tensors: one module per thread
+        self.learning = copy.deepcopy(net).train()
         self.normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in net.modules()) and self.layered
         self.anchors = [] if previous is None else [self.unflatten(w), self.unflatten(previous)]
         self.tensors = self.unflatten(w)
@@ -189,15 +191,9 @@ class ModuleStack:
         self.active = [t[:active] for t in self.tensors]
         self.slopes = [t[:active] for t in self.gradients]
 
-    def step(
-        self,
-        x: Tensor,
-        target: tuple[Tensor, ...],
-        weight: Tensor | None,
-        bits: Tensor | None,
-        loss: Tensor,
-    ) -> None:
+    def step(self, batch: Batch) -> None:
         """As `DenseStack.step`."""
+        x, target, weight, bits, loss = batch
         G, B = len(self.active[0]), x.shape[1]
         if len(x) < G:
             x = x.repeat_interleave(G // len(x), 0)

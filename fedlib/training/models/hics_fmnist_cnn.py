@@ -11,13 +11,7 @@ def hics_fmnist_cnn(shape: tuple[int, ...], classes: int) -> Chain:
     """HiCS-FL's Fashion-MNIST network: two 5x5 convolutions with PReLU and batch normalisation, one linear layer."""
     layers = [
         *(nn.Conv2d(shape[0], 32, 5), nn.PReLU(), nn.BatchNorm2d(32), nn.MaxPool2d(2)),
-        *(
-            nn.Conv2d(32, 32, 5),
-            nn.PReLU(),
-            nn.BatchNorm2d(32),
-            nn.MaxPool2d(2),
-            nn.Dropout(0.2),
-            nn.Flatten(),
-        ),
+        *(nn.Conv2d(32, 32, 5), nn.PReLU(), nn.BatchNorm2d(32), nn.MaxPool2d(2)),
+        *(nn.Dropout(0.2), nn.Flatten()),
     ]
     return Chain(*layers, nn.Linear(flat_size(layers, shape), classes), fill=xavier)

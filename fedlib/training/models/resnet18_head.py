@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from fedlib.errors import ConfigError
 from fedlib.training.chain import Chain, small_normal
 
-RESNET18 = (
-    "resnet18-f37072fd.pth"  # torchvision's ImageNet weights; the name ends with its SHA-256's beginning
-)
+# torchvision's ImageNet weights; the name ends with its SHA-256's beginning
+RESNET18 = "resnet18-f37072fd.pth"
 
 
 def resnet18_head(shape: tuple[int, ...], classes: int) -> Chain:
