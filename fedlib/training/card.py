@@ -22,7 +22,7 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Turns, Work, batches_of, kept_bits, length, workers
+from fedlib.training.contract import Batches, Job, Turns, LocalWork, batches_of, kept_bits, length, workers
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Measure, StackedExecutor
@@ -72,7 +72,7 @@ class CardExecutor(StackedExecutor):
         for _ in self._feed.map(draw_and_work, chunks):
             pass
 
-    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
+    def _trained(self, chunk: LocalWork, batches: Batches) -> tuple[Tensor, Tensor]:
         if chunk.previous is not None:
             return super()._trained(chunk, batches)
         jobs, w, local = chunk.jobs, chunk.start, chunk.local

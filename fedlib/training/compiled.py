@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedlib.data.datasets import Tensors
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Work, dropout_bits, dropout_threshold
+from fedlib.training.contract import Batches, Job, LocalWork, dropout_bits, dropout_threshold
 from fedlib.training.loops import LINE, QUAD, descend, samples
 from fedlib.training.stacked import StackedExecutor
 
@@ -34,7 +34,7 @@ class CompiledExecutor(StackedExecutor):
         dropouts = [(dropout_threshold(p), 1 / (1 - p)) for p, _ in net.dropouts]
         self._dropouts = np.array(dropouts).reshape(-1, 2)
 
-    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
+    def _trained(self, chunk: LocalWork, batches: Batches) -> tuple[Tensor, Tensor]:
         local, linear = chunk.local, chunk.linear
         if not local.plain or chunk.previous is not None:
             return super()._trained(chunk, batches)

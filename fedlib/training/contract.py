@@ -66,7 +66,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Work:
+class LocalWork:
     """The local training of J jobs; see `Executor.train`."""
 
     jobs: Sequence[Job]
@@ -144,11 +144,11 @@ class Executor(ABC):
         """
         updates = torch.empty(len(jobs), self.layout.d, device=self.device)
         trained = Trained(updates, np.zeros(len(jobs)), np.zeros(len(jobs), int))
-        self._train(Work(jobs, start, local, lr, linear, previous), trained)
+        self._train(LocalWork(jobs, start, local, lr, linear, previous), trained)
         return trained
 
     @abstractmethod
-    def _train(self, work: Work, trained: Trained) -> None:
+    def _train(self, work: LocalWork, trained: Trained) -> None:
         """Train all jobs, and write their results."""
 
     @abstractmethod

@@ -31,7 +31,7 @@ from fedlib.training.contract import (
     Rows,
     Split,
     Trained,
-    Work,
+    LocalWork,
     contrast,
 )
 from fedlib.training.layout import Layout
@@ -104,7 +104,7 @@ class ModuleExecutor(SerialExecutor):
     def new_bench(self) -> Bench:
         return ModuleBench(self)
 
-    def _train(self, work: Work, trained: Trained) -> None:
+    def _train(self, work: LocalWork, trained: Trained) -> None:
         if self.stacked is not None and work.previous is None and not work.local.by_torch:
             self.stacked._train(work, trained)
         else:

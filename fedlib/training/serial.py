@@ -28,7 +28,7 @@ from fedlib.training.contract import (
     Rows,
     Split,
     Trained,
-    Work,
+    LocalWork,
     batches_of,
     draw_batches,
 )
@@ -159,7 +159,7 @@ class SerialExecutor(Executor):
             self._thread.bench = self.new_bench()
         return self._thread.bench
 
-    def _train(self, work: Work, trained: Trained) -> None:
+    def _train(self, work: LocalWork, trained: Trained) -> None:
         jobs, local, linear, previous = work.jobs, work.local, work.linear, work.previous
         order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
         all_batches = batches_of([jobs[j] for j in order], local)

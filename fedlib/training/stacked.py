@@ -31,7 +31,7 @@ from fedlib.training.contract import (
     Rows,
     Split,
     Trained,
-    Work,
+    LocalWork,
     batches_of,
     dropout_bits,
     length,
@@ -52,7 +52,7 @@ Measure = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class StackedExecutor(Executor):
-    """Executor that trains jobs side by side, in chunks: each is a `Work` whose `start` has a row for each job."""
+    """Executor that trains jobs side by side, in chunks: each is a `LocalWork` whose `start` has a row for each job."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StackedExecutor(Executor):
         assert isinstance(self.net, Chain)  # other modules are drawn by who made them
         return initialise(self.net, rng).to(self.device)
 
-    def _train(self, work: Work, trained: Trained) -> None:
+    def _train(self, work: LocalWork, trained: Trained) -> None:
         queued: list[tuple[np.ndarray, Batches, Tensor]] = []
 
         def read(rows: np.ndarray, batches: Batches, loss: Tensor) -> None:
@@ -106,7 +106,7 @@ class StackedExecutor(Executor):
         for results in queued:
             read(*results)
 
-    def _trained(self, chunk: Work, batches: Batches) -> tuple[Tensor, Tensor]:
+    def _trained(self, chunk: LocalWork, batches: Batches) -> tuple[Tensor, Tensor]:
         """The updates of a chunk of G jobs, (G, d), and the mean loss of each step, (S, G).
 
         batches: of the L clients of the jobs. G / L jobs in a row share those of one.
