@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedlib.errors import SamplerError
 from fedlib.samplers import Gradients, Losses, ServerLosses, TrialLosses, Updates, read_only
-from fedlib.simulation.evaluation import segment_means, weights_of
+from fedlib.simulation.evaluation import part_means, segment_means
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.live import Live
 from fedlib.simulation.presence import Answer
@@ -89,11 +89,10 @@ class ClientSide:
 
     def assign(self, live: Live, clients: list[int]) -> None:
         """Choose the model that each client starts from, by the models' losses on its training data (IFCA)."""
-        part = [live.partition.train[k] for k in clients]
-        rows = [np.concatenate(part)] * len(live.models)
+        parts = [live.partition.train[k] for k in clients]
+        rows = [np.concatenate(parts)] * len(live.models)
         losses, _ = self.executor.evaluate(live.models, "train", rows)
-        weights = weights_of(self.executor, "train", rows[0])
-        by_client = np.stack([segment_means(loss, [len(p) for p in part], weights) for loss in losses])
+        by_client = np.stack([part_means(self.executor, loss, parts) for loss in losses])
         live.costs.samples_evaluated += len(live.models) * len(rows[0])
         live.assigned |= dict(zip(clients, live.algorithm.assign(by_client).tolist(), strict=True))
 
@@ -234,12 +233,7 @@ class ClientSide:
         losses, _ = self.executor.evaluate(models, "train", [np.concatenate(part) for part in parts])
         for (live, clients), part in zip(questions, parts, strict=True):
             live.ledger.losses(len(clients), sum(map(len, part)))
-        return [
-            segment_means(
-                loss, [len(p) for p in part], weights_of(self.executor, "train", np.concatenate(part))
-            )
-            for loss, part in zip(losses, parts, strict=True)
-        ]
+        return [part_means(self.executor, loss, part) for loss, part in zip(losses, parts, strict=True)]
 
 
 def gather(

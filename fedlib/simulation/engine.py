@@ -13,7 +13,6 @@ import gc
 import inspect
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -24,18 +23,13 @@ import torch
 from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.files import say
-from fedlib.samplers import (
-    Question,
-    Report,
-    Selection,
-    ServerLosses,
-    read_only,
-)
+from fedlib.samplers import Question, Report, Selection, ServerLosses, read_only
 from fedlib.settings.schema import Run
 from fedlib.simulation.checks import accept, check, plain
 from fedlib.simulation.clients import ClientSide
 from fedlib.simulation.evaluation import evaluate
 from fedlib.simulation.guard import GlobalDraws
+from fedlib.simulation.ledger import earlier_draws
 from fedlib.simulation.live import Live
 from fedlib.simulation.presence import Answer
 from fedlib.simulation.turns import in_turns, shared
@@ -204,13 +198,12 @@ class Lockstep(ClientSide):
         self, selections: list[tuple[Live, Selection]]
     ) -> list[tuple[Live, Selection, Report]]:
         """Local training of every selected client, the next global models, and the reports for the samplers."""
-        repeated = []  # the second and later draws of a client train again
-        for live, selection in selections:
-            draws: Counter[int] = Counter()
-            for k in map(int, selection.clients):
-                if draws[k]:
-                    repeated.append((live, k, draws[k]))
-                draws[k] += 1
+        repeated = [  # the second and later draws of a client train again
+            (live, int(k), draw)
+            for live, selection in selections
+            for k, draw in zip(selection.clients, earlier_draws(selection.clients), strict=True)
+            if draw
+        ]
         self.train_once({(id(live), int(k)): (live, int(k)) for live, s in selections for k in s.clients})
         extra: dict[tuple[int, int, int], Answer] = {}
         if repeated:
@@ -230,33 +223,36 @@ class Lockstep(ClientSide):
         self, live: Live, selection: Selection, extra: dict[tuple[int, int, int], Answer]
     ) -> Report:
         """The next global model of one run. Updates are summed in sorted client order, whatever their order was."""
-        d, algorithm = live.fed.d, live.algorithm
-        clients = np.asarray(selection.clients, dtype=int)
-        draws: Counter[int] = Counter()
-        answers = []
-        for k in clients.tolist():
-            answers.append(extra[id(live), k, draws[k]] if draws[k] else live.answers[k])
-            draws[k] += 1
-        live.ledger.upload_draws(clients.tolist(), algorithm.payload)
-        live.send_model(clients, algorithm.payload * algorithm.models)
+        algorithm = live.algorithm
+        draws = np.asarray(selection.clients, dtype=int).tolist()
+        answers = [
+            extra[id(live), k, draw] if draw else live.answers[k]
+            for k, draw in zip(draws, earlier_draws(draws), strict=True)
+        ]
+        live.ledger.upload_draws(draws, algorithm.payload)
+        live.send_model(draws, algorithm.payload * algorithm.models)
         if live.presence:
             selection, answers = live.presence.end(live, selection, answers)
-            clients = np.asarray(selection.clients, dtype=int)
+        clients = np.asarray(selection.clients, dtype=int)
         squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
-        if len(clients) == 0:
+        if len(clients):
+            updates = self.move(live, selection, answers)
+        else:
             algorithm.skip()
-            report = Report(
-                read_only(clients),
-                read_only(np.zeros((0, d), np.float32)),
-                read_only(np.zeros(0)),
-                squared=squared,
-            )
-            return live.presence.report(report) if live.presence else report
+            updates = np.zeros((0, live.fed.d), np.float32)
+        losses = np.array([answer.loss for answer in answers])
+        report = Report(read_only(clients), read_only(updates), read_only(losses), squared=squared)
+        return live.presence.report(report) if live.presence else report
+
+    def move(self, live: Live, selection: Selection, answers: Sequence[Answer]) -> np.ndarray:
+        """Move a run's model by the updates that arrived; returns what its sampler sees of them, (n, d)."""
+        clients = np.asarray(selection.clients, dtype=int)
         order = np.argsort(clients, kind="stable")
+        back = np.argsort(order)
         updates = torch.stack([answers[i].update for i in order])
         if ServerLosses in (live.sampler.asks or ()):
-            live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(np.argsort(order))])
-        live.models = algorithm.aggregate(
+            live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(back)])
+        live.models = live.algorithm.aggregate(
             live.models,
             clients[order],
             np.array([live.assigned.get(k, 0) for k in clients[order].tolist()]),
@@ -267,15 +263,7 @@ class Lockstep(ClientSide):
         )
         finite = torch.isfinite(live.models)
         live.diverged = not bool((finite if live.constant is None else finite | live.constant).all())
-        back = np.argsort(order)
-        losses = np.array([answer.loss for answer in answers])
-        report = Report(
-            read_only(clients),
-            read_only(updates[:, :d].cpu().numpy()[back]),
-            read_only(losses),
-            squared=squared,
-        )
-        return live.presence.report(report) if live.presence else report
+        return updates[:, : live.fed.d].cpu().numpy()[back]
 
     # -- measuring ---------------------------------------------------------------------------------------------
 

@@ -39,6 +39,12 @@ def weights_of(executor: Executor, split: str, rows: np.ndarray | slice = slice(
     return None if weights is None else weights.cpu().numpy()[rows]
 
 
+def part_means(executor: Executor, losses: np.ndarray, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """(n,) mean loss of each part of the training set, from the losses of their samples, one part after another."""
+    weights = weights_of(executor, "train", np.concatenate(parts))
+    return segment_means(losses, [len(part) for part in parts], weights)
+
+
 def evaluate(executor: Executor, lives: Sequence[Live]) -> list[dict[str, float]]:
     """The metrics that each run's settings ask for, measured for all runs together.
 
@@ -121,9 +127,8 @@ def client_losses(executor: Executor, lives: Sequence[Live]) -> list[np.ndarray]
     used = [live.partition.used for live in lives for _ in live.models]
     losses = iter(executor.evaluate(torch.cat([live.models for live in lives]), "train", used)[0])
 
-    def by_client(part: Partition) -> np.ndarray:
-        weights = weights_of(executor, "train", np.concatenate(part.train))
-        return segment_means(next(losses)[part.place_in_used], [len(k) for k in part.train], weights)
+    def by_client(partition: Partition) -> np.ndarray:
+        return part_means(executor, next(losses)[partition.place_in_used], partition.train)
 
     return [np.stack([by_client(live.partition) for _ in live.models]) for live in lives]
 

@@ -7,6 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
+def earlier_draws(clients: Iterable[int]) -> list[int]:
+    """For each draw, how many of the draws before it are of the same client."""
+    counts: Counter[int] = Counter()
+    numbers = []
+    for k in clients:
+        numbers.append(counts[k])
+        counts[k] += 1
+    return numbers
+
+
 @dataclass
 class Costs:
     """The cost of one run's round, summed over the clients."""
@@ -49,13 +59,11 @@ class Ledger:
         if parameters is None:
             self.uploaded |= set(clients)
 
-    def upload_draws(self, clients: Iterable[int], payload: int = 1) -> None:
+    def upload_draws(self, clients: Sequence[int], payload: int = 1) -> None:
         """Count what selected clients, one for each draw, send: `payload` vectors, less the update that has arrived."""
-        drawn: set[int] = set()
-        for k in clients:
-            arrived = k in self.uploaded and k not in drawn
+        for k, draw in zip(clients, earlier_draws(clients), strict=True):
+            arrived = k in self.uploaded and not draw
             self.costs.parameters_up += self.size * (payload - arrived)
-            drawn.add(k)
 
     def train(self, steps: int) -> None:
         """Count a client's local training."""

@@ -71,9 +71,7 @@ class Live(Guarded):
             [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]
         )
         finite = torch.isfinite(self.models).all(0)
-        self.constant = (
-            None if finite.all() else ~finite
-        )  # entries of buffers such as attention masks, never trained
+        self.constant = None if finite.all() else ~finite  # buffers such as attention masks, never trained
         self.begin_round()
 
     def begin_round(self) -> None:

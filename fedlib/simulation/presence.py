@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ from torch import Tensor
 from fedlib.algorithms import FedAvg
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Gradients, Report, Round, Selection, TrialLosses, Updates, read_only
-from fedlib.simulation.ledger import Ledger
+from fedlib.simulation.ledger import Ledger, earlier_draws
 from fedlib.training.contract import Executor
 from fedlib.world import LiveWorld
 
@@ -121,15 +120,13 @@ class Presence:
         if not hasattr(question, "clients"):
             return answer
         came = np.isin(question.clients, self.present)
-        if answer is not None and came.all():
+        if came.all() or live.failed:
             return answer
-        if answer is None and not live.failed:
+        if answer is None:
             row = np.zeros((1, live.fed.d), dtype=np.float32)
             empty = question.encode(row) if isinstance(question, Updates) else row
             shape = empty.shape[1:] if isinstance(question, Updates | Gradients) else ()
             return np.full((len(came), *shape), np.nan)
-        if answer is None:
-            return None
         rows = np.full((len(came), *answer.shape[1:]), np.nan, dtype=np.result_type(answer, np.float32))
         rows[came] = answer
         return rows
@@ -172,19 +169,13 @@ class Presence:
         """The draws whose updates are aggregated in this round, and their answers; moves the clock to its end."""
         clients, world = np.asarray(selection.clients, dtype=int), self.world
         size = live.executor.layout.d * live.algorithm.payload
-        draws: Counter[int] = Counter()
-        repeated, trained = [], []
-        for k in clients.tolist():
-            repeated.append(draws[k] > 0)
-            trained.append(k in self.ready and not draws[k])
-            draws[k] += 1
+        first = np.array(earlier_draws(clients.tolist()), dtype=int) == 0
+        trained = first & np.isin(clients, list(self.ready))
+        sent = first & np.isin(clients, list(self.uploaded))
         samples = np.where(trained, 0, self.local[clients]).astype(float)
-        sent = np.array([k in self.uploaded for k in clients.tolist()], dtype=bool) & ~np.array(
-            repeated, bool
-        )
-        down = np.where(np.array(trained, bool) | np.array(repeated, bool), 0, size * live.algorithm.models)
+        down = np.where(first & ~trained, size * live.algorithm.models, 0)
         seconds = world.seconds(clients, samples, down, np.where(sent, 0, size))
-        for k in [k for k, n in draws.items() if n > 1]:  # one after another
+        for k in np.unique(clients[~first]):  # one after another
             seconds[clients == k] = np.cumsum(seconds[clients == k])
         arrivals = world.end(seconds, self.m)
         begin = world.time + self.spent
@@ -258,24 +249,21 @@ class Presence:
 
 def part(selection: Selection, chosen: np.ndarray) -> Selection:
     """Some draws of a selection; chosen: (n,) bool."""
-    return Selection(
-        np.asarray(selection.clients, dtype=int)[chosen],
-        None if selection.weights is None else np.asarray(selection.weights)[chosen],
-        None if selection.expected is None else np.asarray(selection.expected)[chosen],
-        selection.notes,
+    weights, expected = (
+        None if values is None else np.asarray(values)[chosen]
+        for values in (selection.weights, selection.expected)
     )
+    return Selection(np.asarray(selection.clients, dtype=int)[chosen], weights, expected, selection.notes)
 
 
 def joined(selection: Selection, landing: Sequence[Flying]) -> Selection:
     """A selection and the late updates that arrive with it, each with the weight of its own round."""
     if not landing:
         return selection
+    clients = np.append(selection.clients, [flying.client for flying in landing]).astype(int)
     weights, expected = selection.weights, selection.expected
-    return Selection(
-        np.append(selection.clients, [flying.client for flying in landing]).astype(int),
-        None if weights is None else np.append(weights, [flying.weight for flying in landing]).astype(float),
-        None
-        if expected is None
-        else np.append(expected, [flying.expected for flying in landing]).astype(float),
-        selection.notes,
-    )
+    if weights is not None:
+        weights = np.append(weights, [flying.weight for flying in landing]).astype(float)
+    if expected is not None:
+        expected = np.append(expected, [flying.expected for flying in landing]).astype(float)
+    return Selection(clients, weights, expected, selection.notes)

@@ -38,21 +38,22 @@ class SharedExecutor:
         self.helper = ThreadPoolExecutor(1, "fedlib-turn")
         self.thread = threading.local()  # `stream`: set while the thread takes part
         on_gpu = executor.device.type != "cpu"
+        self.default = torch.cuda.default_stream(executor.device) if on_gpu else None
         self.streams = [torch.cuda.Stream(executor.device, -1) if on_gpu else None for _ in range(2)]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executor, name)
 
     def train(self, *arguments: Any, **options: Any) -> Trained:
-        with self.turn() as hand_over:
+        with self.turn():
             trained = self.executor.train(*arguments, **options)
-            hand_over(trained.updates)
+            self.hand_over(trained.updates)
         return trained
 
     def gradients(self, *arguments: Any, **options: Any) -> Tensor:
-        with self.turn() as hand_over:
+        with self.turn():
             gradients = self.executor.gradients(*arguments, **options)
-            hand_over(gradients)
+            self.hand_over(gradients)
         return gradients
 
     def evaluate(self, *arguments: Any, **options: Any) -> tuple[list, list]:
@@ -60,40 +61,43 @@ class SharedExecutor:
             return self.executor.evaluate(*arguments, **options)
 
     @contextmanager
-    def turn(self) -> Generator[Callable[[Tensor], object]]:
-        """Leave the host to the other group and wait for the GPU. Yields what is called with a result on the GPU."""
+    def turn(self) -> Generator[None]:
+        """Leave the host to the other group and wait for the GPU."""
         if not hasattr(self.thread, "stream"):
-            yield lambda result: None
+            yield
             return
-        stream: torch.cuda.Stream | None = self.thread.stream
         self.host.release()
         try:
-            with self.gpu:
-                if stream is None:
-                    yield lambda result: None
-                else:
-                    with after(stream, torch.cuda.default_stream(self.executor.device)):
-                        yield lambda result: result.record_stream(stream)
+            with self.gpu, after(self.thread.stream, self.default):
+                yield
         finally:
             self.host.acquire()
+
+    def hand_over(self, result: Tensor) -> None:
+        """Let the stream of the thread's own group use a result on the GPU."""
+        if (stream := getattr(self.thread, "stream", None)) is not None:
+            result.record_stream(stream)
 
     def take_part(self, play_round: PlayRound, group: list[Live], stream: torch.cuda.Stream | None) -> None:
         """Play a group's round in this thread."""
         with self.host:
             self.thread.stream = stream
             try:
-                if stream is None:
+                with after(self.default, stream):
                     play_round(group)
-                else:
-                    with after(torch.cuda.default_stream(self.executor.device), stream):
-                        play_round(group)
             finally:
                 del self.thread.stream
 
 
 @contextmanager
-def after(present: torch.cuda.Stream, other: torch.cuda.Stream) -> Generator[None]:
-    """A context in another stream, between what the present one was given before and what it is given afterwards."""
+def after(present: torch.cuda.Stream | None, other: torch.cuda.Stream | None) -> Generator[None]:
+    """A context in another stream, between what the present one was given before and what it is given afterwards.
+
+    Without a GPU there are no streams.
+    """
+    if present is None or other is None:
+        yield
+        return
     other.wait_stream(present)
     with torch.cuda.stream(other):
         yield

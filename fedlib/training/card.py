@@ -22,7 +22,7 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, Turns, LocalWork, batches_of, kept_bits, length, workers
+from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, length, workers
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Measure, StackedExecutor

@@ -26,12 +26,12 @@ from fedlib.settings.schema import Local
 from fedlib.training.contract import (
     Batches,
     Job,
+    LocalWork,
     Measures,
     Optimizer,
     Rows,
     Split,
     Trained,
-    LocalWork,
     contrast,
 )
 from fedlib.training.layout import Layout

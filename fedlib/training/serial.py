@@ -23,12 +23,12 @@ from fedlib.training.contract import (
     Batches,
     Executor,
     Job,
+    LocalWork,
     Measures,
     Optimizer,
     Rows,
     Split,
     Trained,
-    LocalWork,
     batches_of,
     draw_batches,
 )
