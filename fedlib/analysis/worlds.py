@@ -112,18 +112,21 @@ def changes(values: pd.Series, base: str, reference: str, unit: float = 1.0) -> 
     return claims(stacked.loc[index], base, unit)
 
 
-def grid(effects: pd.DataFrame) -> pd.DataFrame:
-    """What `claims` gives as a table of methods by settings; a cell says difference, interval and outcome."""
-
-    def cell(row: pd.Series) -> str:
-        if row["outcome"] == "equal":
-            return row["outcome"]
-        return f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}] {row['outcome']}"
-
-    cells = effects.assign(effect=effects.apply(cell, axis=1))
-    wide = cells.pivot(index="method", columns="setting", values="effect")
-    order = [list(dict.fromkeys(effects[key])) for key in ("method", "setting")]
-    return wide.loc[order[0], order[1]].fillna("not run")
+def numbers(effects: pd.DataFrame) -> pd.DataFrame:
+    """What `claims` gives, as text for a page: a row per setting and method."""
+    intervals = [
+        f"{low:+.1f} to {high:+.1f}" for low, high in zip(effects["low"], effects["high"], strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "world": effects["setting"],
+            "method": effects["method"],
+            "difference": effects["difference"].map("{:+.1f}".format),
+            "95 % interval": intervals,
+            "seeds": effects["seeds"],
+            "outcome": effects["outcome"],
+        }
+    )
 
 
 def outcomes(effects: pd.DataFrame) -> pd.DataFrame:

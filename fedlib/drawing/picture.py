@@ -1,4 +1,4 @@
-"""A finished picture: as byte-stable SVG, as a thumbnail, and as the points of its lines."""
+"""A finished picture: as byte-stable SVG, and as the points of its lines."""
 
 from __future__ import annotations
 
@@ -11,23 +11,13 @@ import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
-THUMBNAIL_WIDTH = 480  # pixels
-
 
 def svg(figure: Figure, salt: str) -> bytes:
     """A figure as byte-stable SVG: without date, with ids that depend only on `salt`."""
     picture = io.BytesIO()
     with plt.rc_context({"svg.hashsalt": salt}):
         figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
-    figure.set_layout_engine("none")  # it is laid out; a picture of it in another format looks the same
     plt.close(figure)
-    return picture.getvalue()
-
-
-def thumbnail(figure: Figure) -> bytes:
-    """A figure as a small PNG."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=THUMBNAIL_WIDTH / figure.get_size_inches()[0])
     return picture.getvalue()
 
 

@@ -51,23 +51,25 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     return fig
 
 
-def claims_by_setting(claims: pd.DataFrame, xlabel: str, columns: int = 3) -> Figure:
+def claims_in_worlds(claims: pd.DataFrame, xlabel: str, rows: str = "method", columns: int = 3) -> Figure:
     """A panel for each setting: the effect of every method with its interval, marked by its outcome.
 
-    claims: columns setting, method, difference, low, high and outcome (`analysis.worlds.claims`).
+    claims: columns setting, method, difference, low, high and outcome (`analysis.worlds.claims`). rows: "setting" for
+    a panel for each method and a row for each setting.
     """
-    settings, methods = (list(dict.fromkeys(claims[key])) for key in ("setting", "method"))
-    fig, axes = grid(len(settings), columns, width=3.4, height=0.21 * len(methods) + 0.75)
-    for place, (ax, setting) in enumerate(zip(axes, settings, strict=True)):
-        rows = claims[claims["setting"] == setting].set_index("method").reindex(methods)
+    panels = "method" if rows == "setting" else "setting"
+    titles, names = (list(dict.fromkeys(claims[key])) for key in (panels, rows))
+    fig, axes = grid(len(titles), columns, width=3.4, height=0.21 * len(names) + 0.75)
+    for place, (ax, title) in enumerate(zip(axes, titles, strict=True)):
+        panel = claims[claims[panels] == title].set_index(rows).reindex(names)
         ax.axvline(0, color="black", lw=0.8)
         for outcome, mark in MARKS.items():
-            shown, shade = rows["outcome"] == outcome, SHADES.get(outcome, SHADES["one seed"])
+            shown, shade = panel["outcome"] == outcome, SHADES.get(outcome, SHADES["one seed"])
             y = np.flatnonzero(shown)
-            ax.hlines(y, rows["low"][shown], rows["high"][shown], color=shade, lw=1.6)
-            ax.plot(rows["difference"][shown], y, mark, color=shade, ms=5, label=outcome if len(y) else None)
-        ax.set(title=setting, ylim=(len(methods) - 0.5, -0.5))
-        ax.set_yticks(range(len(methods)), methods if place % columns == 0 else [], fontsize="small")
+            ax.hlines(y, panel["low"][shown], panel["high"][shown], color=shade, lw=1.6)
+            ax.plot(panel["difference"][shown], y, mark, color=shade, ms=5, label=outcome if len(y) else None)
+        ax.set(title=title, ylim=(len(names) - 0.5, -0.5))
+        ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(xlabel, fontsize="small")
     legend_below(fig, axes)

@@ -117,13 +117,12 @@ class Artifact:
         )
 
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
-        """Display a figure; save it as `<name>.svg`, with a thumbnail and its data as `<name>.csv`.
+        """Display a figure; save it as `<name>.svg`, with its data as `<name>.csv`.
 
         data: the numbers behind it; by default the points of its lines.
         """
         svg = picture.svg(figure, self.name)
         write_whole(self.folder / f"{name}.svg", svg)
-        write_whole(self.folder / f"{name}.png", picture.thumbnail(figure))
         if (panels := interactive.panels(figure)) is not None:
             self.data(panels, name)
         self.keep(picture.lines(figure) if data is None else data, name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from IPython.display import HTML, Markdown, display
+from IPython.display import Markdown, display
 
 from fedlib.analysis.cells import rows as rows_of
 from fedlib.analysis.claim import Arms, claims_of
@@ -95,12 +95,6 @@ def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) ->
         words = f"{name} ({cells[0]['unit']})"
         figure = summary.specification_curve(rows, words, printed, cells[0]["null"])
         artifact.show(figure, f"{paper}_curve_{k}", data=rows)
-    fold(artifact, left_open(paper), f"{paper}_left_open")
-
-
-def fold(artifact: Artifact, frame: pd.DataFrame, name: str) -> None:
-    """A table that opens on a click, kept as `<name>.csv`."""
-    artifact.keep(frame, name)
-    summary = f"What the paper leaves open: {len(frame)} things, each with its sources"
-    table = tables.html_of(frame, kind="words")
-    display(HTML(f"<details><summary>{summary}</summary>{table}</details>"))
+    choices = left_open(paper)
+    artifact.keep(choices, f"{paper}_left_open")
+    tables.fold(choices, f"What the paper leaves open: {len(choices)} things, each with its sources", "words")

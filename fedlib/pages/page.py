@@ -96,11 +96,6 @@ class Page:
         return f"{named[1].capitalize()} {named[2]}", papers()[self.section].url
 
     @property
-    def thumbnail(self) -> str | None:
-        pictures = sorted(self.folder.glob("*.png"), key=lambda p: (p.stem != "figure", p.name))
-        return pictures[0].name if pictures else None
-
-    @property
     def picture(self) -> str | None:
         """Its main picture."""
         pictures = sorted(self.folder.glob("*.svg"), key=lambda p: (p.stem != "figure", p.name))

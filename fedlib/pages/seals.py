@@ -19,7 +19,7 @@ from fedlib.errors import StoreError
 from fedlib.files import sealed, unsealed
 
 KEY = "seal"  # of the notebook's metadata
-FILES = (".csv", ".json", ".png", ".svg", ".txt")  # that a page makes beside its notebook
+FILES = (".csv", ".json", ".svg", ".txt")  # that a page makes beside its notebook
 
 
 def seal(notebook: NotebookNode, files: Iterable[Path], sources: Iterable[Path]) -> None:

@@ -290,7 +290,7 @@ class Site:
         if page.notebook is None:
             self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
             return
-        for name in [*page.downloads, *([page.thumbnail] if page.thumbnail else [])]:
+        for name in page.downloads:
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")

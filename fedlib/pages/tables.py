@@ -30,6 +30,12 @@ def show(frame: pd.DataFrame, index: bool = False) -> None:
     display(HTML(html_of(frame, index)))
 
 
+def fold(frame: pd.DataFrame, title: str, kind: str = "") -> None:
+    """Display a table that opens on a click on its title."""
+    summary = f"<summary>{html.escape(title)}</summary>"
+    display(HTML(f"<details>{summary}{html_of(frame, kind=kind)}</details>"))
+
+
 def as_here() -> None:
     """Let a notebook show every table like this, also one that is the last value of a cell."""
     shell = get_ipython()

@@ -70,7 +70,13 @@ def _texts(values: pd.Series) -> Sequence[str]:
     if isinstance(values.dtype, pd.StringDtype):  # labels, which repeat: each is written once
         codes, labels = pd.factorize(values, use_na_sentinel=False)
         return np.array([json.dumps(_plain(label)) for label in labels], dtype=object)[codes]
-    return [json.dumps(_plain(value), default=_plain) for value in values.to_numpy(object)]
+    return [_text(value) for value in values.to_numpy(object)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1:
+        return str(value.tolist())  # JSON, too, and faster: most values are lists of clients
+    return json.dumps(_plain(value), default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -15,9 +15,9 @@ from fedlib.analysis.worlds import (
     changes,
     claims,
     finding,
-    grid,
     mean_of,
     measured,
+    numbers,
     rivals,
     survival,
     tally,
@@ -63,10 +63,9 @@ def test_differences_are_paired_over_seeds() -> None:
         (np.mean(differences) - half, np.mean(differences) + half)
     )
     assert row["seeds"] == 5
-    shown = grid(effects.reset_index())
-    assert shown.index.tolist() == ["Other", "Same"]
-    interval = f"{row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}]"
-    assert shown.loc["Other", "calm"] == f"{interval} replicated"
+    shown = numbers(effects.reset_index()).set_index(["world", "method"]).loc["calm", "Other"]
+    assert shown["95 % interval"] == f"{row['low']:+.1f} to {row['high']:+.1f}"
+    assert shown.drop("95 % interval").tolist() == [f"{row['difference']:+.1f}", 5, "replicated"]
 
 
 def test_a_world_that_reverses_a_claim_is_named() -> None:
@@ -89,7 +88,6 @@ def test_runs_of_equal_value_and_too_few_seeds_decide_nothing() -> None:
     effects = claims(measured(pd.concat([table, twin]), mean_of("test_accuracy")), "Random")
     assert set(effects.loc[effects["method"] == "Twin", "outcome"]) == {"equal"}
     assert finding(effects, "calm", "better").endswith("Refuted elsewhere: Other (rough).")
-    assert (grid(effects).loc["Twin"] == "equal").all()
     one = claims(measured(table[table["seed"] == 0], mean_of("test_accuracy")), "Random")
     assert set(one["outcome"]) == {"one seed"}
 
@@ -173,7 +171,7 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
         ("b", "Y", 0.5, -1.0, 2.0, "undecided"),
     ]
     table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "outcome"])
-    figure = summary.claims_by_setting(table, "points")
+    figure = summary.claims_in_worlds(table, "points")
     drawn = [
         (ax.get_title(), x, y, line.get_label())
         for ax in figure.axes
@@ -188,3 +186,6 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
         ("b", 0.5, 1.0, "undecided"),
     ]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["X", "Y"]
+    turned = summary.claims_in_worlds(table, "points", rows="setting")
+    assert [ax.get_title() for ax in turned.axes] == ["X", "Y"]
+    assert [tick.get_text() for tick in turned.axes[0].get_yticklabels()] == ["a", "b"]

@@ -10,7 +10,7 @@ import pytest
 from fedlib.analysis.paper import papers, part
 from fedlib.analysis.readings import readings
 from fedlib.drawing import summary
-from fedlib.pages import discrepancies
+from fedlib.pages import discrepancies, tables
 from fedlib.pages.artifact import Artifact
 
 CURVE = pd.DataFrame(
@@ -94,7 +94,8 @@ def test_the_page_draws_what_is_there_and_says_what_is_not(
         for t in range(8)
     ]
     told: list[str] = []
-    monkeypatch.setattr(discrepancies, "display", lambda shown: told.append(shown.data))
+    for module in (discrepancies, tables):
+        monkeypatch.setattr(module, "display", lambda shown: told.append(shown.data))
     results = {"hcsfed_table_1": pd.DataFrame(rows).assign(diverged=False)}
     discrepancies.show(artifact, "hcsfed", results)
     made = {path.stem for path in artifact.folder.glob("*.csv")}

@@ -253,7 +253,6 @@ def small_project(folder: Path, scale: str = "demo") -> Path:
         cells,
         figure_svg=drawn,
         figure_json=json.dumps(interactive.panels(figure())),
-        figure_png=picture.thumbnail(figure()),
         figure_csv="x\n1.5\n",
         finding_txt="FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.",
     )
