@@ -71,7 +71,8 @@ def claims_in_worlds(claims: pd.DataFrame, xlabel: str, rows: str = "method", co
         ax.set(title=title, ylim=(len(names) - 0.5, -0.5))
         ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
         ax.grid(visible=False, axis="y")
-        ax.set_xlabel(xlabel, fontsize="small")
+        if place + columns >= len(axes):  # nothing is below it
+            ax.set_xlabel(xlabel, fontsize="small")
     legend_below(fig, axes)
     return fig
 

@@ -79,15 +79,20 @@ def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     reading, printed = forest.standing(rows), pooled(cells)
     if reading["outcome"] in ("not run", "infeasible"):
         return f"{where}{outcomes}"
-    if math.isfinite(reading["estimate"]):
-        reading_words = f" ({reading['which']})" if len(rows) > 1 else ""
-        effect, seeds = f"{forest.effect(reading)}{reading_words}", f"{reading['n']} seeds"
-    else:  # one seed has no interval
-        alone = pooled(cells[cells["reading"] == reading["reading"]], "estimate")
-        effect, seeds = forest.effect({**reading, "estimate": alone, "low": math.nan}), "one seed"
+    effect, n = effect_and_seeds(reading, cells)
+    reading_words = f" ({reading['which']})" if n > 1 and len(rows) > 1 else ""
+    effect, seeds = f"{effect}{reading_words}", f"{n} seeds" if n > 1 else "one seed"
     printed_words = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
     outcome = "" if outcomes == seeds else f"; {outcomes}"
     return f"{where}{effect}, {seeds}{printed_words}{outcome}"
+
+
+def effect_and_seeds(row: Mapping[str, Any], cells: pd.DataFrame) -> tuple[str, int]:
+    """The effect under a reading in words, and its seeds; one seed has no interval, and its effect is in the cells."""
+    if row["outcome"] != "one seed" or math.isfinite(row["estimate"]):
+        return forest.effect(row), row["n"]
+    alone = pooled(cells[cells["reading"] == row["reading"]], "estimate")
+    return forest.effect({**row, "estimate": alone, "low": math.nan}), 1
 
 
 def finding(evidence: Evidence, claim: str) -> str:
@@ -105,14 +110,12 @@ def programs(name: str) -> list[tuple[str, str]]:
     return [(f"{code[0]}/tree/{commit}", commit) for commit in commits or [code[1]]]
 
 
-def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """The outcomes of the papers' main claims: a row per paper, data set and reading; of many readings, one row.
-
-    outcomes: `effects.by_data`.
-    """
+def grid(evidence: Evidence) -> pd.DataFrame:
+    """The outcomes of the papers' main claims: a row per paper, data set and reading; of many readings, one row."""
     rows = []
-    for paper, judged in outcomes.groupby("paper", sort=False):
+    for paper, judged in evidence.outcomes.groupby("paper", sort=False):
         title = papers()[str(paper)].title
+        cells = evidence.table[evidence.table["claim"] == judged["claim"].iloc[0]]
         for data, several in judged.groupby("data", sort=False):
             if len(several) > forest.MANY:
                 reading, counted = forest.standing(several), tables.Markup(readings_said(several))
@@ -120,7 +123,8 @@ def grid(outcomes: pd.DataFrame) -> pd.DataFrame:
                 continue
             for row in several.to_dict("records"):
                 mark = tables.Markup(layout.mark(row["outcome"]))
-                rows.append((title, data, row["reading"], forest.effect(row), row["n"], mark))
+                effect, n = effect_and_seeds(row, cells[cells["data"] == data])
+                rows.append((title, data, row["reading"], effect, n, mark))
     return pd.DataFrame(rows, columns=["paper", "data", "reading", "effect", "seeds", "outcome"])
 
 

@@ -67,7 +67,8 @@ class Page:
         notebook = self.notebook or (nbformat.read(source, as_version=4) if source.exists() else None)
         if notebook is None:
             return self.place.split("/")[-1].replace("_", " ").capitalize()
-        return heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
+        title = heading(notebook).removeprefix(f"{SECTIONS.get(self.section, ('',))[0]}, ")
+        return title[:1].upper() + title[1:]
 
     @cached_property
     def instead(self) -> Page | None:

@@ -240,7 +240,7 @@ class Site:
             found=self.story(),
             mark=layout.mark,
             unmarked=layout.unmarked,
-            grid=tables.html_of(front.grid(self.evidence.outcomes)) if self.evidence else "",
+            grid=tables.html_of(front.grid(self.evidence)) if self.evidence else "",
             preview="files/site.png" if preview.exists() else "",
             summary=front.SUMMARY,
             meanings=front.MEANINGS,

@@ -117,7 +117,8 @@
     // As many columns as leave room for the names at the ends of the lines.
     const few = data.panels.every((panel) => named(panel).length <= MOST);
     const longest = Math.max(0, ...data.panels.flatMap((panel) => named(panel).map((line) => line.name.length)));
-    const room = few && longest && width > 340 ? Math.min(215, 10 + 6.4 * longest) : 0;
+    const names = Math.min(215, 10 + 6.4 * longest);
+    const room = few && longest && width - names > LEAST ? names : 0; // else the buttons have the names
     const columns = width < NARROW ? 1 : Math.max(1, Math.min(data.columns, Math.floor(width / (LEAST + room))));
     const rows = Math.ceil(data.panels.length / columns);
     const each = Math.min(columns === 1 ? 380 : 300, Math.max(230, width / columns * 0.75)), height = rows * each;

@@ -81,6 +81,17 @@
       said.dataset.readings = taken.length;
     }
 
+    // Round values on an axis from low to high: some powers of two, or multiples of 1, 2 or 5 times a power of ten.
+    function ticks(low, high, log) {
+      if (log && high - low < Math.log(4)) return ticks(Math.exp(low), Math.exp(high), false);
+      const size = (high - low || 1) / 4, power = 10 ** Math.floor(Math.log10(size));
+      const step = log ? Math.log(2) * Math.max(1, Math.round(size / Math.log(2)))
+        : power * [1, 2, 5, 10].find((digit) => digit * power >= size);
+      const first = Math.ceil(low / step), last = Math.floor(high / step);
+      return Array.from({ length: last - first + 1 }, (_, k) => (first + k) * step)
+        .map((at) => (log ? Math.exp(at) : Number(at.toPrecision(12))));
+    }
+
     function specification(of, fits) {
       const width = Math.min(box.clientWidth, 900), height = 260, log = of.unit === "times";
       const sorted = of.readings.filter((one) => one.estimate !== null).sort((a, b) => a.estimate - b.estimate);
@@ -97,14 +108,18 @@
       const svg = document.createElementNS(SVG, "svg");
       Object.entries({ viewBox: `0 0 ${width} ${whole}`, width, height: whole, role: "group", class: "specification",
         "aria-label": `${of.text} under ${sorted.length} readings` }).forEach(([key, value]) => svg.setAttribute(key, value));
+      // The effects rise from left to right: a low line has room for words on the right, a high one on the left.
       const line = (value, className, text) => {
+        const right = bound(value) < (low + high) / 2;
         shape("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: className }, svg);
-        shape("text", { x: left + 4, y: y(value) - 4, class: `${className}-text` }, svg).textContent = text;
+        shape("text", { x: right ? width - 10 : left + 4, y: y(value) + (right ? 13 : -4), class: `${className}-text`,
+          "text-anchor": right ? "end" : "start" }, svg).textContent = text;
       };
       line(of.null, "null", `no effect: ${number(of.null)}`);
       if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
-      for (const value of [low, (low + high) / 2, high].map((one) => log ? Math.exp(one) : one)) {
-        shape("text", { x: left - 4, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
+      for (const value of ticks(low, high, log)) {
+        shape("line", { x1: left - 4, x2: left, y1: y(value), y2: y(value), class: "null" }, svg);
+        shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
         const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: 0, role: "button" }, svg);
@@ -129,7 +144,7 @@
           shape("line", { x1: x(n), x2: x(n), y1: middle - 5, y2: middle + 5, class: fits(one) ? "taken" : "taken out" }, svg);
         });
       });
-      curve.replaceChildren(svg, element("p", `Each dot is an archived reading, sorted by the effect, with its 95 % interval over seeds; ` +
+      curve.replaceChildren(svg, element("p", `Each dot is an archived reading, sorted by the effect${unit(of) && ` (${unit(of).trim()})`}, with its 95 % interval over seeds; ` +
         "a click takes its choices. The marks below show what each reading takes; what is faint is not among those chosen.", "note"));
     }
 

@@ -173,7 +173,7 @@ def test_front_page_and_scoreboard_count_the_same_readings():
     assert said == "replicated under 2, refuted under 1, undecided under 1 of 4 readings"
     story = next(paper for paper in front.story(evidence, {}) if paper["title"] == "HCSFed")
     assert story["sentences"][0].endswith(f"; {said}")
-    assert sorted(front.grid(evidence.outcomes)["seeds"]) == [5] * 4
+    assert sorted(front.grid(evidence)["seeds"]) == [5] * 4
     assert f"<small>{said}</small>" in evidence.row("hcsfed.T1.a")
     (line,) = (line for line in readme.findings(evidence.table) if "HCSFed" in line)
     assert said in line
