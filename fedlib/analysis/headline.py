@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals
-from fedlib.analysis.lookup import Runs
+from fedlib.analysis.claim import Arms, Rounds
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
@@ -64,20 +64,12 @@ def headlines() -> dict[str, Headline]:
     return {paper: module.HEADLINE for paper, module in parts("headline").items()}
 
 
-def rounds(runs: Runs, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:
+def rounds(arms: Arms, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:
     """First round at the target by seed (inf: never), and the last round of all runs; empty if not run."""
-    where = reading.find(Where(row.experiment, row.setting, method))
-    key = "rounds", *where, row.target, row.T
-    if key not in runs.cache:
-        try:
-            table = runs.pick(where.experiment, where.setting, [where.method])
-        except Missing:
-            table = pd.DataFrame()
-        if where.column not in table or table[where.column].isna().all():
-            return pd.Series(dtype=float), row.T
-        arrived = Arrivals.of(table, where.column, row.target)
-        runs.cache[key] = pd.Series(arrived.rounds, dtype=float), int(min(arrived.followed, row.T))
-    return runs.cache[key]
+    arrived = arms.measured(reading.find(Where(row.experiment, row.setting, method)), Rounds(row.target))
+    if not isinstance(arrived, Arrivals):
+        return pd.Series(dtype=float), row.T
+    return pd.Series(arrived.rounds, dtype=float), int(min(arrived.followed, row.T))
 
 
 def cell(rounds: pd.Series, cap: int) -> str:
@@ -103,7 +95,7 @@ def paired(
     return {key: (series[series.index.isin(shared)], cap) for key, (series, cap) in compared.items()}
 
 
-def table(headline: Headline, readings: Sequence[Reading], runs: Runs) -> pd.DataFrame:
+def table(headline: Headline, readings: Sequence[Reading], arms: Arms) -> pd.DataFrame:
     """The printed row and one row per reading for each setting, on the same seeds; one column per method.
 
     The column "seeds" has the number of seeds. If a reading has more seeds than are shared, a second row (its name
@@ -113,7 +105,7 @@ def table(headline: Headline, readings: Sequence[Reading], runs: Runs) -> pd.Dat
     for row in headline.rows:
         lines[row.name, PRINTED] = {"seeds": ""} | {m: row.shown.get(m, "") for m in row.methods}
         compared = {
-            (reading.name, m): rounds(runs, reading, row, m) for reading in readings for m in row.methods
+            (reading.name, m): rounds(arms, reading, row, m) for reading in readings for m in row.methods
         }
         shared = paired(compared)
         for reading in readings:
@@ -147,13 +139,13 @@ def distance(ours: Sequence[float], printed: Sequence[float]) -> float:
     return float(np.abs(np.log2(np.asarray(ours, float)) - np.log2(np.asarray(printed, float))).mean())
 
 
-def values(headline: Headline, reading: Reading, runs: Runs) -> np.ndarray:
+def values(headline: Headline, reading: Reading, arms: Arms) -> np.ndarray:
     """(cells,) the paper's statistic of each cell over our seeds; NaN if it has not been run."""
     middle = np.median if headline.middle == "median" else np.mean
     middles = []
     for row in headline.rows:
         for method in row.printed:
-            series, cap = rounds(runs, reading, row, method)
+            series, cap = rounds(arms, reading, row, method)
             middles.append(middle(np.minimum(series.to_numpy(), cap + 1)) if len(series) else np.nan)
     return np.array(middles)
 
@@ -171,11 +163,11 @@ def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Raises:
         Missing: nothing of the table has been run.
     """
-    headline, runs, chosen = headlines()[paper], Runs(results), list(named(paper))
-    near = closest(headline, readings(paper), runs).reading
+    headline, arms, chosen = headlines()[paper], Arms(dict(results)), list(named(paper))
+    near = closest(headline, readings(paper), arms).reading
     if near.name not in [reading.name for reading in chosen]:
         chosen.append(replace(near, name=CLOSEST))
-    frame = table(headline, chosen, runs)
+    frame = table(headline, chosen, arms)
     sizes = frame.index.get_level_values("setting").value_counts()
     frame = frame[frame.index.get_level_values("setting").map(sizes) > 1]
     seeds, *methods, proposed = frame.columns
@@ -204,7 +196,7 @@ class Closest:
     p: float
 
 
-def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draws: int = DRAWS) -> Closest:
+def closest(headline: Headline, readings: Sequence[Reading], arms: Arms, draws: int = DRAWS) -> Closest:
     """Search the archived readings for the table closest to print.
 
     Chance: a correct reading is close on all data sets at once. A seeded permutation of each data set's values among
@@ -213,7 +205,7 @@ def closest(headline: Headline, readings: Sequence[Reading], results: Runs, draw
     Raises:
         Missing: the reading as written has no cell of the table (where there is none: no reading has).
     """
-    matrix = np.array([values(headline, reading, results) for reading in readings])
+    matrix = np.array([values(headline, reading, arms) for reading in readings])
     first = next((k for k, reading in enumerate(readings) if reading.name == AS_WRITTEN), None)
     cells = ~np.isnan(matrix if first is None else matrix[[first]]).all(axis=0)
     if not cells.any():

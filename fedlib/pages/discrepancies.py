@@ -12,7 +12,6 @@ from IPython.display import Markdown, display
 from fedlib.analysis.cells import rows as rows_of
 from fedlib.analysis.claim import Arms, claims_of
 from fedlib.analysis.headline import closest, headlines, specifications
-from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import papers
 from fedlib.analysis.readings import AS_RUN, AS_WRITTEN, left_open, readings
@@ -29,10 +28,10 @@ def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Columns: cells of the table that were run; the factor as written, of the reading closest to print, and of the best
     of as many readings by luck; how many readings were looked at; and what the closest one takes.
     """
-    rows, runs = {}, Runs(results)
+    rows, arms = {}, Arms(results)
     for paper, headline in headlines().items():
         try:
-            near = closest(headline, readings(paper), runs) if headline.rows else None
+            near = closest(headline, readings(paper), arms) if headline.rows else None
         except Missing:
             continue
         if near:

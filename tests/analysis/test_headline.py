@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from fedlib.analysis import headline
-from fedlib.analysis.claim import claims_of
+from fedlib.analysis.claim import Arms, claims_of
 from fedlib.analysis.headline import Headline, Row, cell, closest, distance
-from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
 
@@ -24,7 +23,7 @@ OTHER = Reading(
 WRITTEN = Reading(AS_WRITTEN, "", {"what": "written"})
 
 
-def runs(arrivals: dict[str, list[float]], T: int = 50) -> Runs:
+def runs(arrivals: dict[str, list[float]], T: int = 50) -> Arms:
     """method -> the round in which each seed arrives; inf: never."""
     t = np.arange(T + 1)
     parts = [
@@ -34,7 +33,7 @@ def runs(arrivals: dict[str, list[float]], T: int = 50) -> Runs:
         for m, rounds in arrivals.items()
         for seed, at in enumerate(rounds)
     ]
-    return Runs({"e": pd.concat(parts).assign(diverged=False)})
+    return Arms({"e": pd.concat(parts).assign(diverged=False)})
 
 
 def test_the_distance_to_print_is_the_mean_of_factors_of_two() -> None:
@@ -113,7 +112,7 @@ def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell
             for row in rows for k in range(len(names))
         ]  # fmt: skip
         mine = [Reading(n, "", swaps=(Swap("e", methods={"A": f"A{k}"}),)) for k, n in enumerate(names)]
-        return closest(wide, mine, Runs({"e": pd.concat(table)}), draws=200)
+        return closest(wide, mine, Arms({"e": pd.concat(table)}), draws=200)
 
     throughout = search(dict.fromkeys(map(str, range(8)), 3))
     assert (throughout.distance, throughout.p) == (0, 0)

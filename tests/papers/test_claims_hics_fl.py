@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from outcome import judge, none_run
 
-from fedlib.analysis.curves import shown
-from fedlib.analysis.lookup import Runs
+from fedlib.analysis.curves import arrivals, shown
+from fedlib.analysis.measure import Missing
 from fedlib.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
 from fedlib.papers.hics_fl.printed import METHODS, OURS, TABLE
 from fedlib.papers.hics_fl.tables import (
@@ -147,12 +147,14 @@ def test_methods_are_compared_on_the_seeds_that_all_of_them_have():
     alone = slow["method"].isin([OURS, "CS"])
     both = pd.concat([slow[alone & (slow["seed"] == 0)], fast[~alone | (slow["seed"] > 0)]])
     both = both[(both["method"] != OURS) | (both["seed"] == 0)]
-    rbar = TABLE["FMNIST"].rbar(Runs({"hics_fmnist": both}), [OURS, "CS"])
-    of_seed_0 = TABLE["FMNIST"].rbar(Runs({"hics_fmnist": both[both["seed"] == 0]}), [OURS, "CS"])
-    assert rbar.tolist() == of_seed_0.tolist()
+    rounds, of_seed_0 = (
+        arrivals({"hics_fmnist": rows}, TABLE, [OURS, "CS"]) for rows in (both, both[both["seed"] == 0])
+    )
+    assert len(rounds) == 2
+    assert rounds.to_dict() == of_seed_0.to_dict()
     unpaired = both.assign(seed=both["seed"] + 10 * (both["method"] == OURS))
-    with pytest.raises(LookupError, match="no seed of hics_fmnist"):
-        TABLE["FMNIST"].rbar(Runs({"hics_fmnist": unpaired}), [OURS, "CS"])
+    with pytest.raises(Missing, match="none of HiCS-FL, CS has been run in hics_fmnist"):
+        arrivals({"hics_fmnist": unpaired}, {"FMNIST": TABLE["FMNIST"]}, [OURS, "CS"])
 
 
 def test_runs_too_short_for_the_table_decide_nothing():
@@ -181,7 +183,7 @@ def test_rounds_beyond_the_figures_count_for_the_table_alone():
     assert judge("hics.T1.a", results).estimate == pytest.approx(
         1, abs=0.01
     )  # all reach 0.75 about round 225
-    assert TABLE["FMNIST"].until(Runs(results)) == 60
+    assert shown(results, {"": "hics_fmnist"})["round"].max() == 60
 
 
 def test_runs_that_end_with_their_target_give_the_same_table_and_figures():

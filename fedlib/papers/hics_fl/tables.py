@@ -8,7 +8,6 @@ import pandas as pd
 
 from fedlib.analysis import measure
 from fedlib.analysis.curves import Panel, arrivals
-from fedlib.analysis.lookup import Runs
 from fedlib.analysis.measure import (
     BYTES,
     Missing,
@@ -56,9 +55,9 @@ def speed_tables(
     results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
 ) -> pd.DataFrame:
     """`speed_table` of every dataset that has been run, side by side."""
-    runs, rounds = Runs(dict(results)), arrivals(results, panels, methods)
+    rounds = arrivals(results, panels, methods)
     settings = dict.fromkeys(rounds.index.get_level_values("setting"))
-    tables = {d: speed_table(rounds.loc[d], d, panels[d].cap(runs)) for d in settings}
+    tables = {d: speed_table(rounds.loc[d], d, panels[d].arrivals(results)[1]) for d in settings}
     return pd.concat(tables, axis=1).reindex(methods).fillna("")
 
 
