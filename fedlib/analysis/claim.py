@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -233,6 +234,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value.__qualname__ if callable(value) else value
+
+
+def claim_on(
+    prefix: str, paper: str, id: str, text: str, kind: Kind, measure: Measure | None, cells: Iterable[Cell],
+    estimator: Estimator = LEVEL, margin: float | Literal["printed"] | None = None, page: str = "", version: int = 1,
+) -> Claim:  # fmt: skip
+    """The claim `<prefix>.<id>` of a paper, if no page is named on the one of its id: "F4a.b" is on figure_4."""
+    if not page:
+        number = re.match(r"\d+", id[1:])
+        assert number, f"{id} names no figure and no table"
+        page = f"{'figure' if id[0] == 'F' else 'table'}_{number[0]}"
+    cells = tuple(cells)
+    return Claim(f"{prefix}.{id}", f"{paper}/{page}", text, kind, estimator, measure, cells, margin, version)
 
 
 def versus(

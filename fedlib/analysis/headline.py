@@ -38,7 +38,6 @@ class Row:
     experiment: str
     setting: str
     target: float
-    methods: tuple[str, ...]
     shown: Mapping[str, str]
     printed: Mapping[str, float]
     T: int
@@ -103,14 +102,14 @@ def table(headline: Headline, readings: Sequence[Reading], arms: Arms) -> pd.Dat
     """
     lines = {}
     for row in headline.rows:
-        lines[row.name, PRINTED] = {"seeds": ""} | {m: row.shown.get(m, "") for m in row.methods}
+        lines[row.name, PRINTED] = {"seeds": ""} | dict(row.shown)
         compared = {
-            (reading.name, m): rounds(arms, reading, row, m) for reading in readings for m in row.methods
+            (reading.name, m): rounds(arms, reading, row, m) for reading in readings for m in row.shown
         }
         shared = paired(compared)
         for reading in readings:
-            mine = {m: shared[reading.name, m] for m in row.methods}
-            whole = {m: compared[reading.name, m] for m in row.methods}
+            mine = {m: shared[reading.name, m] for m in row.shown}
+            whole = {m: compared[reading.name, m] for m in row.shown}
             counts, all_counts = (
                 [len(series) for series, _ in group.values() if len(series)] for group in (mine, whole)
             )
@@ -134,7 +133,7 @@ def counted(rounds: pd.Series, cap: int) -> str:
     return f"{text}, n = {len(rounds)}" if len(rounds) and "arrive" not in text else text
 
 
-def distance(ours: Sequence[float], printed: Sequence[float]) -> float:
+def distance(ours: Sequence[float] | np.ndarray, printed: Sequence[float] | np.ndarray) -> float:
     """Mean of |log2(ours / printed)|: 1 means a factor of two, in either direction, in the typical cell."""
     return float(np.abs(np.log2(np.asarray(ours, float)) - np.log2(np.asarray(printed, float))).mean())
 
@@ -222,9 +221,7 @@ def closest(headline: Headline, readings: Sequence[Reading], arms: Arms, draws: 
     return Closest(
         complete[int(means.argmin())],
         float(means.min()),
-        math.nan
-        if first is None
-        else float(np.abs(np.log2(matrix[first, cells] / in_print(headline)[cells])).mean()),
+        math.nan if first is None else distance(matrix[first, cells], in_print(headline)[cells]),
         int(whole.sum()),
         int((~whole).sum()),
         int(cells.sum()),

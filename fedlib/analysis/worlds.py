@@ -6,7 +6,7 @@ with Student's interval, the outcomes of `estimators`, and Holm's correction ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -99,17 +99,9 @@ def changes(values: pd.Series, base: str, reference: str, unit: float = 1.0) -> 
 
     Columns as those of `claims`; the outcome is of the claim that the difference is larger than in `reference`.
     """
-    names = list(values.index.names)
-    wide = values.unstack("method")
-    differences = wide.sub(wide[base], axis=0)
-    relative = differences.sub(differences.xs(reference, level="setting"), level="seed")
-    relative[base] = 0.0
-    stacked = relative.stack().dropna().reorder_levels(names)
-    order = [setting for setting in dict.fromkeys(values.index.get_level_values(0)) if setting != reference]
-    methods = dict.fromkeys(values.index.get_level_values("method"))
-    index = [(s, m, k) for s, m, k in stacked.index if s in order]
-    index.sort(key=lambda key: (order.index(key[0]), list(methods).index(key[1]), key[2]))
-    return claims(stacked.loc[index], base, unit)
+    at_reference = values.xs(reference, level="setting").reindex(values.index.droplevel("setting"))
+    moved = (values - at_reference.to_numpy()).drop(reference, level="setting")
+    return claims(moved.dropna(), base, unit)
 
 
 def numbers(effects: pd.DataFrame) -> pd.DataFrame:
@@ -132,8 +124,7 @@ def numbers(effects: pd.DataFrame) -> pd.DataFrame:
 def outcomes(effects: pd.DataFrame) -> pd.DataFrame:
     """The outcomes alone, methods by settings."""
     wide = effects.pivot(index="method", columns="setting", values="outcome")
-    order = [list(dict.fromkeys(effects[key])) for key in ("method", "setting")]
-    return wide.loc[order[0], order[1]].fillna("not run")
+    return wide.loc[effects["method"].unique(), effects["setting"].unique()].fillna("not run")
 
 
 def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
@@ -141,7 +132,7 @@ def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
     wide = outcomes(effects)
     others = wide.drop(columns=reference)
     decided = ["replicated", "refuted", "undecided", "equal"]
-    where = {word: [listed(row.index[row == word]) for _, row in others.iterrows()] for word in decided}
+    where = {word: [", ".join(row.index[row == word]) for _, row in others.iterrows()] for word in decided}
     return pd.DataFrame({f"in {reference!r}": wide[reference]} | where, index=wide.index)
 
 
@@ -157,12 +148,15 @@ def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
     hold = wide.index[wide[reference] == "replicated"]
     if not len(hold):
         return f"In “{reference}”, no method is shown to be {claim}."
-    lost = {word: {name: listed(others.columns[others.loc[name] == word]) for name in hold} for word in LOST}
+    lost = {
+        word: {name: ", ".join(others.columns[others.loc[name] == word]) for name in hold} for word in LOST
+    }
     first = {name: next((word for word in LOST if lost[word][name]), "") for name in hold}
     stay = [name for name in hold if not first[name]]
+    shown = f" ({', '.join(stay)})" if stay else ""
     text = (
-        f"Of {len(wide)} methods, {len(hold)} {verb(hold)} {claim} in “{reference}”; {number(stay)} of these "
-        f"{verb(stay)} so in all {others.shape[1]} others as well{named(stay)}."
+        f"Of {len(wide)} methods, {len(hold)} {verb(hold)} {claim} in “{reference}”; {len(stay) or 'none'} of these "
+        f"{verb(stay)} so in all {others.shape[1]} others as well{shown}."
     )
     for word, head in LOST.items():
         if names := [name for name in hold if first[name] == word]:
@@ -176,7 +170,7 @@ def tally(effects: pd.DataFrame, claim: str) -> str:
     claim: "Oort with its clock is better than without it".
     """
     parts = [
-        f"{word} in {listed(rows['setting'])}"
+        f"{word} in {', '.join(rows['setting'])}"
         for word, rows in effects.groupby("outcome", sort=False)
         if word != "undecided"
     ]
@@ -192,15 +186,12 @@ def best(values: pd.Series, groups: Mapping[str, Sequence[str]], unit: float = 1
     values: by (setting, method, seed).
     """
     means = unit * values.groupby(["setting", "method"], sort=False).mean().unstack("method")
-    tops = {group: means[list(names)].idxmax(axis=1) for group, names in groups.items()}
-    rows = {
-        setting: {
-            group: f"{names[setting]} ({means.loc[setting, names[setting]]:.1f})"
-            for group, names in tops.items()
-        }
-        for setting in means.index
-    }
-    return pd.DataFrame.from_dict(rows, orient="index")
+    tops = {}
+    for group, names in groups.items():
+        level = means[list(names)]
+        leaders = zip(level.idxmax(axis=1), level.max(axis=1), strict=True)
+        tops[group] = [f"{name} ({mean:.1f})" for name, mean in leaders]
+    return pd.DataFrame(tops, means.index)
 
 
 def rivals(
@@ -221,18 +212,5 @@ def rivals(
     return effects.assign(method="the best of " + effects["method"])
 
 
-def number(names: Sequence[str]) -> str:
-    return str(len(names)) if names else "none"
-
-
 def verb(names: Sequence[str]) -> str:
     return "is" if len(names) < 2 else "are"
-
-
-def named(names: Sequence[str]) -> str:
-    return f" ({listed(names)})" if len(names) else ""
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names as a list in words."""
-    return ", ".join(names)

@@ -8,6 +8,7 @@ parts, as in the authors' code. The paper shows one seed and prints no losses, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -15,19 +16,17 @@ import pandas as pd
 
 from fedlib.analysis.claim import (
     FACT,
-    LEVEL,
     PRINT,
     SAME,
     Arm,
     Cell,
     Claim,
     Computed,
-    Estimator,
-    Kind,
     Labels,
     Level,
     Measure,
     Measurement,
+    claim_on,
     versus,
 )
 from fedlib.analysis.measure import area, end_mean, rolling, roughness, rounds_below
@@ -50,17 +49,8 @@ from fedlib.papers.clustered_sampling.names import (
 from fedlib.samplers.clustered_sampling import similarity_distributions, size_distributions, ward_tree
 
 BOTH = (ALG1, ALG2)
-
-
-def claim(
-    id: str, text: str, kind: Kind, measure: Measure | None, cells: list[Cell], estimator: Estimator = LEVEL,
-    margin: float | None = None,
-) -> Claim:  # fmt: skip
-    """A claim on the figure that its id names ("F2.d": Figure 2); the main claims are on Figure 10's page."""
-    number = id.split(".")[0].removeprefix("F")
-    page = f"clustered_sampling/figure_{number if number.isdigit() else 10}"
-    return Claim(f"cs.{id}", page, text, kind, estimator, measure, tuple(cells), margin)
-
+claim = partial(claim_on, "cs", "clustered_sampling")
+main = partial(claim, page="figure_10")
 
 # -- Settings
 
@@ -123,18 +113,18 @@ def distinct(rows: pd.DataFrame) -> float:
 
 
 MAIN = [
-    claim("M.a", "With clustered sampling the training loss falls faster than with MD sampling, with both algorithms "
-          "and in every setting (mean over the rounds).", "core", WHOLE,
-          [below_md(place, m) for place in EVERYWHERE for m in BOTH]),
-    claim("M.b", "With clustered sampling the training loss varies less from round to round, with both algorithms and "
-          "in every setting.", "core", ROUGH, [below_md(place, m) for place in EVERYWHERE for m in BOTH]),
-    claim("M.c", "The clients' aggregation weights vary less than with MD sampling (Figure 1's clients).", "core",
-          Measurement("method", weight_variance, "times", log=True), [below_md(FIRST, m) for m in BOTH]),
-    claim("M.d", "More distinct clients are aggregated in a round than with MD sampling (Figure 1's clients).", "core",
-          Measurement("method", distinct, "clients"), [above_md(FIRST, m, LOSS) for m in BOTH]),
-    claim("M.e", "Clustered sampling is never worse than MD sampling: at the end its loss is at most 2 % higher, in "
-          "every setting.", "supporting", END, [below_md(place, m) for place in EVERYWHERE for m in BOTH],
-          margin=1 / 1.02),
+    main("M.a", "With clustered sampling the training loss falls faster than with MD sampling, with both algorithms "
+         "and in every setting (mean over the rounds).", "core", WHOLE,
+         [below_md(place, m) for place in EVERYWHERE for m in BOTH]),
+    main("M.b", "With clustered sampling the training loss varies less from round to round, with both algorithms and "
+         "in every setting.", "core", ROUGH, [below_md(place, m) for place in EVERYWHERE for m in BOTH]),
+    main("M.c", "The clients' aggregation weights vary less than with MD sampling (Figure 1's clients).", "core",
+         Measurement("method", weight_variance, "times", log=True), [below_md(FIRST, m) for m in BOTH]),
+    main("M.d", "More distinct clients are aggregated in a round than with MD sampling (Figure 1's clients).", "core",
+         Measurement("method", distinct, "clients"), [above_md(FIRST, m, LOSS) for m in BOTH]),
+    main("M.e", "Clustered sampling is never worse than MD sampling: at the end its loss is at most 2 % higher, in "
+         "every setting.", "supporting", END, [below_md(place, m) for place in EVERYWHERE for m in BOTH],
+         margin=1 / 1.02),
 ]  # fmt: skip
 
 # -- Figure 1

@@ -8,13 +8,13 @@ in `margin`. fin: mean accuracy over the last 5 % of the rounds; auc: over all r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations
 from math import inf, nan
 
 import pandas as pd
 
 from fedlib.analysis.claim import (
-    LEVEL,
     PRINT,
     ROUNDS,
     SAME,
@@ -28,6 +28,7 @@ from fedlib.analysis.claim import (
     Level,
     Measurement,
     Rounds,
+    claim_on,
     versus,
 )
 from fedlib.analysis.estimators import trend
@@ -48,6 +49,7 @@ from fedlib.papers.fedcor.printed import (
 from fedlib.papers.fedcor.process import BOUNDS, embeddings, gaussian, separation
 from fedlib.papers.fedcor.tables import unevenness
 
+claim = partial(claim_on, "fedcor", "fedcor")
 DATA = {"FMNIST": "Fashion-MNIST", "CIFAR-10": "CIFAR-10"}
 FIN = Level(end_mean, "points", 100, options=(("share", 0.05),))
 AUC = Level(area, "points", 100)
@@ -91,46 +93,30 @@ def sooner(panel: str, baseline: str) -> Cell:
     return Cell(name, arms, shown=text, measure=to_target(panel), **labels(panel))
 
 
-def over_pow_d(data: str) -> tuple[Cell, ...]:
-    return tuple(sooner(f"{data} {setting}", "Pow-d") for setting in SETTINGS)
-
-
-def table_1(letter: str, text: str, cells: tuple[Cell, ...], margin: float | None = None) -> Claim:
-    target = to_target("FMNIST 2SPC")
-    return Claim(f"fedcor.T1.{letter}", "fedcor/table_1", text, "core", ROUNDS, target, cells, margin)
-
-
+TARGET = to_target("FMNIST 2SPC")  # every cell has its own
 IN_TABLE_1 = [
-    table_1("a", "FedCor needs fewer rounds to the target than every baseline, in all six settings.",
-            tuple(sooner(panel, baseline) for panel in PANELS for baseline in BASELINES)),
-    table_1("b", "On Fashion-MNIST FedCor is at least 34 % faster than Pow-d.", over_pow_d("FMNIST"), 1.34),
-    table_1("e", "On CIFAR-10 FedCor is at least 26 % faster than Pow-d.", over_pow_d("CIFAR-10"), 1.26),
-    Claim(
-        "fedcor.T1.c", "fedcor/table_1", "Each of the 24 printed numbers of rounds comes out (within a factor 1.5).",
-        "supporting", PRINT, to_target("FMNIST 2SPC"),
-        tuple(
-            Cell(f"{panel}, {m}", (printed_arm(panel, m, 1.0),), shown=printed_text(panel, m), measure=to_target(panel),
-                 **labels(panel))
-            for panel in PANELS for m in METHODS
-        ), 1.5,
-    ),
+    claim("T1.a", "FedCor needs fewer rounds to the target than every baseline, in all six settings.", "core", TARGET,
+          [sooner(panel, baseline) for panel in PANELS for baseline in BASELINES], ROUNDS),
+    claim("T1.b", "On Fashion-MNIST FedCor is at least 34 % faster than Pow-d.", "core", TARGET,
+          [sooner(f"FMNIST {setting}", "Pow-d") for setting in SETTINGS], ROUNDS, 1.34),
+    claim("T1.e", "On CIFAR-10 FedCor is at least 26 % faster than Pow-d.", "core", TARGET,
+          [sooner(f"CIFAR-10 {setting}", "Pow-d") for setting in SETTINGS], ROUNDS, 1.26),
+    claim("T1.c", "Each of the 24 printed numbers of rounds comes out (within a factor 1.5).", "supporting", TARGET,
+          [Cell(f"{panel}, {m}", (printed_arm(panel, m, 1.0),), shown=printed_text(panel, m), measure=to_target(panel),
+                **labels(panel)) for panel in PANELS for m in METHODS], PRINT, 1.5),
 ]  # fmt: skip
 
 
 # -- Figure 4
 
 
-def figure_4(letter: str, text: str, measure: Level, cells: tuple[Cell, ...], kind="supporting") -> Claim:
-    return Claim(f"fedcor.F4.{letter}", "fedcor/figure_4", text, kind, LEVEL, measure, cells)
-
-
-def leads(higher: str | None = None, lower: str | None = None) -> tuple[Cell, ...]:
+def leads(higher: str | None = None, lower: str | None = None) -> list[Cell]:
     """FedCor's level less that of every baseline in every panel; more, less: the side that is FedCor's."""
-    return tuple(
+    return [
         versus(f"{panel}, {b}", where(panel, higher or b), where(panel, lower or b), **labels(panel))
         for panel in PANELS
         for b in BASELINES
-    )
+    ]
 
 
 def half_the_gain(panel: str, baseline: str) -> Cell:
@@ -150,15 +136,16 @@ def larger_lead(data: str, partition_besides: str) -> Cell:
 
 
 IN_FIGURE_4 = [
-    figure_4("a", "FedCor's final accuracy is above every baseline's, in all six settings.", FIN, leads("FedCor")),
-    figure_4("b", "FedCor converges faster than every baseline, in all six settings (mean accuracy over the rounds).",
-             AUC, leads("FedCor"), "core"),
-    figure_4("c", "AFL and Pow-d gain less than half as much over Random as FedCor (bound ours: slight or none).",
-             AUC, tuple(half_the_gain(panel, b) for panel in PANELS for b in BASELINES[1:])),
-    figure_4("d", "FedCor's lead over the baselines is larger with one label per client (1SPC) than in 2SPC and Dir.",
-             AUC, tuple(larger_lead(data, partition) for data in EXPERIMENTS for partition in ("2SPC", "Dir"))),
-    figure_4("e", "FedCor's learning curves are smoother than every baseline's (change from round to round).",
-             ROUGH, leads(lower="FedCor"), "core"),
+    claim("F4.a", "FedCor's final accuracy is above every baseline's, in all six settings.", "supporting", FIN,
+          leads("FedCor")),
+    claim("F4.b", "FedCor converges faster than every baseline, in all six settings (mean accuracy over the rounds).",
+          "core", AUC, leads("FedCor")),
+    claim("F4.c", "AFL and Pow-d gain less than half as much over Random as FedCor (bound ours: slight or none).",
+          "supporting", AUC, [half_the_gain(panel, b) for panel in PANELS for b in BASELINES[1:]]),
+    claim("F4.d", "FedCor's lead over the baselines is larger with one label per client (1SPC) than in 2SPC and Dir.",
+          "supporting", AUC, [larger_lead(data, partition) for data in EXPERIMENTS for partition in ("2SPC", "Dir")]),
+    claim("F4.e", "FedCor's learning curves are smoother than every baseline's (change from round to round).", "core",
+          ROUGH, leads(lower="FedCor")),
 ]  # fmt: skip
 
 
@@ -181,41 +168,29 @@ def alike(panel: str, a: str, b: str, experiments: Mapping[str, str]) -> tuple[C
     return final, mean
 
 
+def by_beta(data: str) -> Cell:
+    """What is gained from the smallest to the largest beta."""
+    arms = tuple(
+        Arm(where(f"{data} 2SPC", beta, ANNEALING), float(weight))
+        for beta, weight in zip(BETAS[data], trend([0, 0.5, 1]), strict=True)
+    )
+    return Cell(data, arms, **labels(f"{data} 2SPC"))
+
+
 IN_FIGURES_5_AND_6 = [
-    Claim(
-        "fedcor.F5.a", "fedcor/figure_5", "Twice the interval between updates of the Gaussian process changes the "
-        "accuracy by less than one point (bound ours).", "supporting", SAME, FIN,
-        tuple(cell for panel in PANELS for cell in alike(panel, *INTERVALS[:2], INTERVAL)), 1.0,
-    ),
-    Claim(
-        "fedcor.F5.b", "fedcor/figure_5", "Without any update after the warm-up FedCor converges faster than Random "
-        "(mean accuracy over the rounds).", "supporting", LEVEL, AUC,
-        tuple(over_random(panel, INTERVALS[2], INTERVAL) for panel in PANELS),
-    ),
-    Claim(
-        "fedcor.F6.a", "fedcor/figure_6", "The smaller beta, the more uniformly FedCor selects (Gini coefficient, "
-        "gained from the smallest to the largest beta).", "supporting", TREND, Measurement("method", unevenness),
-        tuple(
-            Cell(data, tuple(
-                Arm(where(f"{data} 2SPC", beta, ANNEALING), float(weight))
-                for beta, weight in zip(BETAS[data], trend([0, 0.5, 1]), strict=True)
-            ), **labels(f"{data} 2SPC"))
-            for data in ANNEALING
-        ),
-    ),
-    Claim(
-        "fedcor.F6.b", "fedcor/figure_6", "The accuracy at the three values of beta differs by less than two points "
-        "(bound ours).", "supporting", SAME, FIN,
-        tuple(
-            cell for data in ANNEALING for a, b in combinations(BETAS[data], 2)
-            for cell in alike(f"{data} 2SPC", a, b, ANNEALING)
-        ), 2.0,
-    ),
-    Claim(
-        "fedcor.F6.c", "fedcor/figure_6", "FedCor converges faster than Random at every beta (mean accuracy over the "
-        "rounds).", "supporting", LEVEL, AUC,
-        tuple(over_random(f"{data} 2SPC", beta, ANNEALING) for data in ANNEALING for beta in BETAS[data]),
-    ),
+    claim("F5.a", "Twice the interval between updates of the Gaussian process changes the accuracy by less than one "
+          "point (bound ours).", "supporting", FIN,
+          [cell for panel in PANELS for cell in alike(panel, *INTERVALS[:2], INTERVAL)], SAME, 1.0),
+    claim("F5.b", "Without any update after the warm-up FedCor converges faster than Random (mean accuracy over the "
+          "rounds).", "supporting", AUC, [over_random(panel, INTERVALS[2], INTERVAL) for panel in PANELS]),
+    claim("F6.a", "The smaller beta, the more uniformly FedCor selects (Gini coefficient, gained from the smallest to "
+          "the largest beta).", "supporting", Measurement("method", unevenness), map(by_beta, ANNEALING), TREND),
+    claim("F6.b", "The accuracy at the three values of beta differs by less than two points (bound ours).",
+          "supporting", FIN,
+          [cell for data in ANNEALING for a, b in combinations(BETAS[data], 2)
+           for cell in alike(f"{data} 2SPC", a, b, ANNEALING)], SAME, 2.0),
+    claim("F6.c", "FedCor converges faster than Random at every beta (mean accuracy over the rounds).", "supporting",
+          AUC, [over_random(f"{data} 2SPC", beta, ANNEALING) for data in ANNEALING for beta in BETAS[data]]),
 ]  # fmt: skip
 
 
@@ -236,9 +211,8 @@ def in_toy(method: str) -> Where:
     return Where("fedcor_toy", "gap 4, rate 1", method)
 
 
-def toy(letter: str, text: str, measure: Measurement, arms: tuple[Arm, ...]) -> Claim:
-    cell = Cell("toy problem", arms, data="toy")
-    return Claim(f"fedcor.F1.{letter}", "fedcor/figure_1", text, "supporting", LEVEL, measure, (cell,))
+def toy(id: str, text: str, measure: Measurement, *arms: Arm) -> Claim:
+    return claim(id, text, "supporting", measure, [Cell("toy problem", arms, data="toy")])
 
 
 def probed(data: str, share: Callable[[pd.DataFrame], float]) -> Measurement:
@@ -290,51 +264,35 @@ def saved(run: pd.DataFrame) -> float:
 
 
 ON_THE_PROCESS = [
-    toy("a", "FedCor's pair has both labels more often than a random pair.",
-        Measurement("method", more_often, "share of draws", each="draw"), (Arm(in_toy("Cor")),)),
-    toy("b", "FedCor's pair leaves a lower loss than the two clients of highest loss.", LOSS,
-        (Arm(in_toy("Ind")), Arm(in_toy("Cor"), -1.0))),
-    toy("c", "The two clients of highest loss do not lower the loss.", LOSS,
-        (Arm(in_toy("Ind")), Arm(in_toy("start"), -1.0))),
-    Claim(
-        "fedcor.F2.a", "fedcor/figure_2", "The first component of the clients' loss changes is close to Gaussian in "
-        "all probed rounds but 20 % (effect: their share less 100 %; |skewness| < 0.5, |excess kurtosis| < 1, "
-        "Kolmogorov-Smirnov < 0.05: bounds ours).", "supporting", LEVEL, near_gaussian("FMNIST"),
-        rounds_with(near_gaussian, "close to Gaussian"), -20.0, 2,
-    ),
-    Claim(
-        "fedcor.F3.a", "fedcor/figure_3", "Between two updates the covariance of the loss changes keeps a cosine "
-        "above 0.97 (CIFAR-10: 0.95), in all probed rounds but 5 % (effect: their share less 100 %).", "core", LEVEL,
-        stationary("FMNIST"), rounds_with(stationary, "> {}"), -5.0, 2,
-    ),
-    Claim(
-        "fedcor.F7.a", "fedcor/figure_7", "After the warm-up the embeddings of clients with the same label are "
-        "nearest to each other more often than chance (1SPC).", "core", LEVEL, neighbours("FMNIST"),
-        tuple(
-            Cell(name, needs=(runs, "fedcor_partitions"), measure=neighbours(name), **labels(f"{name} 1SPC"))
-            for name, runs in EXPERIMENTS.items()
-        ),
-    ),
-    Claim(
-        "fedcor.C.a", "fedcor/table_1", "Covariance stationarity saves communication: a run sends less than with an "
-        "update of the Gaussian process in every round.", "core", LEVEL,
-        Measurement("method", saved, "times", log=True),
-        tuple(Cell(panel, (Arm(where(panel, "FedCor")),), **labels(panel)) for panel in PANELS),
-    ),
-    Claim(
-        "fedcor.C.b", "fedcor/table_1", "FedCor's overhead is low: a run sends at most twice as much as with Random "
-        "(bound ours).", "supporting", SAME, Measurement("method", sent, "times", log=True),
-        tuple(versus(panel, where(panel, "FedCor"), where(panel, "Random"), **labels(panel)) for panel in PANELS), 2.0,
-    ),
-    Claim(
-        "fedcor.S5.a", "fedcor/centralised", "The models reach the printed accuracies when trained centrally (within "
-        "1.5 points).", "supporting", PRINT, Level(best, "points", 100),
-        tuple(
-            Cell(data, (Arm(Where("fedcor_centralised", data, "Centralised"), 1.0, points, 0.15),), DATA[data],
-                 "one client", shown=f"{points} %")
-            for data, points in {"FMNIST": 85.92, "CIFAR-10": 73.84}.items()
-        ), 1.5,
-    ),
+    toy("F1.a", "FedCor's pair has both labels more often than a random pair.",
+        Measurement("method", more_often, "share of draws", each="draw"), Arm(in_toy("Cor"))),
+    toy("F1.b", "FedCor's pair leaves a lower loss than the two clients of highest loss.", LOSS,
+        Arm(in_toy("Ind")), Arm(in_toy("Cor"), -1.0)),
+    toy("F1.c", "The two clients of highest loss do not lower the loss.", LOSS,
+        Arm(in_toy("Ind")), Arm(in_toy("start"), -1.0)),
+    claim("F2.a", "The first component of the clients' loss changes is close to Gaussian in all probed rounds but 20 % "
+          "(effect: their share less 100 %; |skewness| < 0.5, |excess kurtosis| < 1, Kolmogorov-Smirnov < 0.05: bounds "
+          "ours).", "supporting", near_gaussian("FMNIST"), rounds_with(near_gaussian, "close to Gaussian"),
+          margin=-20.0, version=2),
+    claim("F3.a", "Between two updates the covariance of the loss changes keeps a cosine above 0.97 (CIFAR-10: 0.95), "
+          "in all probed rounds but 5 % (effect: their share less 100 %).", "core", stationary("FMNIST"),
+          rounds_with(stationary, "> {}"), margin=-5.0, version=2),
+    claim("F7.a", "After the warm-up the embeddings of clients with the same label are nearest to each other more "
+          "often than chance (1SPC).", "core", neighbours("FMNIST"),
+          [Cell(name, needs=(runs, "fedcor_partitions"), measure=neighbours(name), **labels(f"{name} 1SPC"))
+           for name, runs in EXPERIMENTS.items()]),
+    claim("C.a", "Covariance stationarity saves communication: a run sends less than with an update of the Gaussian "
+          "process in every round.", "core", Measurement("method", saved, "times", log=True),
+          [Cell(panel, (Arm(where(panel, "FedCor")),), **labels(panel)) for panel in PANELS], page="table_1"),
+    claim("C.b", "FedCor's overhead is low: a run sends at most twice as much as with Random (bound ours).",
+          "supporting", Measurement("method", sent, "times", log=True),
+          [versus(panel, where(panel, "FedCor"), where(panel, "Random"), **labels(panel)) for panel in PANELS],
+          SAME, 2.0, page="table_1"),
+    claim("S5.a", "The models reach the printed accuracies when trained centrally (within 1.5 points).", "supporting",
+          Level(best, "points", 100),
+          [Cell(data, (Arm(Where("fedcor_centralised", data, "Centralised"), 1.0, points, 0.15),), DATA[data],
+                "one client", shown=f"{points} %")
+           for data, points in {"FMNIST": 85.92, "CIFAR-10": 73.84}.items()], PRINT, 1.5, page="centralised"),
 ]  # fmt: skip
 
 CLAIMS = (*IN_TABLE_1, *IN_FIGURE_4, *IN_FIGURES_5_AND_6, *ON_THE_PROCESS)

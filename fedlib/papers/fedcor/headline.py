@@ -14,7 +14,6 @@ ROWS = tuple(
         panel.experiment,
         panel.setting,
         panel.target,
-        tuple(METHODS),
         {m: _SHOWN[name, m] for m in METHODS},
         {m: inf if (cell := PRINTED[name][m]) is None else cell[0] for m in METHODS},
         panel.T,

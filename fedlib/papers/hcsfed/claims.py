@@ -16,15 +16,12 @@ import pandas as pd
 
 from fedlib.analysis.claim import (
     FACT,
-    LEVEL,
     PRINT,
     ROUNDS,
     SAME,
     TREND,
     Arm,
     Cell,
-    Claim,
-    Kind,
     Labels,
     Measurement,
     Rounds,
@@ -32,7 +29,7 @@ from fedlib.analysis.claim import (
 )
 from fedlib.analysis.estimators import trend
 from fedlib.analysis.readings import Where
-from fedlib.papers.hcsfed.claims_parts import IN_FIGURE_7, IN_FIGURES_4_TO_6, ON_MNIST
+from fedlib.papers.hcsfed.claims_parts import IN_FIGURE_7, IN_FIGURES_4_TO_6, ON_MNIST, claim
 from fedlib.papers.hcsfed.printed import BASELINES, COLUMNS, FRACTIONS, PLAIN, TABLE_1, rounds
 from fedlib.papers.hcsfed.theory import SCHEMES, random_population, variances
 from fedlib.samplers.hcsfed import allocate, deviations, kmeans
@@ -41,7 +38,8 @@ DATA = {"MNIST": "MNIST", "FMNIST": "Fashion-MNIST", "CIFAR-10": "CIFAR-10"}
 
 # -- Table 1
 
-TO_80 = Rounds(0.8, T=200)
+TO_80, TO_60 = Rounds(0.8, T=200), Rounds(0.6)
+Place = tuple[str, str]  # experiment and setting
 
 
 def labels(column: str) -> Labels:
@@ -66,27 +64,20 @@ def pairs(slow: str, fast: str) -> list[Cell]:
     return cells
 
 
-def about_equal(name: str, column: str, a: tuple[str, str], b: tuple[str, str]) -> Cell:
-    """Two (column, method) of Table 1 of which the paper prints about the same."""
-    printed = rounds(a[1], a[0]), rounds(b[1], b[0])
-    return versus(
-        name, Where(TABLE_1, *a), Where(TABLE_1, *b), printed, shown=printed_text(*printed), **labels(column)
-    )
+def about_equal(name: str, a: Where, b: Where) -> Cell:
+    """Two columns or methods of Table 1 of which the paper prints about the same."""
+    printed = rounds(a.method, a.setting), rounds(b.method, b.setting)
+    return versus(name, a, b, printed, shown=printed_text(*printed), **labels(a.setting))
 
 
-def table_1(letter: str, text: str, kind: Kind, estimator, cells: list[Cell], margin=None) -> Claim:
-    return Claim(f"hcsfed.T1.{letter}", "hcsfed/table_1", text, kind, estimator, TO_80, tuple(cells), margin)
-
-
-def falling(data: str) -> Cell:
-    """The speed-up over Random as q falls from 50 to 10 %: log speed-up gained over this range."""
-    columns = [f"{data}, q = {q}" for q in FRACTIONS]
+def gaining(name: str, data: str, places: list[Place], levels: list[float], q: str, shown: str = "") -> Cell:
+    """The speed-up over Random along an order of settings: log speed-up gained over all of it; shown: if printed."""
     arms = tuple(
-        Arm(Where(TABLE_1, column, method), sign * weight, rounds(method, column))
-        for column, weight in zip(columns, trend([1, 0.5, 0]), strict=True)
+        Arm(Where(*place, method), sign * float(weight), rounds(method, place[1]) if shown else None)
+        for place, weight in zip(places, trend(levels), strict=True)
         for method, sign in (("Random", 1), ("HCSFed", -1))
     )
-    return Cell(data, arms, DATA[data], "Dirichlet", "q = 10 to 50 %", "10.7, 5.2 and 3.5 times")
+    return Cell(name, arms, data, "Dirichlet", q, shown)
 
 
 def printed_rounds(method: str, column: str) -> Cell:
@@ -94,102 +85,35 @@ def printed_rounds(method: str, column: str) -> Cell:
     return Cell(f"{column}, {method}", (arm,), shown=printed_text(rounds(method, column)), **labels(column))
 
 
+BY_FRACTION = [(TABLE_1, f"MNIST, q = {q}") for q in FRACTIONS]
 IN_TABLE_1 = [
-    table_1(
-        "a",
-        "HCSFed needs fewer rounds to 80 % than every other method, in all columns (where a tie is printed: T1.f).",
-        "core",
-        ROUNDS,
-        [cell for slower in BASELINES for cell in pairs(slower, "HCSFed")],
-    ),
-    table_1(
-        "b",
-        "HCSFed needs fewer rounds to 80 % than Random, in all columns.",
-        "core",
-        ROUNDS,
-        pairs("Random", "HCSFed"),
-    ),
-    table_1(
-        "c",
-        "HCSFed's speed-up over Random is as large as printed: 10.7 to 2.1 times.",
-        "core",
-        ROUNDS,
-        pairs("Random", "HCSFed"),
-        "printed",
-    ),
-    table_1(
-        "d", "The fewer clients take part, the larger HCSFed's speed-up.", "core", TREND, [falling("MNIST")]
-    ),
-    table_1(
-        "e",
-        "HCSFed hardly depends on q: it needs about as many rounds at q = 10 % as at 50 %.",
-        "supporting",
-        SAME,
-        [
-            about_equal(
-                data, f"{data}, q = 10 %", (f"{data}, q = 10 %", "HCSFed"), (f"{data}, q = 50 %", "HCSFed")
-            )
-            for data in ("MNIST", "FMNIST")
-        ],
-        1.5,
-    ),
-    table_1(
-        "f",
-        "At q = 50 % Cluster needs as many rounds as HCSFed.",
-        "supporting",
-        SAME,
-        [about_equal(c, c, (c, "Cluster"), (c, "HCSFed")) for c in COLUMNS if c.endswith("50 %")],
-        1.5,
-    ),
-    table_1(
-        "g",
-        "Random needs more rounds than SCAFFOLD, and SCAFFOLD more than Cluster, in all columns.",
-        "supporting",
-        ROUNDS,
-        pairs("Random", "SCAFFOLD") + pairs("SCAFFOLD", "Cluster"),
-    ),
-    table_1(
-        "h",
-        "Random needs more rounds than Importance, and Importance more than Cluster, in all columns.",
-        "supporting",
-        ROUNDS,
-        pairs("Random", "Importance") + pairs("Importance", "Cluster"),
-    ),
-    table_1(
-        "i",
-        "On Fashion-MNIST Random reaches 80 % in round 158 at q = 50 %, and not in 200 rounds at 10 and 30 %.",
-        "supporting",
-        PRINT,
-        [printed_rounds("Random", c) for c in COLUMNS[3:]],
-        1.5,
-    ),
-    table_1(
-        "j",
-        "Each of the 30 printed numbers of rounds comes out.",
-        "supporting",
-        PRINT,
-        [printed_rounds(method, c) for method in (*BASELINES, "HCSFed") for c in COLUMNS],
-        1.5,
-    ),
-]
-
-ATTRITION = Claim(
-    "hcsfed.T1.l",
-    "hcsfed/table_1",
-    "If absent clients keep the old model, random selection needs more rounds to 80 % than under the plain mean.",
-    "control",
-    ROUNDS,
-    TO_80,
-    tuple(
-        versus(
-            column,
-            Where(TABLE_1, column, "Random, attrition"),
-            Where(TABLE_1, column, PLAIN),
-            **labels(column),
-        )
-        for column in COLUMNS
-    ),
-)
+    claim("T1.a", "HCSFed needs fewer rounds to 80 % than every other method, in all columns (where a tie is printed: "
+          "T1.f).", "core", TO_80, [cell for slower in BASELINES for cell in pairs(slower, "HCSFed")], ROUNDS),
+    claim("T1.b", "HCSFed needs fewer rounds to 80 % than Random, in all columns.", "core", TO_80,
+          pairs("Random", "HCSFed"), ROUNDS),
+    claim("T1.c", "HCSFed's speed-up over Random is as large as printed: 10.7 to 2.1 times.", "core", TO_80,
+          pairs("Random", "HCSFed"), ROUNDS, "printed"),
+    claim("T1.d", "The fewer clients take part, the larger HCSFed's speed-up.", "core", TO_80,
+          [gaining("MNIST", "MNIST", BY_FRACTION, [1, 0.5, 0], "q = 10 to 50 %", "10.7, 5.2 and 3.5 times")], TREND),
+    claim("T1.e", "HCSFed hardly depends on q: it needs about as many rounds at q = 10 % as at 50 %.", "supporting",
+          TO_80, [about_equal(data, *(Where(TABLE_1, f"{data}, q = {q}", "HCSFed") for q in ("10 %", "50 %")))
+                  for data in ("MNIST", "FMNIST")], SAME, 1.5),
+    claim("T1.f", "At q = 50 % Cluster needs as many rounds as HCSFed.", "supporting", TO_80,
+          [about_equal(c, Where(TABLE_1, c, "Cluster"), Where(TABLE_1, c, "HCSFed")) for c in COLUMNS if "50 %" in c],
+          SAME, 1.5),
+    claim("T1.g", "Random needs more rounds than SCAFFOLD, and SCAFFOLD more than Cluster, in all columns.",
+          "supporting", TO_80, pairs("Random", "SCAFFOLD") + pairs("SCAFFOLD", "Cluster"), ROUNDS),
+    claim("T1.h", "Random needs more rounds than Importance, and Importance more than Cluster, in all columns.",
+          "supporting", TO_80, pairs("Random", "Importance") + pairs("Importance", "Cluster"), ROUNDS),
+    claim("T1.i", "On Fashion-MNIST Random reaches 80 % in round 158 at q = 50 %, and not in 200 rounds at 10 and "
+          "30 %.", "supporting", TO_80, [printed_rounds("Random", c) for c in COLUMNS[3:]], PRINT, 1.5),
+    claim("T1.j", "Each of the 30 printed numbers of rounds comes out.", "supporting", TO_80,
+          [printed_rounds(method, c) for method in (*BASELINES, "HCSFed") for c in COLUMNS], PRINT, 1.5),
+    claim("T1.l", "If absent clients keep the old model, random selection needs more rounds to 80 % than under the "
+          "plain mean.", "control", TO_80,
+          [versus(c, Where(TABLE_1, c, "Random, attrition"), Where(TABLE_1, c, PLAIN), **labels(c)) for c in COLUMNS],
+          ROUNDS),
+]  # fmt: skip
 
 # -- Figures 1 and 2, and Theorem 1
 
@@ -242,70 +166,29 @@ def unevenness(rows: pd.DataFrame) -> float:
     return float(sigmas.max() / sigmas.median()) / 2
 
 
-UPDATES = ("hcsfed_updates", "alpha = 0.01")
-
-
-def clusters(letter: str, text: str, kind: Kind, measure: Measurement, raw: bool) -> Claim:
-    compressed, uncompressed = (Where(*UPDATES, features) for features in ("compressed", "raw"))
-    cell = (
-        versus("MNIST", compressed, uncompressed, **ON_MNIST)
-        if raw
-        else Cell("MNIST", (Arm(compressed),), **ON_MNIST)
-    )
-    return Claim(f"hcsfed.F2.{letter}", "hcsfed/figure_2", text, kind, LEVEL, measure, (cell,))
-
-
+COMPRESSED, RAW = (Where("hcsfed_updates", "alpha = 0.01", features) for features in ("compressed", "raw"))
+TIGHTER = versus("MNIST", COMPRESSED, RAW, **ON_MNIST)
 IN_FIGURES_1_AND_2 = [
-    Claim(
-        "hcsfed.F1.a",
-        "hcsfed/figure_1",
-        "The cluster with the largest N_h sigma_h receives the most places.",
-        "construction",
-        FACT,
-        None,
-        (Cell("schematic", fact=most_places),),
-    ),
-    Claim(
-        "hcsfed.F1.b",
-        "hcsfed/figure_1",
-        "Clusters vary less than random selection, re-allocation less than clusters, HCSFed least (Theorem 1: unbiased "
-        "weights, places as real numbers, standard deviations and norms of the updates themselves).",
-        "construction",
-        FACT,
-        None,
-        tuple(
-            Cell(f"{scheme} and {wider}", fact=falls(scheme, wider)) for wider, scheme in pairwise(SCHEMES)
-        ),
-    ),
-    clusters(
-        "a",
-        "Clusters of compressed updates agree better with the labels (adjusted Rand index) than clusters of raw ones.",
-        "core",
-        Measurement("features", agreement),
-        True,
-    ),
-    clusters(
-        "c",
-        "Clusters of compressed updates are tighter (silhouette) than clusters of raw ones.",
-        "core",
-        Measurement("features", silhouette),
-        True,
-    ),
-    clusters(
-        "b",
-        "Spread differs between clusters: the largest deviation is more than twice the median (effect: ratio over 2).",
-        "supporting",
-        Measurement("features", unevenness, "times", log=True),
-        False,
-    ),
-]
+    claim("F1.a", "The cluster with the largest N_h sigma_h receives the most places.", "construction", None,
+          [Cell("schematic", fact=most_places)], FACT),
+    claim("F1.b", "Clusters vary less than random selection, re-allocation less than clusters, HCSFed least (Theorem "
+          "1: unbiased weights, places as real numbers, standard deviations and norms of the updates themselves).",
+          "construction", None,
+          [Cell(f"{scheme} and {wider}", fact=falls(scheme, wider)) for wider, scheme in pairwise(SCHEMES)], FACT),
+    claim("F2.a", "Clusters of compressed updates agree better with the labels (adjusted Rand index) than clusters of "
+          "raw ones.", "core", Measurement("features", agreement), [TIGHTER]),
+    claim("F2.c", "Clusters of compressed updates are tighter (silhouette) than clusters of raw ones.", "core",
+          Measurement("features", silhouette), [TIGHTER]),
+    claim("F2.b", "Spread differs between clusters: the largest deviation is more than twice the median (effect: ratio "
+          "over 2).", "supporting", Measurement("features", unevenness, "times", log=True),
+          [Cell("MNIST", (Arm(COMPRESSED),), **ON_MNIST)]),
+]  # fmt: skip
 
 # -- Figure 3, and how the speed-up depends on heterogeneity
 
-FIGURE_3 = [("hcsfed_rounds", "MNIST, alpha = 0.01"), ("hcsfed_rounds", "MNIST, alpha = 0.001")]
-FIGURE_3 += [
-    ("hcsfed_rounds_cnn", f"{data}, alpha = {alpha}")
-    for data in ("FMNIST", "CIFAR-10")
+FIGURE_3 = [
+    ("hcsfed_rounds" if data == "MNIST" else "hcsfed_rounds_cnn", f"{data}, alpha = {alpha}")
+    for data in DATA
     for alpha in ("0.01", "0.001")
 ]
 OTHERS = (*BASELINES, "IFCA")
@@ -316,50 +199,16 @@ def labels_of(setting: str) -> Labels:
     return {"data": DATA[data], "partition": f"Dirichlet {alpha}", "participation": "q = 10 %"}
 
 
-def steeper(name: str, data: str, places: list[tuple[str, str]]) -> Cell:
-    """The speed-up over Random over settings of rising heterogeneity: log speed-up gained over all of them."""
-    weights = trend(list(np.linspace(0, 1, len(places))))
-    arms = tuple(
-        Arm(Where(*place, method), sign * float(weight))
-        for place, weight in zip(places, weights, strict=True)
-        for method, sign in (("Random", 1), ("HCSFed", -1))
-    )
-    return Cell(name, arms, data, "Dirichlet", "q = 10 %")
-
-
-ALPHAS = [(TABLE_1, f"MNIST, q = 10 %, alpha = {alpha}") for alpha in ("0.1", "0.01", "0.001")]
+BY_ALPHA = [(TABLE_1, f"MNIST, q = 10 %, alpha = {alpha}") for alpha in ("0.1", "0.01", "0.001")]
 IN_FIGURE_3 = [
-    Claim(
-        "hcsfed.F3.a",
-        "hcsfed/figure_3",
-        "HCSFed needs fewer rounds to 60 % than every other method, on all data sets.",
-        "core",
-        ROUNDS,
-        Rounds(0.6),
-        tuple(
-            versus(f"{place[1]}, {slower}", Where(*place, slower), Where(*place, "HCSFed"), **labels_of(place[1]))
-            for place in FIGURE_3
-            for slower in OTHERS
-        ),
-    ),
-    Claim(
-        "hcsfed.F3.b",
-        "hcsfed/figure_3",
-        "The more heterogeneous the data, the larger HCSFed's speed-up over Random (rounds to 60 %).",
-        "core",
-        TREND,
-        Rounds(0.6),
-        tuple(steeper(data, DATA[data], FIGURE_3[2 * k : 2 * k + 2]) for k, data in enumerate(DATA)),
-    ),
-    Claim(
-        "hcsfed.T1.k",
-        "hcsfed/table_1",
-        "The more heterogeneous the data, the larger HCSFed's speed-up over Random (logistic regression, 80 %).",
-        "core",
-        TREND,
-        TO_80,
-        (steeper("MNIST", "MNIST", ALPHAS),),
-    ),
+    claim("F3.a", "HCSFed needs fewer rounds to 60 % than every other method, on all data sets.", "core", TO_60,
+          [versus(f"{place[1]}, {slower}", Where(*place, slower), Where(*place, "HCSFed"), **labels_of(place[1]))
+           for place in FIGURE_3 for slower in OTHERS], ROUNDS),
+    claim("F3.b", "The more heterogeneous the data, the larger HCSFed's speed-up over Random (rounds to 60 %).", "core",
+          TO_60, [gaining(data, DATA[data], FIGURE_3[2 * k : 2 * k + 2], [0, 1], "q = 10 %")
+                  for k, data in enumerate(DATA)], TREND),
+    claim("T1.k", "The more heterogeneous the data, the larger HCSFed's speed-up over Random (logistic regression, "
+          "80 %).", "core", TO_80, [gaining("MNIST", "MNIST", BY_ALPHA, [0, 0.5, 1], "q = 10 %")], TREND),
 ]  # fmt: skip
 
-CLAIMS = (*IN_TABLE_1, ATTRITION, *IN_FIGURES_1_AND_2, *IN_FIGURE_3, *IN_FIGURES_4_TO_6, *IN_FIGURE_7)
+CLAIMS = (*IN_TABLE_1, *IN_FIGURES_1_AND_2, *IN_FIGURE_3, *IN_FIGURES_4_TO_6, *IN_FIGURE_7)

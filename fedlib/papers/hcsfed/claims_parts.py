@@ -6,6 +6,8 @@ so that they equal T for every H and R.
 
 from __future__ import annotations
 
+from functools import partial
+
 from fedlib.analysis.claim import (
     LEVEL,
     PRINT,
@@ -14,10 +16,10 @@ from fedlib.analysis.claim import (
     Arm,
     Cell,
     Claim,
-    Kind,
     Labels,
     Level,
     Rounds,
+    claim_on,
     versus,
 )
 from fedlib.analysis.measure import at_start, best, end_mean, rounds_to_best
@@ -25,6 +27,7 @@ from fedlib.analysis.readings import Where
 from fedlib.papers.hcsfed.printed import ABLATION, rounds
 from fedlib.papers.hcsfed.sweeps import HS, RATES
 
+claim = partial(claim_on, "hcsfed", "hcsfed")
 ON_MNIST: Labels = {"data": "MNIST", "partition": "Dirichlet", "participation": "q = 10 %"}
 
 # -- Figures 4 to 6
@@ -34,50 +37,44 @@ BEST = Level(best, "points", 100)
 TO_BEST = Level(rounds_to_best, "times", log=True, options=SHARE)
 
 
-def stable(figure: str, data: str, experiment: str, measure: Level, margin: float, words: str) -> Claim:
+def stable(id: str, data: str, experiment: str, measure: Level, margin: float, words: str) -> Claim:
     first, last = (Where(experiment, "alpha = 0.01", f"H = {H}") for H in (HS[-1], HS[0]))
-    cells = tuple(
+    cells = (
         versus(f"H = {H}", last._replace(method=f"H = {H}"), first, data=data, partition="Dirichlet 0.01")
         for H in HS[:-1]
     )
     text = f"On {data} {words} with H = 5 ... 9 clusters as with 10."
-    return Claim(
-        f"hcsfed.F{figure}", f"hcsfed/figure_{figure[0]}", text, "supporting", SAME, measure, cells, margin
-    )
+    return claim(id, text, "supporting", measure, cells, SAME, margin)
 
 
 def extremes(
-    figure: str, data: str, experiment: str, measure: Level, rates: tuple[str, ...], words: str
+    id: str, data: str, experiment: str, measure: Level, rates: tuple[str, ...], words: str
 ) -> Claim:
     """An extreme of R against the mean of the rates between, R = 10, 20 and 40 %."""
-    sign = 1.0 if measure is TO_BEST else -1.0
-    arms = {R: Arm(Where(experiment, "alpha = 0.01", f"R = {R}"), -sign / 3) for R in RATES[1:-1]}
-    cells = tuple(
+    sign, estimator = (1.0, ROUNDS) if measure is TO_BEST else (-1.0, LEVEL)
+    between = [Arm(Where(experiment, "alpha = 0.01", f"R = {R}"), -sign / 3) for R in RATES[1:-1]]
+    cells = (
         Cell(
             f"R = {R}",
-            (Arm(Where(experiment, "alpha = 0.01", f"R = {R}"), sign), *arms.values()),
+            (Arm(Where(experiment, "alpha = 0.01", f"R = {R}"), sign), *between),
             data,
             "Dirichlet 0.01",
         )
         for R in rates
     )
-    estimator = ROUNDS if measure is TO_BEST else LEVEL
     text = f"On {data} {words} than with the rates between (10 to 40 %)."
-    return Claim(
-        f"hcsfed.F{figure}", f"hcsfed/figure_{figure[0]}", text, "supporting", estimator, measure, cells
-    )
+    return claim(id, text, "supporting", measure, cells, estimator)
 
 
 OF_BEST = "95 % of the best accuracy"
 IN_FIGURES_4_TO_6 = [
-    claim
-    for figure, names, data, points in (
-        ("4", ("4a.a", "4a.b", "4b.a", "4b.b"), "MNIST", 1.5),
-        ("5", ("5.a", "5.b", "5.c", "5.d"), "CIFAR-10", 3.0),
-        ("6", ("6.a", "6.b", "6.c", "6.d"), "CIFAR-100", 3.0),
+    made
+    for names, data, points, sweep in (
+        (("F4a.a", "F4a.b", "F4b.a", "F4b.b"), "MNIST", 1.5, "hcsfed_sweep_mnist"),
+        (("F5.a", "F5.b", "F5.c", "F5.d"), "CIFAR-10", 3.0, "hcsfed_sweep_cifar10"),
+        (("F6.a", "F6.b", "F6.c", "F6.d"), "CIFAR-100", 3.0, "hcsfed_sweep_cifar100"),
     )
-    for sweep in ("hcsfed_sweep_" + {"4": "mnist", "5": "cifar10", "6": "cifar100"}[figure],)
-    for claim in (
+    for made in (
         stable(names[0], data, sweep, BEST, points, f"the best accuracy is the same (within {points:g} points)"),
         stable(names[1], data, sweep, TO_BEST, 1.5, f"{OF_BEST} takes as many rounds (within a factor 1.5)"),
         extremes(names[2], data, sweep, BEST, ("100 %",), "without compression (R = 100 %) the best accuracy is lower"),
@@ -107,42 +104,25 @@ def sooner(slow: str, fast: str, printed: tuple[float, float] | None = None, sho
     return versus(f"{slow} over {fast}", arm(slow), arm(fast), printed, shown=shown, **ON_MNIST)
 
 
-def figure_7(
-    part: str, text: str, estimator, measure, cells: list[Cell], margin=None, kind: Kind = "supporting"
-) -> Claim:
-    return Claim(f"hcsfed.F7{part}", "hcsfed/figure_7", text, kind, estimator, measure, tuple(cells), margin)
-
-
 ENDS = (Arm(arm("HCSFed"), 1.0, 91, SPREADS["HCSFed"]), Arm(arm("FedAvg"), -1.0, 81, SPREADS["FedAvg"]))
 IN_FIGURE_7 = [
-    figure_7(
-        "a.a", "HCSFed's final accuracy is 10 points above FedAvg's.", LEVEL, END,
-        [Cell("HCSFed - FedAvg", ENDS, shown="91 and 81 %", **ON_MNIST)], "printed",
-    ),
-    figure_7(
-        "a.b", "HCSFed ends at 91 % and FedAvg at 81 % (within 3 points).", PRINT, END,
-        [printed_level("HCSFed", 91, SPREADS["HCSFed"]), printed_level("FedAvg", 81, SPREADS["FedAvg"])], 3.0,
-    ),
-    figure_7(
-        "a.c", "HCSFed and FedAvg both start at 10 % (within 3 points).", PRINT, Level(at_start, "points", 100),
-        [printed_level("HCSFed", 10, 0.5), printed_level("FedAvg", 10, 0.5)], 3.0, "construction",
-    ),
-    figure_7(
-        "b.a", "Cluster selection is 2.6 times and importance selection 2.1 times as fast as FedAvg.", ROUNDS, ABLATED,
-        [sooner("FedAvg", "+cluster", (BASE, BASE / 2.6), "2.6 times"),
-         sooner("FedAvg", "+importance", (BASE, BASE / 2.1), "2.1 times")], "printed",
-    ),
-    figure_7(
-        "b.b", "Cluster selection needs fewer rounds than importance selection.", ROUNDS, ABLATED,
-        [sooner("+importance", "+cluster", (BASE / 2.1, BASE / 2.6), "2.6 and 2.1 times faster than FedAvg")],
-    ),
-    figure_7(
-        "b.c", "Cluster selection with re-allocation, with importance, and with both needs fewer rounds than alone.",
-        ROUNDS, ABLATED,
-        [sooner("+cluster", faster) for faster in ("+cluster+re-allocation", "+cluster+importance", "HCSFed")],
-    ),
-    figure_7(
-        "b.d", "After convergence HCSFed is more accurate than SCAFFOLD.", LEVEL, END,
-        [versus("HCSFed - SCAFFOLD", arm("HCSFed"), arm("SCAFFOLD"), **ON_MNIST)],
-    ),
+    claim("F7a.a", "HCSFed's final accuracy is 10 points above FedAvg's.", "supporting", END,
+          [Cell("HCSFed - FedAvg", ENDS, shown="91 and 81 %", **ON_MNIST)], LEVEL, "printed"),
+    claim("F7a.b", "HCSFed ends at 91 % and FedAvg at 81 % (within 3 points).", "supporting", END,
+          [printed_level("HCSFed", 91, SPREADS["HCSFed"]), printed_level("FedAvg", 81, SPREADS["FedAvg"])], PRINT, 3.0),
+    claim("F7a.c", "HCSFed and FedAvg both start at 10 % (within 3 points).", "construction",
+          Level(at_start, "points", 100), [printed_level("HCSFed", 10, 0.5), printed_level("FedAvg", 10, 0.5)],
+          PRINT, 3.0),
+    claim("F7b.a", "Cluster selection is 2.6 times and importance selection 2.1 times as fast as FedAvg.", "supporting",
+          ABLATED, [sooner("FedAvg", "+cluster", (BASE, BASE / 2.6), "2.6 times"),
+                    sooner("FedAvg", "+importance", (BASE, BASE / 2.1), "2.1 times")], ROUNDS, "printed"),
+    claim("F7b.b", "Cluster selection needs fewer rounds than importance selection.", "supporting", ABLATED,
+          [sooner("+importance", "+cluster", (BASE / 2.1, BASE / 2.6), "2.6 and 2.1 times faster than FedAvg")],
+          ROUNDS),
+    claim("F7b.c", "Cluster selection with re-allocation, with importance, and with both needs fewer rounds than "
+          "alone.", "supporting", ABLATED,
+          [sooner("+cluster", faster) for faster in ("+cluster+re-allocation", "+cluster+importance", "HCSFed")],
+          ROUNDS),
+    claim("F7b.d", "After convergence HCSFed is more accurate than SCAFFOLD.", "supporting", END,
+          [versus("HCSFed - SCAFFOLD", arm("HCSFed"), arm("SCAFFOLD"), **ON_MNIST)]),
 ]  # fmt: skip

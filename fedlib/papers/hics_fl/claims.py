@@ -19,9 +19,7 @@ from fedlib.analysis.claim import (
     SAME,
     Arm,
     Cell,
-    Claim,
     Computed,
-    Kind,
     Level,
     Measurement,
     Rounds,
@@ -31,7 +29,7 @@ from fedlib.analysis.curves import Panel
 from fedlib.analysis.measure import area, end_mean, jitter
 from fedlib.analysis.readings import Where
 from fedlib.papers.hics_fl.claims_updates import OF_ESTIMATES, OF_GRADIENTS
-from fedlib.papers.hics_fl.places import NAMES, ON, PANELS, SHOWN, figure, labels, where
+from fedlib.papers.hics_fl.places import NAMES, ON, PANELS, SHOWN, claim, labels, where
 from fedlib.papers.hics_fl.printed import BASELINES, CLUSTERS, OURS, PRINTED, TABLE
 
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
@@ -64,23 +62,19 @@ def printed_rounds(data: str, method: str) -> Cell:
     return Cell(f"{name}, {method}", (arm,), name, panel.setting, shown=text, measure=target)
 
 
-def table_1(letter: str, text: str, kind: Kind, cells: list[Cell], margin=None, estimator=ROUNDS) -> Claim:
-    target = Rounds(0.75, T=2000)
-    return Claim(f"hics.T1.{letter}", "hics_fl/table_1", text, kind, estimator, target, tuple(cells), margin)
-
-
+TARGET = Rounds(0.75, T=2000)  # every cell has its own
 IN_TABLE_1 = [
-    table_1("a", "HiCS-FL needs fewer rounds to the target than every other method, on every data set.", "core",
-            [sooner(data, slower, OURS) for data in TABLE for slower in PRINTED[data] if slower != OURS]),
-    table_1("b", "HiCS-FL speeds up random selection by the printed factors: 2.5, 7.3, 1.6 and 2.2 times.", "core",
-            [sooner(data, "Random", OURS) for data in TABLE], "printed"),
-    table_1("c", "Each of the 23 printed numbers of rounds comes out (within a factor 2).", "supporting",
-            [printed_rounds(data, method) for data in TABLE for method in PRINTED[data]], 2.0, PRINT),
-    table_1("d", "The methods have the printed order on every data set: each needs more rounds than the next.",
-            "supporting", [cell for data in TABLE for cell in in_order(data)]),
-    table_1("e", "DivFL is slower than random selection everywhere, Pow-d everywhere but on Fashion-MNIST.",
-            "supporting", [sooner(data, "DivFL", "Random") for data in TABLE]
-            + [sooner(data, "Pow-d", "Random") for data in TABLE if data != "FMNIST"]),
+    claim("T1.a", "HiCS-FL needs fewer rounds to the target than every other method, on every data set.", "core",
+          TARGET, [sooner(data, slower, OURS) for data in TABLE for slower in PRINTED[data] if slower != OURS], ROUNDS),
+    claim("T1.b", "HiCS-FL speeds up random selection by the printed factors: 2.5, 7.3, 1.6 and 2.2 times.", "core",
+          TARGET, [sooner(data, "Random", OURS) for data in TABLE], ROUNDS, "printed"),
+    claim("T1.c", "Each of the 23 printed numbers of rounds comes out (within a factor 2).", "supporting", TARGET,
+          [printed_rounds(data, method) for data in TABLE for method in PRINTED[data]], PRINT, 2.0),
+    claim("T1.d", "The methods have the printed order on every data set: each needs more rounds than the next.",
+          "supporting", TARGET, [cell for data in TABLE for cell in in_order(data)], ROUNDS),
+    claim("T1.e", "DivFL is slower than random selection everywhere, Pow-d everywhere but on Fashion-MNIST.",
+          "supporting", TARGET, [sooner(data, "DivFL", "Random") for data in TABLE]
+          + [sooner(data, "Pow-d", "Random") for data in TABLE if data != "FMNIST"], ROUNDS),
 ]  # fmt: skip
 
 # -- Figures 2 to 5 and the slides: accuracy curves
@@ -136,37 +130,38 @@ def change_of_spread(rows: pd.DataFrame) -> float:
 
 
 IN_FIGURES_2_TO_5 = [
-    figure("F2.a", "figure_2", "On Fashion-MNIST HiCS-FL converges faster than every baseline in all three settings "
-           "(mean accuracy over the rounds).", "core", auc("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
-    figure("F2.b", "figure_2", "On Fashion-MNIST HiCS-FL's lead over the baselines is larger in setting (1) than in "
-           "the others.", "supporting", auc("Fashion-MNIST"),
-           [larger_lead("Fashion-MNIST (1)", f"Fashion-MNIST ({k})", BASELINES) for k in (2, 3)]),
-    figure("F2.c", "figure_2", "On Fashion-MNIST HiCS-FL's accuracy varies less from round to round than every "
-           "baseline's.", "core", rough("Fashion-MNIST"), everywhere("Fashion-MNIST", lags)),
-    figure("F2.d", "figure_2", "On Fashion-MNIST HiCS-FL ends at a higher accuracy than every baseline (conclusion).",
-           "core", fin("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
-    figure("F3.a", "figure_3", "On CIFAR-10 HiCS-FL converges faster than every baseline in all three settings (mean "
-           "accuracy over the rounds).", "core", auc("CIFAR-10"), everywhere("CIFAR-10", leads)),
-    figure("F3.c", "figure_3", "On CIFAR-10 HiCS-FL ends more accurate than every baseline in all three settings.",
-           "core", fin("CIFAR-10"), everywhere("CIFAR-10", leads)),
-    figure("F3.b", "figure_3", "On CIFAR-10 the gain over random selection is larger in (2) and (3) than in (1).",
-           "supporting", auc("CIFAR-10"),
-           [larger_lead(f"CIFAR-10 ({k})", "CIFAR-10 (1)", ["Random"]) for k in (2, 3)]),
-    figure("F4.a", "figure_4", "If all clients are equally skewed (Fashion-MNIST (3)), HiCS-FL performs like "
-           "Clustered Sampling (within two points).", "supporting", auc("Fashion-MNIST"),
-           [versus("Fashion-MNIST (3)", where("Fashion-MNIST (3)", OURS), where("Fashion-MNIST (3)", "CS"),
-                   **labels("Fashion-MNIST (3)"))], SAME, 2.0),
-    figure("F4.b", "figure_4", "On CIFAR-10 the spread of HiCS-FL's training loss, relative to the loss, grows with "
-           "the rounds.", "supporting", Measurement("method", change_of_spread, "of the loss"),
-           [Cell(panel, (Arm(where(panel, OURS)),), **labels(panel)) for panel in ON["CIFAR-10"]]),
-    figure("F5.a", "figure_5", "On CIFAR-100 HiCS-FL converges faster than every baseline in both settings.", "core",
-           auc("CIFAR-100"), everywhere("CIFAR-100", leads)),
-    figure("F5.b", "figure_5", "On CIFAR-100 HiCS-FL's lead is larger in setting (2) than in (1).", "supporting",
-           auc("CIFAR-100"), [larger_lead("CIFAR-100 (2)", "CIFAR-100 (1)", BASELINES)]),
-    figure("S.a", "slides_cifar100", "On CIFAR-100 HiCS-FL ends higher than every baseline under medium and severe "
-           "heterogeneity.", "supporting", fin("CIFAR-100"),
-           [versus(f"CIFAR-100 {s}, {b}", Where("hics_cifar100", s, OURS), Where("hics_cifar100", s, b),
-                   data="CIFAR-100", partition=s) for s in ("(2)", "severe") for b in BASELINES]),
+    claim("F2.a", "On Fashion-MNIST HiCS-FL converges faster than every baseline in all three settings "
+          "(mean accuracy over the rounds).", "core", auc("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
+    claim("F2.b", "On Fashion-MNIST HiCS-FL's lead over the baselines is larger in setting (1) than in "
+          "the others.", "supporting", auc("Fashion-MNIST"),
+          [larger_lead("Fashion-MNIST (1)", f"Fashion-MNIST ({k})", BASELINES) for k in (2, 3)]),
+    claim("F2.c", "On Fashion-MNIST HiCS-FL's accuracy varies less from round to round than every "
+          "baseline's.", "core", rough("Fashion-MNIST"), everywhere("Fashion-MNIST", lags)),
+    claim("F2.d", "On Fashion-MNIST HiCS-FL ends at a higher accuracy than every baseline (conclusion).",
+          "core", fin("Fashion-MNIST"), everywhere("Fashion-MNIST", leads)),
+    claim("F3.a", "On CIFAR-10 HiCS-FL converges faster than every baseline in all three settings (mean "
+          "accuracy over the rounds).", "core", auc("CIFAR-10"), everywhere("CIFAR-10", leads)),
+    claim("F3.c", "On CIFAR-10 HiCS-FL ends more accurate than every baseline in all three settings.",
+          "core", fin("CIFAR-10"), everywhere("CIFAR-10", leads)),
+    claim("F3.b", "On CIFAR-10 the gain over random selection is larger in (2) and (3) than in (1).",
+          "supporting", auc("CIFAR-10"),
+          [larger_lead(f"CIFAR-10 ({k})", "CIFAR-10 (1)", ["Random"]) for k in (2, 3)]),
+    claim("F4.a", "If all clients are equally skewed (Fashion-MNIST (3)), HiCS-FL performs like "
+          "Clustered Sampling (within two points).", "supporting", auc("Fashion-MNIST"),
+          [versus("Fashion-MNIST (3)", where("Fashion-MNIST (3)", OURS), where("Fashion-MNIST (3)", "CS"),
+                  **labels("Fashion-MNIST (3)"))], SAME, 2.0),
+    claim("F4.b", "On CIFAR-10 the spread of HiCS-FL's training loss, relative to the loss, grows with "
+          "the rounds.", "supporting", Measurement("method", change_of_spread, "of the loss"),
+          [Cell(panel, (Arm(where(panel, OURS)),), **labels(panel)) for panel in ON["CIFAR-10"]]),
+    claim("F5.a", "On CIFAR-100 HiCS-FL converges faster than every baseline in both settings.", "core",
+          auc("CIFAR-100"), everywhere("CIFAR-100", leads)),
+    claim("F5.b", "On CIFAR-100 HiCS-FL's lead is larger in setting (2) than in (1).", "supporting",
+          auc("CIFAR-100"), [larger_lead("CIFAR-100 (2)", "CIFAR-100 (1)", BASELINES)]),
+    claim("S.a", "On CIFAR-100 HiCS-FL ends higher than every baseline under medium and severe "
+          "heterogeneity.", "supporting", fin("CIFAR-100"),
+          [versus(f"CIFAR-100 {s}, {b}", Where("hics_cifar100", s, OURS), Where("hics_cifar100", s, b),
+                  data="CIFAR-100", partition=s) for s in ("(2)", "severe") for b in BASELINES],
+          page="slides_cifar100"),
 ]  # fmt: skip
 
 # -- Figures 13 to 17: training loss and its spread
@@ -192,18 +187,18 @@ def less_on_fashion(results: Mapping[str, pd.DataFrame]) -> dict[int, float]:
 
 IN_FIGURES_13_TO_17 = [
     *(
-        figure(f"F{number}.a", f"figure_{number}", f"On {data} HiCS-FL has a lower training loss than every "
-               "baseline in every setting (mean over the rounds).", "supporting", mean_loss(data),
-               everywhere(data, lambda panel: lags(panel, "train_loss")))
+        claim(f"F{number}.a", f"On {data} HiCS-FL has a lower training loss than every "
+              "baseline in every setting (mean over the rounds).", "supporting", mean_loss(data),
+              everywhere(data, lambda panel: lags(panel, "train_loss")))
         for number, data in ((13, "Fashion-MNIST"), (15, "CIFAR-10"), (17, "CIFAR-100"))
     ),
-    figure("F14.a", "figure_14", "HiCS-FL has a lower spread of the training loss over clients than every baseline "
-           "(printed: in almost all of six settings).", "core", mean_loss("CIFAR-10"),
-           [replace(cell, measure=mean_loss(data)) for data in ("Fashion-MNIST", "CIFAR-10")
-            for cell in everywhere(data, lambda panel: lags(panel, "local_loss_std"))]),
-    figure("F14.b", "figure_14", "The setting changes the spread of the loss less on Fashion-MNIST than on CIFAR-10 "
-           "(range over the settings over their mean).", "supporting", Computed(less_on_fashion, "of the mean"),
-           [Cell("both", needs=("hics_fmnist", "hics_cifar10"))]),
+    claim("F14.a", "HiCS-FL has a lower spread of the training loss over clients than every baseline "
+          "(printed: in almost all of six settings).", "core", mean_loss("CIFAR-10"),
+          [replace(cell, measure=mean_loss(data)) for data in ("Fashion-MNIST", "CIFAR-10")
+           for cell in everywhere(data, lambda panel: lags(panel, "local_loss_std"))]),
+    claim("F14.b", "The setting changes the spread of the loss less on Fashion-MNIST than on CIFAR-10 "
+          "(range over the settings over their mean).", "supporting", Computed(less_on_fashion, "of the mean"),
+          [Cell("both", needs=("hics_fmnist", "hics_cifar10"))]),
 ]  # fmt: skip
 
 # -- The server's costs, and the number of clusters
@@ -248,16 +243,18 @@ def alike(setting: str, a: str, b: str) -> Cell:
 
 
 OF_COSTS = [
-    figure("C.a", "cost_comparison", "HiCS-FL sends nothing beyond what random selection sends.", "core",
-           Measurement("method", sent, "times", log=True),
-           [versus(panel, where(panel, OURS), where(panel, "Random"), **labels(panel))
-            for panel in ("Fashion-MNIST (2)", "CIFAR-10 (2)")], SAME, 1.001),
-    figure("C.b", "cost_comparison", "HiCS-FL's server works less in a round than those of Clustered Sampling, "
-           "DivFL and FedCor (after the warm-up; the paper compares with the first two).", "core", MEDIAN,
-           [cell for panel in ("Fashion-MNIST (2)", "CIFAR-10 (2)") for cell in less_work(panel)]),
-    figure("N.M", "table_n3", "With M = 0.5 K, 0.7 K and K clusters HiCS-FL ends alike on CIFAR-10 (within 3 points).",
-           "supporting", fin("CIFAR-10"),
-           [alike(s, a, b) for s in ("(1)", "(2)", "(3)") for a, b in combinations(CLUSTERS[1:], 2)], SAME, 3.0),
+    claim("C.a", "HiCS-FL sends nothing beyond what random selection sends.", "core",
+          Measurement("method", sent, "times", log=True),
+          [versus(panel, where(panel, OURS), where(panel, "Random"), **labels(panel))
+           for panel in ("Fashion-MNIST (2)", "CIFAR-10 (2)")], SAME, 1.001, page="cost_comparison"),
+    claim("C.b", "HiCS-FL's server works less in a round than those of Clustered Sampling, "
+          "DivFL and FedCor (after the warm-up; the paper compares with the first two).", "core", MEDIAN,
+          [cell for panel in ("Fashion-MNIST (2)", "CIFAR-10 (2)") for cell in less_work(panel)],
+          page="cost_comparison"),
+    claim("N.M", "With M = 0.5 K, 0.7 K and K clusters HiCS-FL ends alike on CIFAR-10 (within 3 points).",
+          "supporting", fin("CIFAR-10"),
+          [alike(s, a, b) for s in ("(1)", "(2)", "(3)") for a, b in combinations(CLUSTERS[1:], 2)], SAME, 3.0,
+          page="table_n3"),
 ]  # fmt: skip
 
 CLAIMS = (*IN_TABLE_1, *IN_FIGURES_2_TO_5, *IN_FIGURES_13_TO_17, *OF_COSTS, *OF_GRADIENTS, *OF_ESTIMATES)

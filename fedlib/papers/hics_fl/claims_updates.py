@@ -11,7 +11,7 @@ from fedlib.analysis.claim import PRINT, Arm, Cell, Claim, Kind, Measurement, ve
 from fedlib.analysis.measure import spearman
 from fedlib.analysis.readings import Where
 from fedlib.papers.hics_fl.estimates import envelope, estimated, h_s, separation
-from fedlib.papers.hics_fl.places import NAMES, figure
+from fedlib.papers.hics_fl.places import NAMES, claim
 from fedlib.papers.hics_fl.printed import ENVELOPES
 
 # -- Figures 6 and 7: gradients and partitions
@@ -60,19 +60,19 @@ def more_even(data: str, setting: str, compared: str) -> Cell:
 
 
 OF_GRADIENTS = [
-    figure("F6.a", "figure_6", "Gradients of clients with a higher label entropy are closer to the global one "
-           "(Spearman's correlation, reversed; at least 0.5, bound ours).", "supporting",
-           Measurement("data", correlation, "correlation"),
-           [Cell(data, (Arm(in_study("hics_assumption", data)),), NAMES.get(data, data)) for data in ENVELOPES],
-           margin=0.5),
-    figure("F6.b", "figure_6", "Curves kappa - rho exp(beta (H - H_0)) below and above 95 % of the points bend as "
-           "Assumption 1 asks (beta > 0).", "supporting", Measurement("data", bend("upper", True)), envelopes(True)),
-    figure("F6.c", "figure_6", "rho / kappa of these curves is as printed (within a factor 1.5).",
-           "supporting", Measurement("data", bend("upper", False), "times", log=True), envelopes(False), PRINT, 1.5),
-    figure("H.a", "figure_7", "H_S falls from setting (1) to (3) on Fashion-MNIST, and is largest in (1) on "
-           "CIFAR-10 and CIFAR-100 (beta = 1).", "construction", Measurement("data", heterogeneity),
-           [more_even("FMNIST", "(1)", "(2)"), more_even("FMNIST", "(2)", "(3)"), more_even("CIFAR-10", "(1)", "(2)"),
-            more_even("CIFAR-10", "(1)", "(3)"), more_even("CIFAR-100", "(1)", "(2)")]),
+    claim("F6.a", "Gradients of clients with a higher label entropy are closer to the global one "
+          "(Spearman's correlation, reversed; at least 0.5, bound ours).", "supporting",
+          Measurement("data", correlation, "correlation"),
+          [Cell(data, (Arm(in_study("hics_assumption", data)),), NAMES.get(data, data)) for data in ENVELOPES],
+          margin=0.5),
+    claim("F6.b", "Curves kappa - rho exp(beta (H - H_0)) below and above 95 % of the points bend as "
+          "Assumption 1 asks (beta > 0).", "supporting", Measurement("data", bend("upper", True)), envelopes(True)),
+    claim("F6.c", "rho / kappa of these curves is as printed (within a factor 1.5).",
+          "supporting", Measurement("data", bend("upper", False), "times", log=True), envelopes(False), PRINT, 1.5),
+    claim("H.a", "H_S falls from setting (1) to (3) on Fashion-MNIST, and is largest in (1) on "
+          "CIFAR-10 and CIFAR-100 (beta = 1).", "construction", Measurement("data", heterogeneity),
+          [more_even("FMNIST", "(1)", "(2)"), more_even("FMNIST", "(2)", "(3)"), more_even("CIFAR-10", "(1)", "(2)"),
+           more_even("CIFAR-10", "(1)", "(3)"), more_even("CIFAR-100", "(1)", "(2)")], page="figure_7"),
 ]  # fmt: skip
 
 # -- Figures 9 to 12: the estimated entropy
@@ -126,21 +126,21 @@ def with_sgd(setting: str) -> Cell:
 
 
 def of_estimates(number: int, names: tuple[str, ...], words: str, kind: Kind) -> list[Claim]:
-    cells, page = [case(name) for name in names], f"figure_{number}"
+    cells = [case(name) for name in names]
     return [
-        figure(f"F{number}.a", page, f"{words} the estimated entropy separates balanced from skewed clients (AUC of "
-               "at least 0.9, bound ours).", kind, AUC, cells, margin=0.4),
-        figure(f"F{number}.c", page, f"{words} the estimated entropy keeps the order of the clients (tau of at least "
-               "0.6, bound ours).", kind, TAU, cells, margin=0.6),
+        claim(f"F{number}.a", f"{words} the estimated entropy separates balanced from skewed clients (AUC of "
+              "at least 0.9, bound ours).", kind, AUC, cells, margin=0.4),
+        claim(f"F{number}.c", f"{words} the estimated entropy keeps the order of the clients (tau of at least "
+              "0.6, bound ours).", kind, TAU, cells, margin=0.6),
     ]  # fmt: skip
 
 
 OF_ESTIMATES = [
     *of_estimates(9, ("FMNIST (a)", "FMNIST (b)"), "On Fashion-MNIST", "core"),
-    figure("F9.b", "figure_9", "With SGD the estimate is close to the true entropy (mean error, reversed; at most 0.3 "
-           "nats, bound ours).", "supporting", ERROR, [case("FMNIST (b)", -1.0)], margin=-0.3),
-    figure("F10.a", "figure_10", "With Adam the estimated entropy keeps the clients' order less well than with SGD.",
-           "supporting", TAU, [with_sgd(setting) for setting in ("(1)", "(2)")]),
+    claim("F9.b", "With SGD the estimate is close to the true entropy (mean error, reversed; at most 0.3 "
+          "nats, bound ours).", "supporting", ERROR, [case("FMNIST (b)", -1.0)], margin=-0.3),
+    claim("F10.a", "With Adam the estimated entropy keeps the clients' order less well than with SGD.",
+          "supporting", TAU, [with_sgd(setting) for setting in ("(1)", "(2)")]),
     *of_estimates(11, ("CIFAR-10 (1), SGD", "CIFAR-10 (1), Adam"), "On CIFAR-10 (1)", "supporting"),
     *of_estimates(12, ("CIFAR-10 (2), SGD", "CIFAR-10 (2), Adam"), "On CIFAR-10 (2)", "supporting"),
 ]  # fmt: skip

@@ -11,7 +11,6 @@ ROWS = tuple(
         panel.experiment,
         panel.setting,
         panel.target,
-        tuple(PRINTED[data]),
         {m: str(rounds) for m, rounds in PRINTED[data].items()},
         {m: float(rounds) for m, rounds in PRINTED[data].items()},
         CAP,

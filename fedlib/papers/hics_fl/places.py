@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from fedlib.analysis.claim import LEVEL, Cell, Claim, Kind, Labels, Measure
+from functools import partial
+
+from fedlib.analysis.claim import Labels, claim_on
 from fedlib.analysis.readings import Where
 from fedlib.papers.hics_fl.printed import CIFAR10, CIFAR100, FMNIST
 
+claim = partial(claim_on, "hics", "hics_fl")
 PANELS = {
     f"{data} {setting}": panel
     for data, panels in (("Fashion-MNIST", FMNIST), ("CIFAR-10", CIFAR10), ("CIFAR-100", CIFAR100))
@@ -28,16 +31,3 @@ def labels(panel: str) -> Labels:
         "partition": setting,
         "participation": "q = 20 %" if "CIFAR" in data else "q = 10 %",
     }
-
-
-def figure(
-    id: str,
-    page: str,
-    text: str,
-    kind: Kind,
-    measure: Measure,
-    cells: list[Cell],
-    estimator=LEVEL,
-    margin=None,
-) -> Claim:
-    return Claim(f"hics.{id}", f"hics_fl/{page}", text, kind, estimator, measure, tuple(cells), margin)

@@ -51,13 +51,6 @@ def _trained(how: str) -> Swap:
     return Swap("hics_fmnist", {f"({k})": f"({k}), {how}" for k in (1, 2, 3)}, source="hics_fmnist_variants")
 
 
-def _varied(
-    name: str, words: str, choice: str, option: str, source: str, method: str, entropy: str = ""
-) -> Reading:
-    """A reading that differs from the text in one choice of HiCS-FL."""
-    return Reading(name, words, {choice: option}, {choice: source}, _instead({"HiCS-FL": method}, entropy))
-
-
 _TRAININGS = {  # name -> the setting that has it, in words, the source
     "the paper's training": ("", _SGD, "the text"),
     "the code's training": (
@@ -137,56 +130,47 @@ READINGS = [
         {TRAINING: "every Fashion-MNIST configuration of the code"},
         (_trained("momentum"),),
     ),
-    _varied(
+    Reading(
         "T_s = 0.001",
         "the paper's algorithm at the code's temperature",
-        TEMPERATURE,
-        "0.001",
-        "the code",
-        "HiCS-FL, T_s = 0.001",
-        "bias, T_s = 0.001",
+        {TEMPERATURE: "0.001"},
+        {TEMPERATURE: "the code"},
+        _instead({"HiCS-FL": "HiCS-FL, T_s = 0.001"}, "bias, T_s = 0.001"),
     ),
-    _varied(
+    Reading(
         "T_s = 0.005",
         "the paper's algorithm at twice its temperature",
-        TEMPERATURE,
-        "0.005",
-        "none: to see the trend",
-        "HiCS-FL, T_s = 0.005",
-        "bias, T_s = 0.005",
+        {TEMPERATURE: "0.005"},
+        {TEMPERATURE: "none: to see the trend"},
+        _instead({"HiCS-FL": "HiCS-FL, T_s = 0.005"}, "bias, T_s = 0.005"),
     ),
-    _varied(
+    Reading(
         "estimated from the weights",
         "the paper's algorithm with the code's estimator",
-        ESTIMATE,
-        "the update of the output layer's weights",
-        "the code",
-        "HiCS-FL, weight estimate",
-        "weight",
+        {ESTIMATE: "the update of the output layer's weights"},
+        {ESTIMATE: "the code"},
+        _instead({"HiCS-FL": "HiCS-FL, weight estimate"}, "weight"),
     ),
-    _varied(
+    Reading(
         "C0, warm-up at random",
         "the program, with a warm-up in random order",
-        WARM_UP,
-        "at random, in the program",
-        "the text",
-        "HiCS-FL, C0, warm-up at random",
+        {WARM_UP: "at random, in the program"},
+        {WARM_UP: "the text"},
+        _instead({"HiCS-FL": "HiCS-FL, C0, warm-up at random"}),
     ),
-    _varied(
+    Reading(
         "C0, refreshed",
         "the program, with updates renewed whenever a client takes part",
-        ALGORITHM,
-        "the program, updates refreshed",
-        "the text",
-        "HiCS-FL, C0, refreshed",
+        {ALGORITHM: "the program, updates refreshed"},
+        {ALGORITHM: "the text"},
+        _instead({"HiCS-FL": "HiCS-FL, C0, refreshed"}),
     ),
-    _varied(
+    Reading(
         "uniform draws",
         "the paper's algorithm, with uniform draws within a cluster",
-        DRAW,
-        "uniform",
-        "the code",
-        "HiCS-FL, uniform draw",
+        {DRAW: "uniform"},
+        {DRAW: "the code"},
+        _instead({"HiCS-FL": "HiCS-FL, uniform draw"}),
     ),
     Reading(
         "the code's network",
