@@ -9,33 +9,27 @@ torch is imported inside functions, so that reading settings does not load it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fedlib.registry import Registry
 from fedlib.samplers import Aggregation, Selection
+from fedlib.samplers.base import Stateful
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 REGISTRY = Registry("algorithm", "fedlib.algorithms", group="fedlib.algorithms")
-find, version_of, load_all = REGISTRY.find, REGISTRY.version_of, REGISTRY.load_all
-A = TypeVar("A", bound=type)
-
-
-def register(name: str, revision: int | None = None) -> Callable[[A], A]:
-    """Class decorator: make an algorithm known to `params.yaml` under `name`.
-
-    revision: of shipped algorithms only. Raise it when what the algorithm computes changes.
-
-    Raises:
-        NameTaken: another algorithm has that name.
-    """
-    return REGISTRY.register(name, revision)
+find, version_of, load_all, register = (
+    REGISTRY.find,
+    REGISTRY.version_of,
+    REGISTRY.load_all,
+    REGISTRY.register,
+)
 
 
 def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarray) -> np.ndarray:
@@ -60,7 +54,7 @@ def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarr
 
 @register("fedavg", revision=0)
 @dataclass
-class FedAvg:
+class FedAvg(Stateful):
     """One global model; the server adds the weighted updates (McMahan et al., AISTATS 2017)."""
 
     payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
@@ -105,16 +99,4 @@ class FedAvg:
 
         models: (models, d); clients, assigned, weights, steps: (n,), in sorted client order; updates: (n, d).
         """
-        import torch
-
-        w = torch.as_tensor(weights, dtype=updates.dtype, device=updates.device)
-        return models + (w @ updates)[None]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the algorithm keeps between rounds: tensors, numbers, and lists or dicts of them."""
-        settings = {f.name for f in fields(self)}
-        return {k: v for k, v in vars(self).items() if k not in settings}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        vars(self).update(state)
+        return models + (updates.new_tensor(weights) @ updates)[None]

@@ -22,11 +22,8 @@ class IFCA(FedAvg):
         return losses.argmin(axis=0)
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
-        import torch
-
         new = models.clone()
         for j in np.unique(assigned):
             mine = assigned == j
-            share = weights[mine] / weights[mine].sum()
-            new[j] += torch.as_tensor(share, dtype=updates.dtype, device=updates.device) @ updates[mine]
+            new[j] += updates.new_tensor(weights[mine] / weights[mine].sum()) @ updates[mine]
         return new

@@ -35,10 +35,8 @@ class Scaffold(FedAvg):
         return self.c - self.c_k[list(clients)]
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
-        import torch
-
         new = super().aggregate(models, clients, assigned, weights, updates, steps, lr)
-        rate = torch.as_tensor(steps * lr, dtype=updates.dtype, device=updates.device)[:, None]
+        rate = updates.new_tensor(steps * lr)[:, None]
         delta = -self.c - updates / rate  # c_k+ - c_k, option II
         delta[:, self._trainable :] = 0
         for k, change in zip(clients.tolist(), delta, strict=True):

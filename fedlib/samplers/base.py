@@ -286,7 +286,21 @@ Asking = Generator[Question, np.ndarray, Any]
 
 
 @dataclass
-class Sampler:
+class Stateful:
+    """Fields of the dataclass are parameters; the other attributes are state, which the engine saves and restores."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is kept between rounds: arrays, tensors, numbers, strings, and lists or dicts of them."""
+        settings = {f.name for f in fields(self)} | {"fed"}
+        return {k: v for k, v in vars(self).items() if k not in settings}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned; `setup` was called before."""
+        vars(self).update(state)
+
+
+@dataclass
+class Sampler(Stateful):
     """Base class of all samplers: dataclass fields are hyper-parameters, all other attributes are state."""
 
     aggregation: ClassVar[Aggregation] = "mean"  # its paper's rule; an experiment may set another
@@ -314,12 +328,3 @@ class Sampler:
 
     def observe(self, round: Round, report: Report) -> None | Asking:
         """Learn from what the chosen clients sent. May ask questions too, answered at the new global model."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the sampler keeps between rounds: arrays, numbers, strings, and lists or dicts of them."""
-        settings = {f.name for f in fields(self)} | {"fed"}
-        return {k: v for k, v in vars(self).items() if k not in settings}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; `setup` was called before."""
-        vars(self).update(state)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fedlib.registry import Registry
 
-if TYPE_CHECKING:
-    from typing import Any
-
 REGISTRY = Registry("sampler", "fedlib.samplers", group="fedlib.samplers")
-SAMPLERS: dict[str, Any] = REGISTRY.entries
 REVISIONS = REGISTRY.revisions
 S = TypeVar("S", bound=type)
-find, version_of, unloaded, load_all = (
-    REGISTRY.find,
-    REGISTRY.version_of,
-    REGISTRY.unloaded,
-    REGISTRY.load_all,
-)
+find, version_of = REGISTRY.find, REGISTRY.version_of
+unloaded, load_all = REGISTRY.unloaded, REGISTRY.load_all
 
 
 def register(name: str, revision: int | None = None) -> Callable[[S], S]:

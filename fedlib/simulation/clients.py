@@ -40,10 +40,15 @@ class ClientSide:
         ]
         if not missing:
             return
-        trained = self.train(missing)
-        for i, (live, k, _) in enumerate(missing):
-            live.ledger.train(0 if k in live.answers else int(trained.steps[i]))
-            live.answers[k] = Answer(trained.updates[i], float(trained.losses[i]), int(trained.steps[i]))
+        for (live, k, _), answer in zip(missing, self.answers_of(missing), strict=True):
+            live.ledger.train(0 if k in live.answers else answer.steps)
+            live.answers[k] = answer
+
+    def answers_of(self, jobs: list[tuple[Live, int, int]]) -> list[Answer]:
+        """Local training of (run, client, draw) jobs, as in `train`; the result of each."""
+        trained = self.train(jobs)
+        rows = zip(trained.updates, trained.losses.tolist(), trained.steps.tolist(), strict=True)
+        return [Answer(*row) for row in rows]
 
     def train(self, jobs: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:
         """Local training of (run, client, draw) jobs from the runs' current global models, in the order of `jobs`."""

@@ -207,12 +207,9 @@ class Lockstep(ClientSide):
         self.train_once({(id(live), int(k)): (live, int(k)) for live, s in selections for k in s.clients})
         extra: dict[tuple[int, int, int], Answer] = {}
         if repeated:
-            trained = self.train(repeated)
-            for i, (live, k, draw) in enumerate(repeated):
-                extra[id(live), k, draw] = Answer(
-                    trained.updates[i], float(trained.losses[i]), int(trained.steps[i])
-                )
-                live.ledger.train(int(trained.steps[i]))
+            for (live, k, draw), answer in zip(repeated, self.answers_of(repeated), strict=True):
+                extra[id(live), k, draw] = answer
+                live.ledger.train(answer.steps)
         reports = []
         for live, selection in selections:
             with live.trying("aggregate"):

@@ -23,6 +23,7 @@ from fedlib.simulation.ledger import Costs, Ledger
 from fedlib.simulation.presence import Answer, Presence
 from fedlib.streams import Purpose, stream
 from fedlib.training.contract import Executor, Job
+from fedlib.training.objective import mapped
 from fedlib.world import LiveWorld
 
 SERVER = 4  # the place of the server's samples in the stream "world"
@@ -152,7 +153,7 @@ class Live(Guarded):
         return {
             "t": self.t,
             "models": self.models.cpu(),
-            "algorithm": moved(self.algorithm.state_dict(), "cpu"),
+            "algorithm": mapped(Tensor.cpu, self.algorithm.state_dict()),
             "sampler": self.sampler.state_dict(),
             "rows": self.rows,
             "diverged": self.diverged,
@@ -162,21 +163,10 @@ class Live(Guarded):
         device = self.executor.device
         self.t, self.rows, self.diverged = state["t"], state["rows"], state["diverged"]
         self.models = state["models"].to(device)
-        self.algorithm.load_state_dict(moved(state["algorithm"], device))
+        self.algorithm.load_state_dict(mapped(lambda t: t.to(device), state["algorithm"]))
         self.sampler.load_state_dict(state["sampler"])
         if self.presence:
             self.presence.load_state_dict(state["world"], device)
-
-
-def moved(value: Any, device: torch.device | str) -> Any:
-    """A value, or a list, tuple or dict of values, with its tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: moved(part, device) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(moved(part, device) for part in value)
-    return value
 
 
 def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:

@@ -177,13 +177,13 @@ class Presence:
         seconds = world.seconds(clients, samples, down, np.where(sent, 0, size))
         for k in np.unique(clients[~first]):  # one after another
             seconds[clients == k] = np.cumsum(seconds[clients == k])
-        arrivals = world.end(seconds, self.m)
+        arrived, length = world.end(seconds, self.m)
         begin = world.time + self.spent
-        world.time = begin + (arrivals.length if len(clients) else world.empty())
+        world.time = begin + (length if len(clients) else world.empty())
         self.spent = 0.0
         landing = [flying for flying in self.flying if flying.at <= world.time]
         self.flying = [flying for flying in self.flying if flying.at > world.time]
-        late = np.flatnonzero(~arrivals.arrived)
+        late = np.flatnonzero(~arrived)
         missing = self.absent + clients[late].tolist()
         if world.settings.late == "keep":
             weights, expected = selection.weights, selection.expected
@@ -201,8 +201,8 @@ class Presence:
                 )
         else:
             self.wasted = sum(answers[i].steps for i in late.tolist())
-        whole = joined(part(selection, arrivals.arrived), landing)
-        landed = [answer for answer, came in zip(answers, arrivals.arrived, strict=True) if came]
+        whole = joined(part(selection, arrived), landing)
+        landed = [answer for answer, came in zip(answers, arrived, strict=True) if came]
         landed += [flying.answer for flying in landing]
         live.assigned |= {flying.client: flying.model for flying in landing}
         self.arrived = len(whole.clients)
@@ -210,7 +210,7 @@ class Presence:
         ages = [max(0.0, flying.at - begin) for flying in landing]
         self.additions = {
             "missing": missing,
-            "seconds": read_only(np.concatenate([seconds[arrivals.arrived], ages])),
+            "seconds": read_only(np.concatenate([seconds[arrived], ages])),
             "late": [flying.client for flying in landing],
         }
         return whole, landed

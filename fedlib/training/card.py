@@ -63,10 +63,8 @@ class CardExecutor(StackedExecutor):
         def draw_and_work(rows: list[int]) -> None:
             clients, place = distinct([jobs[j] for j in rows])
             batches = batches_of(clients, local)
-            work(
-                np.array(rows),
-                Batches(batches.index[:, place], batches.count[:, place], batches.steps[place]),
-            )
+            of_jobs = Batches(batches.index[:, place], batches.count[:, place], batches.steps[place])
+            work(np.array(rows), of_jobs)
 
         chunks = [order[i : i + JOBS] for i in range(0, len(order), JOBS)]
         for _ in self._feed.map(draw_and_work, chunks):

@@ -187,16 +187,8 @@ class Activation:
         self.scale = np.float32(1 / (1 - p))
         out = np.empty((n, h // self.pool, w // self.pool, C), np.float32)
         self.won = np.empty(out.shape, np.uint8)
-        activate(
-            x.numpy().reshape(n, h, w, C),
-            self.pool,
-            self.relu,
-            mask_bits,
-            dropout_threshold(p),
-            self.scale,
-            out,
-            self.won,
-        )
+        maps = x.numpy().reshape(n, h, w, C)
+        activate(maps, self.pool, self.relu, mask_bits, dropout_threshold(p), self.scale, out, self.won)
         return torch.from_numpy(out if x.dim() == 4 else out.reshape(n, C))
 
     def backward(self, g: Tensor) -> Tensor:
@@ -204,9 +196,8 @@ class Activation:
         lower = np.empty(self.shape, np.float32)
         if h % self.pool or w % self.pool:
             lower[:] = 0
-        hand_down(
-            g.numpy().reshape(self.won.shape), self.won, self.pool, self.scale, lower.reshape(n, h, w, C)
-        )
+        incoming, maps = g.numpy().reshape(self.won.shape), lower.reshape(n, h, w, C)
+        hand_down(incoming, self.won, self.pool, self.scale, maps)
         return torch.from_numpy(lower)
 
 

@@ -100,7 +100,7 @@ class Objective:
         return self._score_of_each(out, y)
 
 
-def tried_on(y: Tensor, *more_targets: Tensor) -> Tensor:
+def tried_on(y: Tensor) -> Tensor:
     """Rows of y to try functions on: some that are spread evenly, and the first of every label (but not too many)."""
     rows = torch.linspace(0, len(y) - 1, min(TRIED, len(y))).long()
     if not y.is_floating_point():
@@ -242,13 +242,20 @@ def _flat(value: Any) -> Tensor:
     return value.flatten(1).float().mean(1) if value.dim() > 1 else value
 
 
+def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """A value, or a list, tuple or dict of values, with its tensors changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: mapped(change, part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(mapped(change, part) for part in value)
+    return value
+
+
 def _rows(out: Any, i: int) -> Any:
     """The output of one sample."""
-    if isinstance(out, Tensor):
-        return out[i : i + 1]
-    if isinstance(out, dict):
-        return {key: _rows(part, i) for key, part in out.items()}
-    return type(out)(_rows(part, i) for part in out)
+    return mapped(lambda t: t[i : i + 1], out)
 
 
 def _of_each(function: Function, kind: Kind, out: Any, y: Tensor) -> Function:

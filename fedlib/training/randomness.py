@@ -62,14 +62,16 @@ def draws(net: nn.Module, x: Tensor) -> bool:
     """Whether a forward pass, with our dropout layers, still draws from torch's own generator."""
     net = copy.deepcopy(net)
     redirect_dropout(net, Source())
+
+    def states() -> Tensor:
+        on_gpu = [torch.cuda.get_rng_state(x.device)] if x.device.type == "cuda" else []
+        return torch.cat([torch.get_rng_state(), *on_gpu])
+
     with seeded(0, x.device), torch.no_grad():
-        before = torch.get_rng_state(), x.device.type == "cuda" and torch.cuda.get_rng_state(x.device)
+        before = states()
         net.train()(x)
         net.eval()(x)
-        after = torch.get_rng_state(), x.device.type == "cuda" and torch.cuda.get_rng_state(x.device)
-    return any(
-        not torch.equal(a, b) for a, b in zip(before, after, strict=True) if a is not False and b is not False
-    )
+        return not torch.equal(before, states())
 
 
 def made(make: Callable[[], nn.Module], seed: int, device: torch.device | None = None) -> nn.Module:

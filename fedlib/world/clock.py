@@ -17,19 +17,6 @@ BITS = 32  # of a parameter
 ROUND = 1.0  # seconds of an answer where there are no speeds, and of a round in which nobody is there
 
 
-@dataclass(frozen=True)
-class RoundArrivals:
-    """How a round ended, for the draws of its selection, in their order.
-
-    seconds: (n,) from the start of the round until the update would arrive. arrived: (n,) whether it did in time.
-    length: seconds until the server ended the round.
-    """
-
-    seconds: np.ndarray
-    arrived: np.ndarray
-    length: float
-
-
 @dataclass
 class LiveWorld:
     """The world of a run; a function of its settings, the partition and the seed, not of the sampler.
@@ -60,11 +47,9 @@ class LiveWorld:
     @property
     def rates(self) -> np.ndarray:
         """(N,) share of the time that each client is there."""
-        return (
-            self.trace.share()
-            if self.trace
-            else np.broadcast_to(self.p, (len(self.p), len(self.sizes))).mean(0)
-        )
+        if self.trace:
+            return self.trace.share()
+        return np.broadcast_to(self.p, (len(self.p), len(self.sizes))).mean(0)
 
     def present(self, t: int) -> np.ndarray:
         """Ids of the clients that are there at the start of round t, ascending."""
@@ -121,8 +106,11 @@ class LiveWorld:
         sent = BITS / 1000 * (down / self.downlink[clients] + up / self.uplink[clients])
         return samples * self.per_sample[clients] + sent
 
-    def end(self, seconds: np.ndarray, m: int) -> RoundArrivals:
-        """How a round ends whose draws take `seconds` (n,); m: draws that the server wants."""
+    def end(self, seconds: np.ndarray, m: int) -> tuple[np.ndarray, float]:
+        """Which draws arrive (n,) in a round in which they take `seconds` (n,), and after how many seconds it ends.
+
+        m: draws that the server wants.
+        """
         ends = self.settings.ends
         length = float(seconds.max(initial=0.0))
         if isinstance(ends, settings.Deadline):
@@ -132,7 +120,7 @@ class LiveWorld:
         arrived = seconds <= length
         if isinstance(ends, settings.First):
             arrived[np.argsort(seconds, kind="stable")[m:]] = False
-        return RoundArrivals(seconds, arrived, length)
+        return arrived, length
 
     def empty(self) -> float:
         """Seconds that a round lasts in which nobody is selected."""

@@ -13,14 +13,13 @@ import torch
 from fedlib.data import datasets
 from fedlib.data import partition as partitions
 from fedlib.errors import SamplerError
-from fedlib.runs.store import pack, unpack
 from fedlib.samplers import SAMPLERS, Gradients, Losses, Sampler, Selection, TrialLosses, Updates, register
 from fedlib.settings import params
 from fedlib.simulation.engine import Lockstep
 from fedlib.streams import stream
 from fedlib.training.contract import Job
 from fedlib.training.executors import ProgramModel, make_executor
-from tests.simulation.lockstep import CLASSES, FEATURES, M, N, go, numbers, run, same
+from tests.simulation.lockstep import CLASSES, FEATURES, M, N, finish, go, numbers, resumed, run, same
 
 
 def test_equals_a_plain_fedavg_loop(partition, executor, tensors):
@@ -101,15 +100,7 @@ def test_runs_of_different_samplers_and_lengths_share_a_lockstep(partition, exec
 @pytest.mark.parametrize("method", ALGORITHMS, ids=lambda m: m.get("algorithm", "fedavg"))
 def test_resumed_equals_straight(method, partition, executor):
     r = run("asks_everything", T=5, method=method)
-    straight = go([r], partition, executor)[0]
-    first = Lockstep([r], [partition], executor)
-    for _ in range(2):
-        first.advance()
-    second = Lockstep([r], [partition], executor)
-    second.live[0].load_state_dict(unpack(pack(first.live[0].state_dict())))
-    while second.active:
-        second.advance()
-    same(straight, second.live[0])
+    same(go([r], partition, executor)[0], resumed(r, 2, partition, executor))
 
 
 ROUNDS = 12
@@ -163,16 +154,7 @@ def test_a_run_that_ends_early_leaves_the_others_alone(whole, partition, executo
 def test_resumed_it_ends_in_the_same_round(wait, whole, partition, executor):
     _, target, arrival = whole
     r = run(T=ROUNDS, until={"test_accuracy": target, "least": arrival + 2 if wait == 3 else 1})
-    straight = go([r], partition, executor)[0]
-    first = Lockstep([r], [partition], executor)
-    for _ in range(arrival - 2 + wait):
-        first.advance()
-    assert first.active
-    second = Lockstep([r], [partition], executor)
-    second.live[0].load_state_dict(unpack(pack(first.live[0].state_dict())))
-    while second.active:
-        second.advance()
-    same(straight, second.live[0])
+    same(go([r], partition, executor)[0], resumed(r, arrival - 2 + wait, partition, executor))
 
 
 @pytest.mark.parametrize("method", [{}, {"algorithm": "ifca", "algorithm_params": {"models": 2}}])
@@ -329,17 +311,7 @@ def test_a_repeated_draw_trains_twice_independently(partition, executor):
     ],
 )
 def test_a_broken_sampler_is_named(selection, message, partition, executor):
-    @register("broken")
-    @dataclass
-    class Broken(Sampler):
-        def select(self, round):
-            return selection
-
-    try:
-        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1, select: .*{message}"):
-            Lockstep([run("broken")], [partition], executor).advance()
-    finally:
-        del SAMPLERS["broken"]
+    refused(lambda self, round: selection, f".*{message}", partition, executor)
 
 
 @pytest.mark.bad_input
@@ -356,14 +328,17 @@ def test_a_broken_sampler_is_named(selection, message, partition, executor):
     ],
 )
 def test_a_broken_question_is_named(question, message, partition, executor):
-    @register("broken")
-    @dataclass
-    class Broken(Sampler):
-        def select(self, round):
-            yield question
+    def select(self, round):
+        yield question
 
+    refused(select, f"the .*{message}", partition, executor)
+
+
+def refused(select, message, partition, executor) -> None:
+    """A sampler that selects like this is refused in the first round, with this message."""
+    register("broken")(type("Broken", (Sampler,), {"select": select}))
     try:
-        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1, select: the .*{message}"):
+        with pytest.raises(SamplerError, match=rf"broken \(seed 0\), round 1, select: {message}"):
             Lockstep([run("broken")], [partition], executor).advance()
     finally:
         del SAMPLERS["broken"]
@@ -447,9 +422,7 @@ def test_a_buffer_with_infinities_is_no_divergence():
     )
     executor = make_executor(ProgramModel(Masked), datasets.tensors(data), threads=1)
     lockstep = Lockstep([run], [partitions.make(run.partition, data, 10, 0)], executor)
-    while lockstep.active:
-        lockstep.advance()
-    (live,) = lockstep.live
+    (live,) = finish(lockstep)
     assert not live.diverged
     assert live.t == 5
     assert torch.isneginf(live.models).sum() == 2

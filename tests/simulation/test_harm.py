@@ -30,6 +30,7 @@ from fedlib.simulation import guard
 from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.training.executors import make_executor
+from tests.simulation.lockstep import finish
 
 SETTING: dict[str, Any] = {
     "dataset": "digits",
@@ -78,12 +79,6 @@ def world():
         return Lockstep(runs, parts, executor, strict=strict)
 
     return lockstep
-
-
-def finish(lockstep: Lockstep) -> list:
-    while lockstep.active:
-        lockstep.advance()
-    return lockstep.live
 
 
 def numbers(live) -> str:

@@ -13,8 +13,8 @@ from fedlib import algorithms
 from fedlib.data import datasets, partition
 from fedlib.settings.params import build, merge, split_method
 from fedlib.simulation.engine import Lockstep
-from fedlib.simulation.live import Live
 from fedlib.training.executors import make_executor
+from tests.simulation.lockstep import finish
 
 N, D = 5, 4
 
@@ -106,16 +106,10 @@ def engine(*methods: dict, world: dict | None = None, **changes) -> Lockstep:
     return Lockstep(runs, parts, make_executor(runs[0].model, data, "cpu"))
 
 
-def played(lockstep: Lockstep) -> list[Live]:
-    while lockstep.active:
-        lockstep.advance()
-    return lockstep.live
-
-
 def test_fedawe_is_fedavg_where_all_clients_train_in_every_round() -> None:
     method = {"sampler": "uniform", "algorithm": "fedawe", "algorithm_params": {"clip": None}}
-    (awe,) = played(engine(method, m=25))
-    (avg,) = played(engine({"sampler": "uniform"}, m=25))
+    (awe,) = finish(engine(method, m=25))
+    (avg,) = finish(engine({"sampler": "uniform"}, m=25))
     torch.testing.assert_close(awe.models, avg.models)
 
 
@@ -146,9 +140,9 @@ def test_fedawes_clients_train_from_their_own_models(monkeypatch: pytest.MonkeyP
 def test_a_stopped_run_of_fedawe_goes_on_as_if_it_had_not_been_stopped() -> None:
     settings = {"world": {"mean": 0.1, "process": {"kind": "markov"}}}
     method = {"sampler": "uniform", "algorithm": "fedawe"}
-    (straight,) = played(engine(method, **settings))
+    (straight,) = finish(engine(method, **settings))
     first, second = engine(method, **settings), engine(method, **settings)
     for _ in range(4):
         first.advance()
     second.live[0].load_state_dict(first.live[0].state_dict())
-    assert torch.equal(played(second)[0].models, straight.models)
+    assert torch.equal(finish(second)[0].models, straight.models)

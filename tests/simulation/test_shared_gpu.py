@@ -16,7 +16,7 @@ from fedlib.simulation import turns
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.contract import Executor, Turns
 from fedlib.training.executors import make_executor
-from tests.simulation.lockstep import M, go, run, same
+from tests.simulation.lockstep import M, finish, go, run, same
 
 WAIT = 60  # seconds, after which nobody comes any more
 
@@ -118,9 +118,7 @@ def test_draws_from_global_generators_are_noticed_in_both_groups(draw, partition
     sampler.select = select
     runs = [run("changed", 0), run(seed=1), run(seed=2), run("changed", 3)]
     lockstep = Lockstep(runs, [partition] * 4, executor, strict=False)
-    while lockstep.active:
-        lockstep.advance()
-    assert [live.failed is None for live in lockstep.live] == [False, True, True, False]
+    assert [live.failed is None for live in finish(lockstep)] == [False, True, True, False]
     assert all("global generator" in str(lockstep.live[i].failed) for i in (0, 3))
 
 

@@ -169,16 +169,16 @@ def test_a_world_is_a_stream_of_its_own() -> None:
 )
 def test_ends_of_rounds(seconds: list[float], m: int, at: float) -> None:
     each = np.array(seconds)
-    waits = world(5).end(each, m)
-    assert waits.arrived.all()
-    assert waits.length == max(seconds)
-    cut = world(5, ends=Deadline(seconds=at)).end(each, m)
-    assert cut.length == min(at, max(seconds))
-    assert (cut.arrived == (each <= at)).all()
-    first = world(5, ends=First(c=2)).end(each, m)
-    assert first.arrived.sum() == min(m, len(seconds))
-    assert first.length == sorted(seconds)[min(m, len(seconds)) - 1]
-    assert (each[first.arrived] <= first.length).all()
+    arrived, length = world(5).end(each, m)
+    assert arrived.all()
+    assert length == max(seconds)
+    arrived, length = world(5, ends=Deadline(seconds=at)).end(each, m)
+    assert length == min(at, max(seconds))
+    assert (arrived == (each <= at)).all()
+    arrived, length = world(5, ends=First(c=2)).end(each, m)
+    assert arrived.sum() == min(m, len(seconds))
+    assert length == sorted(seconds)[min(m, len(seconds)) - 1]
+    assert (each[arrived] <= length).all()
 
 
 TRACE = "client,from,to\n0,0,10\n1,5,20\n2,30,40\n"
