@@ -74,12 +74,15 @@ def texts_of(file: Path) -> Iterator[tuple[str, str]]:
             text = current.read_text()
             yield current.relative_to(top).as_posix(), text
             if not installed:
-                waiting += imported(text, current, top, list(top.parents) if packaged else [top])
+                bases = list(top.parents) if packaged else [top]
+                waiting += imported_files(imports(text), current, top, bases)
 
 
-def imported(text: str, file: Path, top: Path, bases: list[Path]) -> Iterator[Path]:
-    """Files below `top` that a file with this text imports anywhere. `bases`: folders where absolute names begin."""
-    for level, names in imports(text):
+def imported_files(
+    statements: Iterable[tuple[int, list[str]]], file: Path, top: Path, bases: list[Path]
+) -> Iterator[Path]:
+    """Files below `top` that a file's imports, each (level, names), name; bases: where absolute names begin."""
+    for level, names in statements:
         for base in [file.parents[level - 1]] if level else bases:
             for name in names:
                 path = base.joinpath(*name.strip(".").split("."))

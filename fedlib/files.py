@@ -110,6 +110,16 @@ def unsealed(record: Any) -> dict[str, Any]:
     return content
 
 
+def write_sealed(path: Path, record: dict[str, Any]) -> None:
+    """Write a record with its digest as a JSON file."""
+    write_whole(path, json.dumps(sealed(record), indent=1, sort_keys=True).encode())
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """The record that a JSON file holds, as `unsealed`. Raises ValueError: it is none, or was changed."""
+    return unsealed(json.loads(path.read_bytes()))
+
+
 def _content(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != "sha256"}
 

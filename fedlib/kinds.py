@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, meant
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -68,6 +69,30 @@ def parameters_of(cls: type[DataclassInstance]) -> type[BaseModel]:
     config = ConfigDict(**STRICT, protected_namespaces=(), arbitrary_types_allowed=True)
     kinds: dict[str, Any] = {k: (hints[k], ... if v is MISSING else v) for k, v in defaults.items()}
     return create_model(cls.__name__, __config__=config, **kinds)
+
+
+def checked(model: type[BaseModel], values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The given parameters, converted to their types. `where` begins error messages.
+
+    Raises:
+        ValueError: a parameter is unknown, or its value has the wrong type or is out of bounds.
+    """
+    declared = model.model_fields
+    for key in values:
+        if key not in declared:
+            raise ValueError(f"{where} has no parameter {key!r}; {meant(key, declared)}")
+    try:
+        validated = model.model_validate({key: whole(value) for key, value in values.items()})
+    except ValidationError as error:
+        key, message = first_error(error)
+        raise ValueError(f"{where}: {key}: {message}") from None
+    converted = validated.model_dump()
+    return {key: converted[key] for key in values}
+
+
+def without_defaults(model: type[BaseModel], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The checked parameters that differ from their defaults."""
+    return model.model_construct(**params).model_dump(exclude_defaults=True)
 
 
 def first_error(error: ValidationError) -> tuple[str, str]:

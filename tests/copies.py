@@ -44,7 +44,7 @@ class ForkedKernel(AsyncKernelManager):
 PARAMS = """\
 scale: demo
 experiments:
-  tiny:
+  tiny: &run
     title: A very small experiment
     dataset: digits
     partition: {scheme: iid}
@@ -55,17 +55,7 @@ experiments:
     local: {lr: 0.1, batch: 8, steps: 2}
     methods: {MD: {sampler: md}}
     seeds: 2
-  elsewhere:
-    title: Data that is not here
-    dataset: mini_imagenet
-    partition: {scheme: iid}
-    model: logistic
-    N: 4
-    m: 2
-    T: 2
-    local: {lr: 0.1, batch: 8, steps: 2}
-    methods: {MD: {sampler: md}}
-    seeds: 1
+  elsewhere: {<<: *run, title: Data that is not here, dataset: mini_imagenet, seeds: 1}
 studies: {}
 artifacts:
   theory-tiny: {experiments: [tiny]}

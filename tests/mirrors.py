@@ -72,17 +72,16 @@ def jpeg(value: int, side: int = 4) -> bytes:
     return buffer.getvalue()
 
 
+def make_cifar10(
+    mirror: Path, monkeypatch: pytest.MonkeyPatch, file: str, members: list[tuple[str, bytes]], n_train: int
+) -> None:
+    """A mirror's CIFAR-10 in one file, with 2 test images of 4 x 4."""
+    files = {file: make_tar(mirror / "cifar10" / file, members)}
+    expect(monkeypatch, "cifar10", files, n_train=n_train, n_test=2, shape=(3, 4, 4), classes=CLASSES)
+
+
 def make_recoded(mirror: Path, monkeypatch: pytest.MonkeyPatch, members: list[tuple[str, bytes]]) -> None:
-    checksum = make_tar(mirror / "cifar10" / RECODED_FILE, members)
-    expect(
-        monkeypatch,
-        "cifar10",
-        {RECODED_FILE: checksum},
-        n_train=3,
-        n_test=2,
-        shape=(3, 4, 4),
-        classes=CLASSES,
-    )
+    make_cifar10(mirror, monkeypatch, RECODED_FILE, members, n_train=3)
 
 
 RECODED = [
@@ -105,16 +104,7 @@ def make_cifar(mirror: Path, monkeypatch: pytest.MonkeyPatch, **replaced: bytes)
         members.append((f"cifar-10-batches-py/{name}", replaced.get(name, pickle.dumps(batch, protocol=4))))
     meta = pickle.dumps({b"label_names": [b"airplane", b"truck"]})
     members.append(("cifar-10-batches-py/batches.meta", meta))
-    checksum = make_tar(mirror / "cifar10" / ORIGINAL, members)
-    expect(
-        monkeypatch,
-        "cifar10",
-        {ORIGINAL: checksum},
-        n_train=10,
-        n_test=2,
-        shape=(3, 4, 4),
-        classes=CLASSES,
-    )
+    make_cifar10(mirror, monkeypatch, ORIGINAL, members, n_train=10)
     return x
 
 

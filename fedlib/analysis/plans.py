@@ -86,7 +86,7 @@ def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT
     Raises:
         StoreError: an archive is damaged.
     """
-    from fedlib.runs.results import path_of
+    from fedlib.runs.archive import path_of
     from fedlib.runs.simulate import Failed
 
     path = path_of(name, scale, root / "data" / "results")

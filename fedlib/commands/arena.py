@@ -21,7 +21,7 @@ from fedlib.runs.results import open_results
 from fedlib.runs.simulate import simulate
 from fedlib.runs.store import pack, unpack
 from fedlib.runs.supply import runs_in_lockstep
-from fedlib.runs.work import Work, words
+from fedlib.runs.work import Plan, Work, words
 from fedlib.samplers import Report, Sampler, ServerLosses, base
 from fedlib.samplers.checks import names_in
 from fedlib.settings.params import Experiments
@@ -156,6 +156,14 @@ def check_contract(run: Run, place: Place) -> None:
         )
 
 
+def with_data(plan: Plan) -> Place:
+    """This machine, one process, with the datasets of a plan prepared. Raises DataError: one cannot be had."""
+    place = replace(Place.from_environment(), workers=1, scheduler=None)
+    for name in sorted({work.dataset for work in plan.work if work.dataset}):
+        datasets.prepare(name, root=place.datasets)
+    return place
+
+
 def run(submission: Submission, scale: Scale, settings: Experiments, tell: Tell) -> Path:
     """Train what a submission's archive lacks, and write the archive; returns its path.
 
@@ -163,12 +171,8 @@ def run(submission: Submission, scale: Scale, settings: Experiments, tell: Tell)
         ConfigError, DataError, Failed: the sampler, its YAML or the data cannot be used, or runs failed.
     """
     submission.load()
-    plan, place = (
-        submission.plan(scale, settings),
-        replace(Place.from_environment(), workers=1, scheduler=None),
-    )
-    for name in sorted({work.dataset for work in plan.work if work.dataset}):
-        datasets.prepare(name, root=place.datasets)
+    plan = submission.plan(scale, settings)
+    place = with_data(plan)
     with tempfile.TemporaryDirectory() as folder:
         simulate(plan, place=place, results=Path(folder), archive=submission.folder, tell=tell)
         table, info = open_results(plan.name, scale, Path(folder))
@@ -191,17 +195,16 @@ def check(
     Raises:
         ConfigError, SamplerError, StoreError: it breaks the rules. DataError: a dataset cannot be had here.
     """
-    name, place = submission.folder.name, replace(Place.from_environment(), workers=1, scheduler=None)
-    cls = submission.load()
-    first = submission.plan("demo", settings).work[0].run
+    name, cls = submission.folder.name, submission.load()
+    demo = submission.plan("demo", settings)
+    place, first = with_data(demo), demo.work[0].run
     assert first  # all work of a submission is a run
     tell(f"{name}: the contract, and what its choices depend on")
     check_contract(first, place)
     check_information(f"{name}.yaml", set(submission.description.information), cls, first, place)
     plan = submission.plan(scale, settings)
     check_archive(submission, plan.work, scale)
-    for dataset in sorted({work.dataset for work in plan.work if work.dataset}):
-        datasets.prepare(dataset, root=place.datasets)
+    place = with_data(plan)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     sample = retrain.sample(scale, submission.rules.retrained, seed, submission.folder, place)
     for archived in sample:

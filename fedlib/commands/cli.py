@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import typer
 
@@ -37,14 +36,8 @@ def app() -> int:
         )
         return 1
     except Exception as error:
-        if not isinstance(error, tuple(_mendable())):
+        for_users = isinstance(error, (ConfigError, DataError, SamplerError, StoreError))
+        if not for_users and type(error).__name__ != "PapermillExecutionError":  # whose module loads slowly
             raise
         print(error, file=sys.stderr)
         return 1
-
-
-def _mendable() -> Iterator[type[Exception]]:
-    """The errors written for users; papermill's only if it is loaded, as loading it takes long."""
-    yield from (ConfigError, DataError, SamplerError, StoreError)
-    if "papermill.exceptions" in sys.modules:
-        yield sys.modules["papermill.exceptions"].PapermillExecutionError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedlib.commands.cli_options import ScaleOption, short, tell
+from fedlib.commands.cli_options import ScaleOption, settings_at, short, tell
 
 commands = typer.Typer(no_args_is_help=True, help="The arena: train, check and score submissions.")
 Folders = Annotated[list[Path], typer.Argument(help="Folders below arena/submissions.")]
@@ -29,11 +29,10 @@ def run(folders: Folders, scale: ScaleOption = None) -> None:
     """
     from fedlib.analysis.arena import Submission
     from fedlib.commands import arena
-    from fedlib.settings import params
 
-    settings = params.load()
+    settings, scale = settings_at(scale)
     for folder in folders:
-        path = arena.run(Submission.open(folder), scale or settings.scale, settings, tell)
+        path = arena.run(Submission.open(folder), scale, settings, tell)
         typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
 
 
@@ -54,11 +53,10 @@ def check(
     """
     from fedlib.analysis.arena import Submission
     from fedlib.commands import arena
-    from fedlib.settings import params
 
-    settings = params.load()
+    settings, scale = settings_at(scale)
     for folder in folders:
-        arena.check(Submission.open(folder), scale or settings.scale, settings, tell, seed)
+        arena.check(Submission.open(folder), scale, settings, tell, seed)
         typer.echo(f"{folder.resolve().name}: keeps the rules.")
 
 
@@ -72,21 +70,22 @@ def score(scale: ScaleOption = None) -> None:
     from fedlib.analysis.plans import opened
     from fedlib.commands.listing import table
     from fedlib.errors import StoreError
-    from fedlib.settings import params
 
-    settings, under = params.load(), arena.Rules.read()
-    at = scale or settings.scale
-    run_first = f"run: fedlib run {under.experiment} --scale {at} --methods {under.baseline},{under.target}"
-    if not (baseline := opened(under.experiment, at, settings)):
-        raise StoreError(f"{under.experiment} has not been run at scale {at}; {run_first}")
+    under = arena.Rules.read()
+    settings, scale = settings_at(scale)
+    run_first = (
+        f"run: fedlib run {under.experiment} --scale {scale} --methods {under.baseline},{under.target}"
+    )
+    if not (baseline := opened(under.experiment, scale, settings)):
+        raise StoreError(f"{under.experiment} has not been run at scale {scale}; {run_first}")
     try:
-        profiles, board = arena.scored(baseline[0], at, under, settings)
+        profiles, board = arena.scored(baseline[0], scale, under, settings)
     except Missing as missing:
-        raise StoreError(f"{under.experiment} [{at}]: {missing}; {run_first}") from None
+        raise StoreError(f"{under.experiment} [{scale}]: {missing}; {run_first}") from None
     rows = [
         (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information)
         for method, iqm, low, high, mean, runs, information, _ in board.itertuples()
     ]
-    title = f"Interquartile means over {len(profiles.scores)} runs, scale {at}, rules {under.stamp}"
+    title = f"Interquartile means over {len(profiles.scores)} runs, scale {scale}, rules {under.stamp}"
     columns = ("method", "score", "95 % interval", "mean", "runs", "sees")
     Console().print(table(title, columns, rows))

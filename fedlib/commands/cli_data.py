@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedlib.commands.cli_options import ScaleOption, short
+from fedlib.commands.cli_options import ScaleOption, settings_at, short
 
 commands = typer.Typer()
 data_commands = typer.Typer(no_args_is_help=True, help="Datasets: show, prepare and verify them.")
@@ -26,11 +26,9 @@ def doctor(
     from rich.live import Live
 
     from fedlib.commands import listing
-    from fedlib.settings import params
 
     console = Console()
-    settings = params.load()
-    scale = scale or settings.scale
+    settings, scale = settings_at(scale)
     if node_cores:
         with console.status("measuring this machine ..."):
             report = listing.cluster(settings, scale, node_cores)
@@ -67,19 +65,16 @@ def data_prepare(
     """Prepare datasets from a mirror folder if there is one, otherwise by download. Contents are verified."""
     if not names and not needed:
         raise typer.BadParameter("name the datasets, or use --needed")
-    if needed:
-        from fedlib.commands import pipeline
+    from fedlib.commands import pipeline
+    from fedlib.data import datasets
 
+    if needed:
         for problem in pipeline.prepare_inputs(scale).values():
             typer.secho(f"Not available (its experiments will say so): {problem}", fg="yellow", err=True)
-    if names:
-        from fedlib.commands import pipeline
-        from fedlib.data import datasets
-
-        for name in names:
-            path = datasets.prepare(name, mirror)
-            pipeline.forget_missing(name)
-            typer.echo(f"{short(path)}: {datasets.status(name)['provenance']}")
+    for name in names or []:
+        path = datasets.prepare(name, mirror)
+        pipeline.forget_missing(name)
+        typer.echo(f"{short(path)}: {datasets.status(name)['provenance']}")
 
 
 @data_commands.command("verify")

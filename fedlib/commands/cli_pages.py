@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedlib.commands.cli_options import ScaleOption, short, tell
+from fedlib.commands.cli_options import ScaleOption, settings_at, short, tell
 
 commands = typer.Typer()
 notebook_commands = typer.Typer(no_args_is_help=True, help="Run or normalise notebooks as the pipeline does.")
@@ -21,9 +21,8 @@ def report(
     """Make the missing pages from finished or archived runs, and the site, without training."""
     from fedlib.commands import pipeline
     from fedlib.pages import site
-    from fedlib.settings import params
 
-    scale = scale or params.load().scale
+    _, scale = settings_at(scale)
     failed = [] if as_is else pipeline.make_pages(scale, tell)
     index = site.render(scale)
     typer.echo(f"Open {short(index)} in a browser.")
@@ -77,9 +76,8 @@ def fairness() -> None:
 def effects(scale: ScaleOption = None) -> None:
     """Update the effects table of a scale (data/effects/<scale>.parquet), which pages and README read."""
     from fedlib.analysis import effects
-    from fedlib.settings import params
 
-    scale = scale or params.load().scale
+    _, scale = settings_at(scale)
     typer.echo(f"data/effects/{scale}.parquet: {len(effects.load(scale))} rows.")
 
 
@@ -94,9 +92,8 @@ def notebook_run(
 ) -> None:
     """Run an artifact's notebook, or `simulate` for one experiment, as the pipeline does."""
     from fedlib.commands import notebooks
-    from fedlib.settings import params
 
-    scale = scale or params.load().scale
+    _, scale = settings_at(scale)
     typer.echo(f"{short(notebooks.run(name, scale, experiment, only_finished))}: written.")
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedlib.commands.cli_options import Scale, ScaleOption, short, tell
-from fedlib.errors import Unfinished
+from fedlib.commands.cli_options import Scale, ScaleOption, settings_at, short, tell
+from fedlib.errors import ConfigError, Unfinished
 
 if TYPE_CHECKING:
     from fedlib.settings.params import Experiments
-    from fedlib.settings.schema import Scale
 
 commands = typer.Typer()
 SEEDS = 10_000  # of a range
+Names = Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")]
 
 
 @commands.command("list")
@@ -34,10 +34,8 @@ def list_(
     from rich.console import Console
 
     from fedlib.commands import listing
-    from fedlib.settings import params
 
-    settings = params.load()
-    Console().print(listing.everything(settings, scale or settings.scale, paper))
+    Console().print(listing.everything(*settings_at(scale), paper))
 
 
 @commands.command()
@@ -115,11 +113,9 @@ def next_(
 
     from fedlib.analysis import planning
     from fedlib.commands import next as next_runs
-    from fedlib.settings import params
 
     began, seconds = time.monotonic(), next_runs.seconds_of(within)
-    settings = params.load()
-    scale = scale or settings.scale
+    settings, scale = settings_at(scale)
     ordered = next_runs.plan(settings, scale, tell)
     chosen = planning.fitting(ordered, began + seconds - time.monotonic())
     if warning := next_runs.busy():
@@ -142,10 +138,7 @@ def scale(name: Annotated[Scale | None, typer.Argument(help="demo, cpu or paper.
 
 
 @commands.command()
-def results(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
-    scale: ScaleOption = None,
-) -> None:
+def results(names: Names = None, scale: ScaleOption = None) -> None:
     """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
     from fedlib.analysis.plans import collect
 
@@ -153,17 +146,13 @@ def results(
 
 
 @commands.command()
-def archive(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")] = None,
-    scale: ScaleOption = None,
-) -> None:
+def archive(names: Names = None, scale: ScaleOption = None) -> None:
     """Pack finished runs into data/archive, which is in git; experiments may be incomplete.
 
     Runs that are already archived stay, as long as params.yaml still has their settings. An experiment whose runs are
     all in other archives gets no archive.
     """
-    from fedlib.files import alone
-    from fedlib.settings.schema import ROOT
+    from fedlib.files import ROOT, alone
 
     def packed(name: str, scale: Scale, tell: Callable[[str], None], settings: Experiments) -> Path:
         from fedlib.analysis.plans import plan
@@ -184,11 +173,8 @@ def _make_each(
 
     A named one that is unknown or has no results stops no other; the exit status is then 1.
     """
-    from fedlib.errors import ConfigError
-    from fedlib.settings import params
-
-    settings = params.load()
-    scale, registered = scale or settings.scale, {*settings.names, *settings.studies}
+    settings, scale = settings_at(scale)
+    registered = {*settings.names, *settings.studies}
     unknown = [name for name in names or [] if name not in registered]
     for name in unknown:
         try:
@@ -247,16 +233,14 @@ def verify(
     from rich.console import Console
 
     from fedlib.commands import verify as verifying
-    from fedlib.files import alone
-    from fedlib.settings import params
-    from fedlib.settings.schema import ROOT
+    from fedlib.files import ROOT, alone
 
     if renew:
         with alone(ROOT / "data"):
             for line in verifying.renewed():
                 typer.echo(line)
     if retrain:
-        scale = scale or params.load().scale
+        _, scale = settings_at(scale)
         report, good = verifying.trained_again(scale, retrain, rounds, seed, tell)
         Console().print(report)
         raise typer.Exit(0 if good else 1)

@@ -89,6 +89,8 @@ class Loop:
 
         In place of `dvc.repo.reproduce._reproduce`, whose errors and options these are.
         """
+        if not steps:
+            return []
         dvc = importlib.import_module("dvc.repo.reproduce")
         needed = {step: list(graph.successors(step)) if graph else steps[:k] for k, step in enumerate(steps)}
         self.watch.planned(
@@ -107,7 +109,7 @@ class Loop:
             )
 
         with (
-            self._given_up(steps),
+            _given_up(steps[0].repo.lock),
             closing(in_turn(waiting, needed, work, self._stop, self.at_once, self._room)) as turns,
         ):
             for stage, future in turns:
@@ -166,18 +168,15 @@ class Loop:
             for command in self.commands:
                 command.stop()
 
-    @staticmethod
-    @contextmanager
-    def _given_up(steps: list[Any]) -> Generator[None]:
-        """DVC's lock of the project, which this thread holds, is free for those of the stages."""
-        locks = [step.repo.lock for step in steps[:1]]
-        for lock in locks:
-            lock.unlock()
-        try:
-            yield
-        finally:
-            for lock in locks:
-                lock.lock()
+
+@contextmanager
+def _given_up(lock: Any) -> Generator[None]:
+    """DVC's lock of the project, which this thread holds, is free for those of the stages."""
+    lock.unlock()
+    try:
+        yield
+    finally:
+        lock.lock()
 
 
 def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
@@ -190,8 +189,8 @@ def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
         importlib.import_module(f"dvc.{name}") for name in ("cli", "repo.reproduce", "stage.run")
     )
     with _replaced(reproducing, "_reproduce", loop.stages), _replaced(running, "_run", loop.run):
+        command = ["--cd", str(root), "repro", *arguments]
         try:
-            command = ["--cd", str(root), "repro", *arguments]
             status = cli.main(command)
             return cli.main(command) if status and _damaged(lock) else status
         finally:

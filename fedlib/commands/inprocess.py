@@ -1,4 +1,4 @@
-"""Run a notebook's cells in this process, as an engine of papermill.
+"""Run a notebook's cells in this process.
 
 Starting a kernel and importing everything in it again takes longer than most of our notebooks. Cells run in IPython's
 own shell, so they display what a kernel would display.
@@ -13,11 +13,10 @@ from typing import Any
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from matplotlib_inline.backend_inline import configure_inline_support
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
 from fedlib.analysis.measure import Missing
@@ -33,6 +32,12 @@ class Shell(InteractiveShell):
     def __init__(self, **settings: Any) -> None:
         self.outputs: list[NotebookNode] = []
         super().__init__(**settings)
+
+    def run(self, cell: NotebookNode) -> ExecutionResult:
+        """Run a cell, which gets what it displays and prints as its outputs."""
+        self.outputs = cell.outputs = []
+        with redirect_stdout(Tee(self.outputs)):
+            return self.run_cell(cell.source, store_history=True)
 
     def init_display_pub(self) -> None:
         self.display_pub = Publisher(parent=self, shell=self)
@@ -94,36 +99,19 @@ class Tee:
         return False
 
 
-class InProcess(Engine):
-    """A papermill engine that runs the cells in this process, up to the first that fails."""
+def run_cells(notebook: NotebookNode) -> None:
+    """Run a notebook's cells, which get their outputs, up to the first that fails.
 
-    @classmethod
-    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **kwargs: Any) -> None:
-        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-        shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
-        configure_inline_support(shell, os.environ["MPLBACKEND"])  # as a kernel does: `plt.show()` shows
-        for index, cell in enumerate(nb_man.nb.cells):
-            if cell.cell_type != "code" or not cell.source.strip():
-                continue
-            nb_man.cell_start(cell, index)
-            shell.outputs = cell.outputs = []
-            with redirect_stdout(Tee(shell.outputs)):
-                result = shell.run_cell(cell.source, store_history=True)
-            nb_man.cell_complete(cell, index)
-            if not result.success:
-                if isinstance(result.error_in_exec, IN_ORDER):
-                    cls._judge(nb_man.nb, index, shell)
-                break
-
-    @staticmethod
-    def _judge(notebook: NotebookNode, ended: int, shell: Shell) -> None:
-        """Decide the claims of a page that cannot show everything, on the results that exist."""
-        for cell in notebook.cells[ended + 1 :]:
-            if cell.cell_type == "code" and cell.source.strip() == JUDGE and "artifact" in shell.user_ns:
-                shell.outputs = cell.outputs = []
-                with redirect_stdout(Tee(shell.outputs)):
-                    shell.run_cell(cell.source)
-
-
-ENGINE = "in_process"
-papermill_engines.register(ENGINE, InProcess)
+    Where a page cannot show everything, its claims are still decided, on the results that exist.
+    """
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    configure_inline_support(shell, os.environ["MPLBACKEND"])  # as a kernel does: `plt.show()` shows
+    waiting = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    result = None
+    while waiting and (result is None or result.success):
+        result = shell.run(waiting.pop(0))
+    if result and isinstance(result.error_in_exec, IN_ORDER) and "artifact" in shell.user_ns:
+        for cell in waiting:
+            if cell.source.strip() == JUDGE:
+                shell.run(cell)

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich import box
@@ -17,6 +18,10 @@ from rich.table import Column, Table
 from fedlib.errors import ConfigError, meant
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
+
+if TYPE_CHECKING:
+    from fedlib.runs.place import Place
+    from fedlib.runs.work import Plan, Work
 
 LIBRARIES = (
     "torch",
@@ -62,10 +67,9 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
         (name, papers[name], len(labelled), raw[name].get("title", "")) for name, labelled in runs.items()
     ]
     studies = [(n, raw[n].get("title", "")) for n in settings.studies if paper in (None, papers[n])]
-    opened = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
     artifacts = [
         (name, ", ".join(sources))
-        for name, sources in opened.items()
+        for name, sources in settings.artifacts.items()
         if paper is None or paper in name.split("-") or paper in map(papers.get, sources)
     ]
     problems = REGISTRY.problems
@@ -111,7 +115,6 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     import torch
 
     from fedlib.runs import cost
-    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
     from fedlib.runs.work import Plan
 
@@ -122,10 +125,8 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     columns = ("experiment", "finished", "time left", "")
     for name in settings.names:
         plan = Plan.of_experiment(name, scale, settings)
-        finished = Finished(plan, place)
-        unfinished = [work.run for work in plan.work if work.run and not finished.contains(work)]
-        new = {run.model_dump_json(): run for run in unfinished}
-        needs = sorted({run.dataset for run in unfinished} & finished.absent.keys())
+        unfinished, share, needs = remaining(plan, place)
+        new = {work.run.model_dump_json(): work.run for work in unfinished if work.run}
         try:
             unseen = [run for key, run in new.items() if key not in counted]
             seconds = np.array(
@@ -137,7 +138,7 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
             time_left, total = between(seconds), total + seconds
         counted |= new.keys()
         note = f"needs {'; '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(plan.work) - len(unfinished)} of {len(plan.work)}", time_left, note))
+        rows.append((name, share, time_left, note))
         measured = len(rows), len(settings.names)
         so_far = "all" if measured[0] == measured[1] else "{} of {}, measuring ...".format(*measured)
         show(table(title, columns, [*rows, (so_far, "", between(total), "")]))
@@ -146,18 +147,23 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
 def measurements(settings: Experiments, scale: Scale) -> Table:
     """How much of each study is measured; times are not estimated, because they depend on more than training runs."""
     from fedlib.analysis.plans import plan
-    from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
     place, rows = Place.from_environment(), []
     for name in settings.studies:
-        whole = plan(name, scale, settings)
-        finished = Finished(whole, place)
-        unfinished = [work for work in whole.work if not finished.contains(work)]
-        needs = sorted({str(work.dataset) for work in unfinished if finished.why_not(work)})
-        note = f"needs {', '.join(needs)}" if needs else ""
-        rows.append((name, f"{len(whole.work) - len(unfinished)} of {len(whole.work)}", note))
+        _, share, needs = remaining(plan(name, scale, settings), place)
+        rows.append((name, share, f"needs {', '.join(needs)}" if needs else ""))
     return table(f"Studies at scale {scale} (time not estimated)", ("study", "measured", ""), rows)
+
+
+def remaining(plan: Plan, place: Place) -> tuple[list[Work], str, list[str]]:
+    """The unfinished work of a plan, how much is finished in words, and the datasets that are not available."""
+    from fedlib.runs.finished import Finished
+
+    possible, without_data = Finished(plan, place).lacking(plan.work)
+    total, unfinished = len(plan.work), [*possible, *without_data]
+    needs = sorted({str(work.dataset) for work in without_data})
+    return unfinished, f"{total - len(unfinished)} of {total}", needs
 
 
 def between(seconds: np.ndarray) -> str:

@@ -9,21 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from fedlib.analysis import planning
+import pandas as pd
+
+from fedlib.analysis import needs, planning
+from fedlib.analysis.paper import papers
 from fedlib.analysis.planning import Unit
 from fedlib.errors import ConfigError, DataError, Unfinished
-from fedlib.runs.place import cores
+from fedlib.runs import cost
+from fedlib.runs.finished import Finished
+from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
+from fedlib.runs.simulate import pack, tidy
+from fedlib.runs.spent import Spent
+from fedlib.runs.work import Plan, Work
+from fedlib.settings import params
 from fedlib.settings.params import Experiments
-from fedlib.settings.schema import ROOT, Run, Scale
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from fedlib.runs.spent import Spent
-    from fedlib.runs.work import Work
+from fedlib.settings.schema import ROOT, Scale
 
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -44,15 +46,6 @@ def seconds_of(text: str) -> float:
 
 def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     """All missing runs that could decide a claim, most core claims per hour first; reports what cannot be trained."""
-    from fedlib.analysis import needs
-    from fedlib.analysis.paper import papers
-    from fedlib.runs import cost
-    from fedlib.runs.finished import Finished
-    from fedlib.runs.place import Place
-    from fedlib.runs.simulate import tidy
-    from fedlib.runs.spent import Spent
-    from fedlib.runs.work import Plan
-
     experiments = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
     names = sorted(set().union(*experiments.values()))
     tell(f"looking for the runs of {len(names)} experiments ...")
@@ -64,9 +57,9 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     for name in names:
         plans[name] = Plan.of_experiment(name, scale, settings)
         finished = Finished(plans[name], place)
-        lacking = [work for work in plans[name].work if not finished.contains(work)]
-        missing += [work for work in lacking if not finished.why_not(work)]
-        absent |= {str(work.dataset): finished.why_not(work) for work in lacking if finished.why_not(work)}
+        possible, without_data = finished.lacking(plans[name].work)
+        missing += possible
+        absent |= {str(work.dataset): finished.why_not(work) for work in without_data}
         table = tidy(plans[name], Finished(plans[name], place, any_data=True))[0]
         tables |= {name: table} if len(table) else {}
     for reason in absent.values():
@@ -82,23 +75,19 @@ def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
     }
     spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
     useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
-    seconds = _costs(
-        [work for work in missing if planning.Condition.of(work) in useful], spent, cost.seconds, tell
-    )
+    seconds = _costs([work for work in missing if planning.Condition.of(work) in useful], spent, tell)
     trainable = [work for work in missing if work in seconds]
     return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
 
 
-def _costs(
-    missing: Iterable[Work], spent: Spent, measured: Callable[[Run], float], tell: Tell
-) -> dict[Work, float]:
+def _costs(missing: Iterable[Work], spent: Spent, tell: Tell) -> dict[Work, float]:
     """The seconds of every run, from finished runs or measured; without those whose model's weights are missing."""
     seconds: dict[Work, float] = {}
     for work in missing:
         duration_s = spent.seconds(work)
         if duration_s is None and work.run:
             try:
-                duration_s = measured(work.run)
+                duration_s = cost.seconds(work.run)
             except ConfigError as error:
                 tell(f"Left out: {work.name}: {error}")
                 continue
@@ -134,10 +123,6 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
     If estimates were too low, the remaining units are not started, or are stopped at the deadline; `fedlib run` and
     `fedlib next` continue from their last checkpoints.
     """
-    from fedlib.runs.simulate import pack
-    from fedlib.runs.work import Plan
-    from fedlib.settings import params
-
     for unit in chosen:
         remaining = deadline - time.monotonic()
         if remaining < planning.MARGIN and remaining < unit.seconds:

@@ -1,9 +1,9 @@
 """Run notebooks reproducibly: with papermill's parameters and without traces of time and place.
 
 A source notebook is *normalised* before anything depends on it (no outputs, no counts, canonical metadata, ids by
-position), so opening, running and saving it without changing code or prose makes nothing stale. papermill then executes
-it in a separate process, which runs the cells itself (`inprocess.py`). A notebook that needs missing results
-(`lookup.ResultsMissing`) ends at that cell without an error.
+position), so opening, running and saving it without changing code or prose makes nothing stale. Its cells then run in
+the command's process (`inprocess.py`). A notebook that needs missing results (`lookup.ResultsMissing`) ends at that
+cell without an error.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read(path: Path) -> NotebookNode:
         raise ConfigError(f"{path} is no valid notebook: {str(error).splitlines()[0]}.") from None
 
 
-def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path = ROOT) -> list[Path]:
+def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED) -> list[Path]:
     """Write a normalised copy of every notebook below `sources` to `target`, and delete copies without a source.
 
     A copy's metadata contains the digests of the code that the notebook uses, so it changes when that code does.
@@ -84,7 +84,7 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED, root: Path
             for number, cell in enumerate(notebook.cells, start=1):
                 if cell.cell_type == "code" and not parsed(cell.source):
                     say(f"{source}: cell {number} is not finished, and will fail where it is run.")
-            uses = digests(place.with_suffix("").as_posix(), notebook, root)
+            uses = digests(place.with_suffix("").as_posix(), notebook, ROOT)
             notebook.metadata = NotebookNode({**METADATA, "uses": uses})
             copies[target / place] = nbformat.writes(notebook).encode()
     for old in set(target.rglob("*.ipynb")) - set(copies):
@@ -132,7 +132,7 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         for path, modified in old.items():  # files that the notebook no longer makes
             if path.stat().st_mtime_ns == modified:
                 path.unlink()
-        experiments = (params.load().artifacts.get(name) or {}).get("experiments", [])
+        experiments = params.load().artifacts.get(name, [])
         seals.seal(ran, seals.files_beside(output), page_sources(name, experiments, scale))
     write_whole(output, nbformat.writes(ran).encode())
     return output
@@ -160,18 +160,10 @@ def page_sources(artifact: str, experiments: Iterable[str], scale: Scale) -> lis
         tables = list((RESULTS / scale).glob("*.parquet"))
     notebook = NORMALISED / f"{place(artifact)}.ipynb"
     beside = [ROOT / path for path in BESIDE.get(artifact, [])]
-    inside = [path for folder in beside for path in sorted(folder.rglob("*")) if path.is_file()]
-    return [notebook, *tables, *(path for path in beside if not path.is_dir()), *inside]
+    return [notebook, *tables, *beside, *(path for folder in beside for path in folder.rglob("*"))]
 
 
-def parameters_of(notebook: NotebookNode) -> dict[str, str]:
-    """Names and defaults (as source text) from a notebook's parameters cell."""
-    from papermill import inspect_notebook
-
-    return {name: entry["default"] for name, entry in inspect_notebook(notebook).items()}
-
-
-def executed(source: Path, parameters: Mapping[str, Any] | None = None) -> NotebookNode:
+def executed(source: Path, parameters: Mapping[str, Any]) -> NotebookNode:
     """Run a notebook from top to bottom in this process; returns it with its outputs.
 
     Standard output goes to the notebook and immediately to the terminal; standard error (progress) goes only to the
@@ -180,22 +172,18 @@ def executed(source: Path, parameters: Mapping[str, Any] | None = None) -> Noteb
     Raises:
         ConfigError: no such parameter. PapermillExecutionError: a cell failed.
     """
-    from papermill.execute import execute_notebook
+    from papermill.execute import execute_notebook, raise_for_execution_errors
+    from papermill.inspection import inspect_notebook
 
-    from fedlib.commands.inprocess import ENGINE
+    from fedlib.commands.inprocess import run_cells
 
     notebook = normalise(read(source))
-    declared = parameters_of(notebook)
-    for name in parameters or {}:
+    declared = inspect_notebook(notebook)
+    for name in parameters:
         if name not in declared:
             listed = ", ".join(declared) or "none"
             raise ConfigError(f"notebook {source.name} has no parameter {name!r}; it has {listed}.")
-    ran = execute_notebook(
-        notebook,
-        None,
-        dict(parameters or {}),
-        engine_name=ENGINE,
-        kernel_name="python3",
-        progress_bar=False,
-    )
+    ran = execute_notebook(notebook, None, dict(parameters), kernel_name="python3", prepare_only=True)
+    run_cells(ran)
+    raise_for_execution_errors(ran, None)
     return normalise(ran, outputs=True)

@@ -21,7 +21,7 @@ from fedlib.commands import notebooks
 from fedlib.commands.command import Command, Start, commands
 from fedlib.commands.turns import in_turn
 from fedlib.errors import ConfigError, DataError
-from fedlib.files import alone, say, sealed, unsealed, write_whole
+from fedlib.files import alone, read_sealed, say, sealed, write_whole
 from fedlib.pages import seals
 from fedlib.settings import params
 from fedlib.settings.code import code_of
@@ -46,12 +46,12 @@ def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
     write_whole(path, content)
 
 
-def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str, str]:
+def prepare_inputs(scale: Scale | None) -> dict[str, str]:
     """Prepare every dataset that the experiments need at a scale; returns dataset -> reason, for those that failed.
 
-    `<root>/<scale>/<name>.json` then contains everything that determines an experiment or study: its settings at the
-    scale, its data (provenance, digest) or the reason for its absence, and the digest of its archive. The simulation
-    stage depends on this file.
+    `data/inputs/<scale>/<name>.json` then contains everything that determines an experiment or study: its settings at
+    the scale, its data (provenance, digest) or the reason for its absence, and the digest of its archive. The
+    simulation stage depends on this file.
     """
     from fedlib.runs import archive
 
@@ -66,11 +66,8 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
     }
     studies = {name: settings.study(name, scale) for name in settings.studies}
     used = {name: sorted({run["run"]["dataset"] for run in labelled}) for name, labelled in runs.items()}
-    data = {
-        name: _prepared(name) for name in sorted({dataset for names in used.values() for dataset in names})
-    }
-    inputs: dict[str, dict[str, Any]]
-    inputs = {
+    data = {name: _prepared(name) for name in sorted(set().union(*used.values()))}
+    inputs: dict[str, dict[str, Any]] = {
         name: {"runs": labelled, "data": {d: data[d] for d in used[name]}} for name, labelled in runs.items()
     }
     for name, study in studies.items():
@@ -83,8 +80,8 @@ def prepare_inputs(scale: Scale | None = None, root: Path = INPUTS) -> dict[str,
             content["failed"] = tried
         if (packed := archive.path_of(name, scale)).exists():
             content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
-        write_whole(root / scale / f"{name}.json", _text(sealed(content)))
-    for old in (root / scale).glob("*.json"):  # DVC keeps the files in this folder
+        write_whole(INPUTS / scale / f"{name}.json", _text(sealed(content)))
+    for old in (INPUTS / scale).glob("*.json"):  # DVC keeps the files in this folder
         if old.stem not in inputs:
             old.unlink()
     return {name: entry["missing"] for name, entry in data.items() if "missing" in entry}
@@ -129,7 +126,7 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
     """Delete the inputs that record a dataset's absence (None: any dataset's), so that DVC looks for it again."""
     for path in root.rglob("*.json"):
         try:
-            data = unsealed(json.loads(path.read_bytes())).get("data", {})
+            data = read_sealed(path).get("data", {})
         except ValueError:  # a damaged input, which DVC makes again
             path.unlink()
             continue
@@ -137,9 +134,9 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
             path.unlink()
 
 
-def forget_changed(scale: Scale, root: Path = INPUTS) -> None:
+def forget_changed(scale: Scale) -> None:
     """Delete the inputs of experiments whose samplers' code changed or whose runs failed: DVC runs them again."""
-    for path in (root / scale).glob("*.json"):
+    for path in (INPUTS / scale).glob("*.json"):
         content = json.loads(path.read_text())
         code = content.pop("code", {})
         with suppress(ValueError):  # a sampler that no longer exists is reported by its own stage
@@ -149,9 +146,7 @@ def forget_changed(scale: Scale, root: Path = INPUTS) -> None:
 
 def stages(settings: Experiments) -> str:
     """The artifacts' stages, as text of `dvc.yaml`."""
-    return "".join(
-        _stage(name, (entry or {}).get("experiments", [])) for name, entry in settings.artifacts.items()
-    )
+    return "".join(_stage(name, experiments) for name, experiments in settings.artifacts.items())
 
 
 def _stage(name: str, experiments: list[str]) -> str:
@@ -163,14 +158,12 @@ def _stage(name: str, experiments: list[str]) -> str:
     if name in notebooks.WHOLE_SCALE:
         results = ["data/results/${scale}"]
     results += notebooks.BESIDE.get(name, [])
+    needed = [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
     lines = [
         f"  {name}:",
         f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
         "    deps:",
-        *(
-            f"      - {dependency}"
-            for dependency in [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
-        ),
+        *(f"      - {dependency}" for dependency in needed),
         "    outs:",
         f"      - data/artifacts/${{scale}}/{name}",
         "    metrics:",
@@ -205,34 +198,25 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
-    settings = params.load()
-    with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
-        return _make_pages(settings, scale, lambda stale, level: _run(stale, level, tell, start))
-
-
-def _make_pages(
-    settings: Experiments, scale: Scale, run: Callable[[list[list[str]], Scale], list[str]]
-) -> list[str]:
     from fedlib.pages import site
     from fedlib.runs import coverage, results
 
-    notebooks.normalise_all()
-    names = [*settings.names, *settings.studies]
-    sources = {name: (entry or {}).get("experiments", []) for name, entry in settings.artifacts.items()}
-    failed = run(_stale_logs(names, settings, scale), scale)
-    failed += run(_stale_pages(sources, scale), scale)
-    if instead := site.INSTEAD.get(scale):
-        gaps = {name for name in names if results.record(name, scale).get("missing", True)}
-        used = {name for experiments in sources.values() if gaps & set(experiments) for name in experiments}
-        failed += run(_stale_logs(sorted(used), settings, instead, logs=False), instead)
-        covered, elsewhere = (
-            {n: coverage.covered(experiments, level) for n, experiments in sources.items()}
-            for level in (scale, instead)
-        )
-        fuller = {
-            name: experiments for name, experiments in sources.items() if elsewhere[name] - covered[name]
-        }
-        failed += run(_stale_pages(fuller, instead), instead)
+    settings = params.load()
+    names, sources = [*settings.names, *settings.studies], settings.artifacts
+    with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
+        notebooks.normalise_all()
+        failed = _run(_stale_logs(names, settings, scale), scale, tell, start)
+        failed += _run(_stale_pages(sources, scale), scale, tell, start)
+        if instead := site.INSTEAD.get(scale):
+            gaps = {name for name in names if results.record(name, scale).get("missing", True)}
+            used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
+            failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell, start)
+            fuller = {
+                name: experiments
+                for name, experiments in sources.items()
+                if coverage.covered(experiments, instead) - coverage.covered(experiments, scale)
+            }
+            failed += _run(_stale_pages(fuller, instead), instead, tell, start)
     return failed
 
 
@@ -242,12 +226,13 @@ def _stale_logs(
     """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
     from fedlib.analysis.plans import plan
     from fedlib.runs import results
+    from fedlib.runs.archive import path_of
     from fedlib.runs.finished import Finished
     from fedlib.runs.place import Place
 
     commands, environment = [], Place.from_environment()
     for name in names:
-        page = results.path_of(name, scale).with_suffix(".ipynb")
+        page = path_of(name, scale, results.RESULTS).with_suffix(".ipynb")
         whole = plan(name, scale, settings)
         finished = Finished(whole, environment, any_data=True)
         addresses = [finished.address(work) for work in whole.work]
@@ -305,8 +290,8 @@ def _run(stale: list[list[str]], scale: Scale, tell: Callable[[str], None], star
     return [words[number] for number in sorted(failed)]
 
 
-def without_git(root: Path = ROOT) -> None:
+def without_git() -> None:
     """Tell DVC, which refuses otherwise, where the project is in no git repository but comes from an archive."""
-    local = root / ".dvc" / "config.local"
-    if not local.exists() and not any((folder / ".git").exists() for folder in (root, *root.parents)):
+    local = ROOT / ".dvc" / "config.local"
+    if not local.exists() and not any((folder / ".git").exists() for folder in (ROOT, *ROOT.parents)):
         write_whole(local, b"[core]\n    no_scm = true\n")

@@ -105,10 +105,5 @@ class StageProgress:
         try:
             read = json.loads(self.path.read_bytes())
             return {scale: {name: float(s) for name, s in stages.items()} for scale, stages in read.items()}
-        except (
-            OSError,
-            ValueError,
-            AttributeError,
-            TypeError,
-        ):  # none yet, or no such file: only estimates need it
+        except (OSError, ValueError, AttributeError, TypeError):  # none, or damaged: only estimates need it
             return {}

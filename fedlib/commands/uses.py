@@ -15,7 +15,7 @@ from pathlib import Path
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from fedlib.digests import import_statements
+from fedlib.digests import import_statements, imported_files
 
 # The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
 NUMBERS = (
@@ -38,7 +38,6 @@ NUMBERS = (
     "runs/finished.py",
     "runs/followed.py",
     "runs/halfway.py",
-    "runs/measure.py",
     "runs/results.py",
     "runs/sealed.py",
     "runs/simulate.py",
@@ -48,14 +47,13 @@ NUMBERS = (
     "analysis/partitions.py",
     "papers/*/study_*.py",
 )
-GIVEN = {"simulate": NUMBERS}
 EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
 
 
 def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
     """File (relative to the project) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
-    if place in GIVEN:
-        files = {path for pattern in GIVEN[place] for path in (root / "fedlib").glob(pattern)}
+    if place == "simulate":
+        files = {path for pattern in NUMBERS for path in (root / "fedlib").glob(pattern)}
     else:
         claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
         folders = root / "fedlib" / "papers"
@@ -67,7 +65,10 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
         cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         used = [path for cell in cells if parsed(cell) for path in imported(plain(cell), root)]
         files = closure([*used, *books], root)
-    return {path.relative_to(root).as_posix(): _digest(path) for path in sorted(files)}
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(files)
+    }
 
 
 def plain(cell: str) -> str:
@@ -100,10 +101,8 @@ def closure(files: Iterable[Path], root: Path) -> set[Path]:
 @cache
 def imported(code: str, root: Path) -> list[Path]:
     """Files of `fedlib` that a piece of code imports when it is loaded (not when its functions are called)."""
-    names = [name for _, names in import_statements(_loaded(ast.parse(code))) for name in names]
-    bases = [root / name.replace(".", "/") for name in names if name.split(".")[0] == "fedlib"]
-    candidates = [path for base in bases for path in (base.with_suffix(".py"), base / "__init__.py")]
-    return [path for path in candidates if path.exists() and path.stat().st_size]
+    statements = import_statements(_loaded(ast.parse(code)))
+    return [path for path in imported_files(statements, root, root / "fedlib", [root]) if path.stat().st_size]
 
 
 def _loaded(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -115,7 +114,3 @@ def _loaded(tree: ast.Module) -> Iterator[ast.stmt]:
             waiting += node.body + node.orelse
         elif isinstance(node, ast.Try | ast.With):
             waiting += node.body
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -68,7 +68,7 @@ class Artifact:
         if name not in settings.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
         scale = scale or settings.scale
-        experiments = tuple((settings.artifacts[name] or {}).get("experiments", []))
+        experiments = tuple(settings.artifacts[name])
         frames, info = {}, {}
         for experiment in experiments:
             if (collected := opened(experiment, scale, settings, root)) and len(collected[0]):

@@ -17,6 +17,7 @@ from fedlib.pages import tables
 from fedlib.pages.layout import escaped
 from fedlib.pages.lookup import ResultsMissing
 from fedlib.runs import results
+from fedlib.runs.archive import path_of
 from fedlib.runs.coverage import failed, lacking
 from fedlib.runs.simulate import Failed, simulate
 from fedlib.settings import params
@@ -161,4 +162,4 @@ def _leave_empty(experiment: str, scale: Scale, planned: int, missing: list[dict
         "missing": missing,
     }
     table = pd.DataFrame({"experiment": pd.Series(dtype=str)})
-    results.write_results(results.path_of(experiment, scale), table, info)
+    results.write_results(path_of(experiment, scale, results.RESULTS), table, info)

@@ -40,8 +40,8 @@ class Site:
         self.scale, self.target, self.root = scale, target, root
         self.settings = params.load(root / "params.yaml")
         self.pages = [
-            Page(name, scale, tuple((entry or {}).get("experiments", [])), root)
-            for name, entry in self.settings.artifacts.items()
+            Page(name, scale, tuple(experiments), root)
+            for name, experiments in self.settings.artifacts.items()
         ]
         self.logs = [*self.settings.names, *self.settings.studies]
         loader = jinja2.FileSystemLoader(root / "site" / "pages")

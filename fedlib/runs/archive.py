@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from fedlib.errors import StoreError
 from fedlib.files import say, write_whole
 from fedlib.runs.sealed import check, info_of, named, parts, rows_digest, rows_of, seals, to_parquet
-from fedlib.runs.work import LABELS, addresses, is_measurement, labels_of
+from fedlib.runs.work import LABELS, TIMES, addresses, is_measurement, labels_of
 from fedlib.settings.params import OPTIONAL
 from fedlib.settings.schema import ROOT, SCALES
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 ARCHIVE = ROOT / "data" / "archive"
 EXACT = ("test_accuracy",)  # compared with targets such as 0.69; a share of 10,000 compresses well unrounded
-TIMES = ("seconds", "server_seconds")
 TIME_BITS = 8
 LISTS = ("clients", "missing")  # of clients' numbers, a round
 
@@ -67,11 +66,6 @@ class Packed:
         """Records by address. The same numbers may be listed under several names."""
         return {record["address"]: record for record in self.runs}
 
-    def find(self, dataset: str, address: Callable[[str], str], digest: str | None) -> str | None:
-        """The address of a run if it is here. address: makes it from the data's digest (None: any digest here)."""
-        digests = sorted(self._digests.get(dataset, ())) if digest is None else [digest]
-        return next((a for a in map(address, digests) if self.contains(a)), None)
-
     def contains(self, address: str) -> bool:
         """Whether a run is here, with the columns that are needed."""
         return address in self.records and (not self.needed or self.needed <= set(self.rows(address)))
@@ -82,8 +76,13 @@ class Packed:
         rows = self._unlabelled.iloc[start:end].reset_index(drop=True)
         return rows.drop(columns=[name for name in LISTS if name in rows and rows[name].isna().all()])
 
+    def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """The rows and the record of one run, as `Store.read`."""
+        return self.rows(address), self.records[address]
+
     @cached_property
-    def _digests(self) -> dict[str, set[str]]:
+    def digests(self) -> dict[str, set[str]]:
+        """Dataset -> the digests of its data on which runs were trained."""
         digests: dict[str, set[str]] = {}
         for record in self.runs:
             digests.setdefault(record["data"]["name"], set()).add(record["data"]["digest"])
@@ -148,21 +147,22 @@ def _other_archives(name: str, scale: Scale, columns: Collection[str], archive: 
 def find(
     packed: Sequence[Packed], dataset: str, address: Callable[[str], str], digest: str | None
 ) -> tuple[Packed, str] | None:
-    """The first table that has a run, and the run's address there (`Packed.find`)."""
+    """The first table that has a run, and the run's address there.
+
+    address: makes it from the digest of the dataset's data. digest: of the data; None: any that a table has.
+    """
     address = cache(address)
     for table in packed:
-        if (place := table.find(dataset, address, digest)) is not None:
-            return table, place
+        for data in sorted(table.digests.get(dataset, ())) if digest is None else [digest]:
+            if table.contains(address(data)):
+                return table, address(data)
     return None
 
 
 def read_results(name: str, scale: Scale, results: Path) -> Packed:
     """The content of `data/results`. Empty if there is none, or if it is damaged; the latter is reported."""
-    path = results / scale / f"{name}.parquet"
-    if not path.exists():
-        return Packed()
     try:
-        packed = _opened(path, name, scale, path.read_bytes())
+        packed = read(name, scale, results)
         _ = packed.table
     except StoreError as error:
         say(error)
@@ -300,10 +300,10 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Renewed:
-    """(runs, rows) of an archive before and after sealing; number of changed addresses; whether it is rewritten."""
+    """Runs and rows of an archive that was sealed; number of changed addresses; whether it is rewritten."""
 
-    before: tuple[int, int]
-    after: tuple[int, int]
+    runs: int
+    rows: int
     moved: int
     rewritten: bool
 
@@ -327,9 +327,8 @@ def renew(path: Path) -> Renewed:
         )
         if rewritten := stored != info:
             content = _compressed(table, info)
-        new = _opened(path, name, scale, content)
-        if rows_digest(new.table) != rows_digest(old.table):
+        if rows_digest(_opened(path, name, scale, content).table) != rows_digest(old.table):
             raise ValueError("its rows would change")
     if rewritten:
         write_whole(path, content)
-    return Renewed((len(stored["runs"]), table.num_rows), (len(new.runs), len(new.table)), moved, rewritten)
+    return Renewed(len(old.runs), table.num_rows, moved, rewritten)

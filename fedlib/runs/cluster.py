@@ -16,7 +16,8 @@ import pandas as pd
 from fedlib.errors import ConfigError, StoreError
 from fedlib.runs.group import groups_of
 from fedlib.runs.place import Place
-from fedlib.runs.store import TIMING, Store
+from fedlib.runs.store import Store
+from fedlib.runs.work import TIMES
 from fedlib.settings.schema import Run
 
 SCHEDULER_SECONDS = 10.0
@@ -44,9 +45,8 @@ def train_on_cluster(
     from distributed import Client, KilledWorker, as_completed
     from distributed.comm import get_address_host_port
 
-    logging.getLogger("distributed.client").setLevel(
-        logging.CRITICAL
-    )  # its traceback says less than our message
+    # its traceback says less than our message
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     lost = StoreError(
         f"the Dask scheduler {place.scheduler} does not answer; start it, or unset FEDLIB_SCHEDULER, and repeat the "
         "command: finished runs are kept."
@@ -114,14 +114,9 @@ def check_returned(files: Files, expected: Mapping[str, Run]) -> None:
         table = pd.read_parquet(io.BytesIO(rounds))
         if table["round"].tolist() != list(range(len(table))) or not is_over(run, table):
             raise ValueError("rounds are missing")
-        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMING)) != len(table):
+        if len(pd.read_parquet(io.BytesIO(timing), columns=TIMES)) != len(table):
             raise ValueError("times are missing")
-    except (
-        KeyError,
-        TypeError,
-        OSError,
-        ValueError,
-    ) as error:  # pyarrow's errors are OSErrors and ValueErrors
+    except (KeyError, TypeError, OSError, ValueError) as error:  # of pyarrow: the last two
         raise StoreError(
             f"a worker of the cluster sent run {a} in a state that cannot be used ({error}); delete its folder there "
             "and repeat the command."

@@ -45,7 +45,11 @@ class Speed:
 
 def seconds(run: Run, speed: Speed | None = None) -> float:
     """Estimated training time of a run at this speed; None: on all cores of this machine."""
-    return _seconds(run, speed or measured(run.dataset, run.model, run.local.batch))
+    speed = speed or measured(run.dataset, run.model, run.local.batch)
+    kind, measures = KINDS[run.dataset], run.evaluate
+    samples = kind.n_test * measures.test / measures.every
+    samples += kind.n_train * measures.train / (measures.train_every or measures.every)
+    return steps(run) * speed.step + run.T * samples * speed.sample
 
 
 def shortest(run: Run) -> Run:
@@ -55,7 +59,7 @@ def shortest(run: Run) -> Run:
 
 def core_seconds(run: Run) -> float:
     """Estimated core time for a run, trained as on a worker of a cluster, whatever else this machine is doing."""
-    return _seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
+    return seconds(run, measured(run.dataset, run.model, run.local.batch, threads=1))
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
@@ -64,13 +68,6 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
     for job in sorted(seconds, reverse=True):
         heapq.heapreplace(free_at, free_at[0] + job)
     return max(free_at)
-
-
-def _seconds(run: Run, speed: Speed) -> float:
-    kind, measures = KINDS[run.dataset], run.evaluate
-    samples = kind.n_test * measures.test / measures.every
-    samples += kind.n_train * measures.train / (measures.train_every or measures.every)
-    return steps(run) * speed.step + run.T * samples * speed.sample
 
 
 def steps(run: Run) -> float:

@@ -21,21 +21,13 @@ def lacking(info: dict[str, Any]) -> str:
     """
     finished = {(_setting(run), run["method"]) for run in info["runs"]}
     started = {setting for setting, _ in finished}
-    gaps: dict[str, dict[str, list[str]]] = {}  # setting -> method -> seeds
+    seeds: dict[tuple[str, str], list[str]] = {}
     for run in info.get("missing", []):
-        methods = gaps.setdefault(_setting(run), {})
-        methods.setdefault(run.get("method", ""), []).append(str(run["seed"]))
-    lacks: dict[tuple[str, str], list[str]] = {}  # methods and seeds -> the settings that lack them
-    for setting, methods in gaps.items():
-        alike: dict[str, list[str]] = {}  # seeds -> methods
-        for method, seeds in methods.items():
-            suffix = f" (seeds {', '.join(seeds)})" if (setting, method) in finished else ""
-            alike.setdefault(suffix, []).append(method)
-        for suffix, names in alike.items() if setting in started else [("", ["all"])]:
-            lacks.setdefault((_counted(names, "methods"), suffix), []).append(setting)
-    return "; ".join(
-        " of ".join(filter(None, [names, _counted(settings, "settings")])) + suffix
-        for (names, suffix), settings in lacks.items()
+        setting = _setting(run)
+        method = run.get("method", "") if setting in started else "all"
+        seeds.setdefault((setting, method), []).append(str(run["seed"]))
+    return _grouped(
+        {key: f" (seeds {', '.join(numbers)})" if key in finished else "" for key, numbers in seeds.items()}
     )
 
 
@@ -44,15 +36,22 @@ def present(info: dict[str, Any]) -> str:
     seeds: dict[tuple[str, str], set[int]] = {}
     for run in info.get("runs", []):
         seeds.setdefault((_setting(run), run.get("method", "")), set()).add(run["seed"])
-    methods: dict[tuple[str, int], list[str]] = {}  # (setting, number of seeds) -> methods
-    for (setting, method), present_seeds in seeds.items():
-        methods.setdefault((setting, len(present_seeds)), []).append(method)
-    alike: dict[tuple[str, int], list[str]] = {}  # (methods, number of seeds) -> settings
-    for (setting, n), names in methods.items():
-        alike.setdefault((_counted(names, "methods"), n), []).append(setting)
+    return _grouped(
+        {key: f", {len(numbers)} seed{'s' * (len(numbers) > 1)}" for key, numbers in seeds.items()}
+    )
+
+
+def _grouped(suffixes: dict[tuple[str, str], str]) -> str:
+    """What is said of each (setting, method), once for all methods of a setting, and all settings, with the same."""
+    methods: dict[tuple[str, str], list[str]] = {}  # (setting, what is said) -> methods
+    for (setting, method), suffix in suffixes.items():
+        methods.setdefault((setting, suffix), []).append(method)
+    settings: dict[tuple[str, str], list[str]] = {}  # (methods, what is said) -> settings
+    for (setting, suffix), names in methods.items():
+        settings.setdefault((_counted(names, "methods"), suffix), []).append(setting)
     return "; ".join(
-        f"{' of '.join(filter(None, [names, _counted(settings, 'settings')]))}, {n} seed{'s' * (n > 1)}"
-        for (names, n), settings in alike.items()
+        " of ".join(filter(None, [names, _counted(alike, "settings")])) + suffix
+        for (names, suffix), alike in settings.items()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,8 @@ class Finished:
 
     def address(self, work: Work) -> str | None:
         """The address of finished work; None if it is not finished."""
-        if stored := self._stored(work):
-            return stored
-        archived = self._archived(work)
-        return archived[1] if archived else None
+        place = self._place(work)
+        return place[1] if place else None
 
     def contains(self, work: Work) -> bool:
         """Whether work is finished."""
@@ -81,22 +80,24 @@ class Finished:
 
     def read(self, work: Work) -> tuple[pd.DataFrame, dict[str, Any]] | None:
         """The rows and the record of finished work; None if it is not finished."""
-        if address := self._stored(work):
-            return self.store.read(address)
-        if archived := self._archived(work):
-            packed, address = archived
-            return packed.rows(address), packed.records[address]
-        return None
+        place = self._place(work)
+        return place[0].read(place[1]) if place else None
 
-    def _stored(self, work: Work) -> str | None:
+    def lacking(self, work: Iterable[Work]) -> tuple[list[Work], list[Work]]:
+        """Of these pieces of work the unfinished ones: those that can be done, and those without data."""
+        unfinished = [piece for piece in work if not self.contains(piece)]
+        possible = [piece for piece in unfinished if not self.why_not(piece)]
+        return possible, [piece for piece in unfinished if self.why_not(piece)]
+
+    def _place(self, work: Work) -> tuple[Store | Packed, str] | None:
+        """The store or the packed table that has finished work, and its address there."""
         digest = self.digest(work)
-        if digest is None or not self.store.root.exists():
-            return None
-        addresses = work.addresses(digest)
-        if work.run is None:
-            self.store.convert(addresses[0], {**work.settings, "data": self.data(work)})
-        return next((address for address in addresses if self.store.finished(address)), None)
-
-    def _archived(self, work: Work) -> tuple[Packed, str] | None:
-        digest = None if self.any_data else self.digest(work)
-        return archives.find(self.packed, work.dataset or NO_DATA["name"], work.address, digest)
+        if digest is not None and self.store.root.exists():
+            addresses = work.addresses(digest)
+            if work.run is None:
+                self.store.convert(addresses[0], {**work.settings, "data": self.data(work)})
+            for address in addresses:
+                if self.store.finished(address):
+                    return self.store, address
+        data_digest = None if self.any_data else digest
+        return archives.find(self.packed, work.dataset or NO_DATA["name"], work.address, data_digest)

@@ -23,9 +23,10 @@ from fedlib.files import write_whole
 from fedlib.runs.place import Place
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.sealed import is_state
-from fedlib.runs.store import TIMING, Store, pack
+from fedlib.runs.store import Store, pack
 from fedlib.runs.supply import Prepared, Supply, partition_key, runs_in_lockstep
-from fedlib.settings.code import code_of
+from fedlib.runs.work import TIMES
+from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import Run
 
 if TYPE_CHECKING:
@@ -82,20 +83,21 @@ def train_group(
         if not mine:
             return []
         lockstep = runs_in_lockstep(list(mine.values()), place, supply, threads, strict=False)
-        for a, live in zip(mine, lockstep.live, strict=True):
+        lives = dict(zip(mine, lockstep.live, strict=True))
+        for a, live in lives.items():
             usable = partial(is_state, T=live.run.T)
             if not live.failed and (state := store.load_checkpoint(a, usable)) is not None:
                 with live.trying("load_state_dict"):
                     live.load_state_dict(state)
                 if live.failed:
                     store.drop_checkpoint(a)
-        for a, live in zip(mine, lockstep.live, strict=True):
+        for a, live in lives.items():
             watch(a, live)
         finished: list[str] = []
         failed: set[str] = set()
         saved = beat = time.monotonic()
         while True:
-            for a, live in zip(mine, lockstep.live, strict=True):
+            for a, live in lives.items():
                 if live.failed and a not in failed:
                     store.fail(a, str(live.failed), live.failed.trace)
                     failed.add(a)
@@ -107,31 +109,26 @@ def train_group(
                     frame = pd.DataFrame(live.rows)
                     settings = {"run": live.run.model_dump(mode="json")}
                     record = describe(settings, supply.data_record(live.run), place)
-                    store.finish(a, frame.drop(columns=TIMING), frame[TIMING], record)
+                    store.finish(a, frame.drop(columns=TIMES), frame[TIMES], record)
                     finished.append(a)
             moment = time.monotonic()
             if heartbeats and (moment - beat > HEARTBEAT_SECONDS or not lockstep.active):
-                done_and_spared = [
-                    sum(live.t for live in lockstep.live),
-                    sum(live.run.T - live.t for live in lockstep.live if live.ended),
-                ]
-                write_whole(
-                    heartbeats / f"{os.getpid()}-{next(iter(mine))}.json",
-                    json.dumps(done_and_spared).encode(),
-                )
+                trained = sum(live.t for live in lives.values())
+                spared = sum(live.run.T - live.t for live in lives.values() if live.ended)
+                path = heartbeats / f"{os.getpid()}-{next(iter(mine))}.json"
+                write_whole(path, json.dumps([trained, spared]).encode())
                 beat = moment
             if not lockstep.active:
                 return finished
             if moment - saved > place.checkpoint_seconds:
-                for a, live in zip(mine, lockstep.live, strict=True):
+                for a, live in lives.items():
                     if not live.ended and (state := _state(live)) is not None:
                         store.save_checkpoint(a, state)
                 saved = time.monotonic()
-            advanced = set(map(id, lockstep.active))
+            advanced = [(a, live) for a, live in lives.items() if not live.ended]
             lockstep.advance()
-            for a, live in zip(mine, lockstep.live, strict=True):
-                if id(live) in advanced:
-                    watch(a, live)
+            for a, live in advanced:
+                watch(a, live)
             for live in lockstep.active:
                 if live.t == 1:  # find out now, not at the first checkpoint, that a state cannot be kept
                     _state(live)
@@ -147,8 +144,6 @@ def _state(live: Live) -> Any:
 def describe(settings: dict[str, Any], data: dict[str, str], place: Place) -> dict[str, Any]:
     """What made a run or measurement: its settings (`Work.settings`), data, versions, device and date."""
     import torch
-
-    from fedlib.settings.code import NUMERICS
 
     device = (
         torch.cuda.get_device_name() if place.device.startswith("cuda") else platform.processor() or "cpu"

@@ -1,14 +1,22 @@
-"""A unit of a study during its measurement: its progress, and the state from which a killed study resumes."""
+"""Measure the units of a study one by one, with progress; a killed study resumes from its last saved state.
+
+Each table is kept in the store like a training run.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pandas as pd
+
+from fedlib.runs.finished import Finished
+from fedlib.runs.group import describe
 from fedlib.runs.place import Place
-from fedlib.runs.progress import report
+from fedlib.runs.progress import duration, report
 from fedlib.runs.store import Store
+from fedlib.runs.work import Work
 
 
 class Halfway:
@@ -36,3 +44,19 @@ class Halfway:
             rate = (finished - self.first) / (moment - self.began)
             self.tell(report(self.title, finished, total, rate, (total - finished) / rate))
             self.reported = moment
+
+
+def measure(missing: Sequence[Work], finished: Finished, tell: Callable[[str], None], title: str) -> None:
+    """Measure units whose data is available, and report progress."""
+    store, place = finished.store, finished.place
+    began = time.monotonic()
+    for k, work in enumerate(missing):
+        started = time.monotonic()
+        remaining = duration((started - began) / max(k, 1) * (len(missing) - k))
+        tell(f"{title}: {k + 1} of {len(missing)}: {work.words}" + f", about {remaining} left" * bool(k))
+        address = work.address(finished.digest(work))
+        halfway = Halfway(address, place, tell, f"{title}: {work.words}")
+        assert work.measure is not None
+        table = work.measure(work.settings["unit"], place, halfway)
+        seconds = pd.DataFrame({"seconds": [time.monotonic() - started]})
+        store.finish(address, table, seconds, describe(work.settings, finished.data(work), place))

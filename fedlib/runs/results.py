@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from fedlib.errors import StoreError
-from fedlib.files import sealed, unsealed, write_whole
-from fedlib.runs import archive as archives
+from fedlib.files import unsealed, write_sealed, write_whole
+from fedlib.runs.archive import mend, path_of
 from fedlib.runs.sealed import check, info_of, named, rows_of, seals, to_parquet
 from fedlib.runs.work import labels_of
 from fedlib.settings.schema import ROOT, Scale
@@ -36,11 +36,6 @@ MEASURES = [
 ]
 
 
-def path_of(experiment: str, scale: Scale, results: Path = RESULTS) -> Path:
-    """The file with an experiment's table at a scale."""
-    return results / scale / f"{experiment}.parquet"
-
-
 def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None:
     """Write a table with the record of what made it inside; beside it the same record as JSON, and its curves as CSV.
 
@@ -50,7 +45,7 @@ def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None
     labels = [labels_of(record) for record in info["runs"]]
     inside = {"name": path.stem, "scale": path.parent.name, "seals": seals(arrow.to_pandas(), labels)}
     write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
-    write_whole(path.with_suffix(".json"), json.dumps(sealed(info), indent=1, sort_keys=True).encode())
+    write_sealed(path.with_suffix(".json"), info)
     write_whole(path, to_parquet(arrow, info | inside, compression="zstd"))
 
 
@@ -68,7 +63,7 @@ def shows(experiment: str, scale: Scale, addresses: Sequence[str | None], result
     """Whether the table of an experiment consists of exactly the runs at these addresses (None: unfinished)."""
     path = path_of(experiment, scale, results)
     try:
-        with named(path, archives.mend(path)):
+        with named(path, mend(path)):
             info, _ = info_of(path.read_bytes())
     except (FileNotFoundError, StoreError):
         return False
@@ -87,7 +82,7 @@ def record(experiment: str, scale: Scale, results: Path = RESULTS) -> dict[str, 
     path = path_of(experiment, scale, results).with_suffix(".json")
     if not path.exists():
         return {}
-    with named(path, archives.mend(path)):
+    with named(path, mend(path)):
         return _record(path.read_bytes())
 
 
@@ -110,13 +105,8 @@ def open_results(
 
 def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A table as `write_results` wrote it, and its record. Raises the same errors as `open_results`."""
-    with named(path, archives.mend(path)):
+    with named(path, mend(path)):
         content = path.read_bytes()
-    return _checked(path, content)
-
-
-def _checked(path: Path, content: bytes) -> tuple[pd.DataFrame, dict[str, Any]]:
-    with named(path, archives.mend(path)):
         info, _ = info_of(content)
         if (info.pop("name"), info["scale"]) != (path.stem, path.parent.name):
             raise ValueError("it belongs to another one")

@@ -35,11 +35,11 @@ COUNTS = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "sam
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """An archived run: its experiment, its record, its rows."""
+    """An archived run: its experiment, its rows, its record."""
 
     experiment: str
-    record: dict[str, Any]
     rows: pd.DataFrame
+    record: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list
     paths, prepared = sorted((archive / scale).glob("*.parquet")), _prepared(place)
     for i in rng.permutation(len(paths)):
         packed = archives.read(paths[i].stem, scale, archive)
+        runs = {a: record["data"] for a, record in packed.records.items() if not is_measurement(record)}
         candidates = [
-            a for a, record in packed.records.items() if a not in visited and _at_hand(record, prepared)
+            a for a, data in runs.items() if a not in visited and prepared.get(data["name"]) == data["digest"]
         ]
         visited.update(candidates)
         queues.append([(packed, paths[i].stem, candidates[j]) for j in rng.permutation(len(candidates))])
@@ -93,7 +94,7 @@ def sample(scale: Scale, n: int, seed: int, archive: Path, place: Place) -> list
             f"{archive / scale}: no run that this code would train has its dataset prepared here; see "
             "`fedlib data status`, or name another scale."
         )
-    return [ArchivedRun(name, packed.records[a], packed.rows(a)) for packed, name, a in chosen]
+    return [ArchivedRun(name, *packed.read(a)) for packed, name, a in chosen]
 
 
 def _prepared(place: Place) -> dict[str, str]:
@@ -103,11 +104,6 @@ def _prepared(place: Place) -> dict[str, str]:
         with suppress(DataError):
             digests[name] = datasets.digest(name, place.datasets)
     return digests
-
-
-def _at_hand(record: dict[str, Any], prepared: dict[str, str]) -> bool:
-    data = record["data"]
-    return not is_measurement(record) and prepared.get(data["name"]) == data["digest"]
 
 
 def _is_of_this_code(packed: archives.Packed, _: str, address: str) -> bool:
@@ -146,7 +142,8 @@ def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool) -> Com
     old, new = archived.rows.head(n), trained.head(n)
     differs, largest = np.zeros(n, bool), np.zeros(n)
     for column in (c for c in LOSSES if c in old and c in new):
-        relative = _relative(old[column], new[column])
+        first, second = old[column].to_numpy(float), new[column].to_numpy(float)
+        relative = np.abs(first - second) / np.maximum(np.abs(first), 1e-3)
         # the last round trained here may be measured only because it is a run's last, or the other way round
         largest = np.fmax(largest, relative)
         differs |= relative > ROUNDING
@@ -163,11 +160,6 @@ def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool) -> Com
         allowed = first_different is None or ("clients" not in old and informed and first_different > 1)
     comparable = largest[: n if first_different is None else first_different]
     return Compared(archived, n - 1, float(np.nanmax(comparable, initial=0.0)), first_different, allowed)
-
-
-def _relative(old: pd.Series, new: pd.Series) -> np.ndarray:
-    first, two = old.to_numpy(float), new.to_numpy(float)
-    return np.abs(first - two) / np.maximum(np.abs(first), 1e-3)
 
 
 def _other_choice(old: pd.DataFrame, new: pd.DataFrame) -> int | None:

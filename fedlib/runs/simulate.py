@@ -10,11 +10,11 @@ import pandas as pd
 
 from fedlib.errors import DataError, StoreError, Unfinished
 from fedlib.runs import archive as archives
-from fedlib.runs.archive import ARCHIVE, LISTS
+from fedlib.runs.archive import ARCHIVE, LISTS, path_of
 from fedlib.runs.coverage import nothing_of
 from fedlib.runs.finished import Finished
 from fedlib.runs.place import Place
-from fedlib.runs.results import MEASURES, RESULTS, open_results, path_of, write_results
+from fedlib.runs.results import MEASURES, RESULTS, open_results, write_results
 from fedlib.runs.work import LABELS, Plan, Work
 
 Tell = Callable[[str], None]
@@ -47,7 +47,7 @@ def simulate(
     tried: Sequence[Work] = () if only_finished else (only or plan).work
     title = f"{plan.name} [{plan.scale}]"
     if tried:
-        missing = [work for work in tried if not finished.contains(work) and not finished.why_not(work)]
+        missing, _ = finished.lacking(tried)
         do(missing, finished, tell, title)
         for reason in finished.absent.values():
             tell(f"{title}: {reason}")
@@ -67,7 +67,7 @@ def do(missing: Sequence[Work], finished: Finished, tell: Tell, title: str) -> N
         train(runs, finished.place, tell, title)
     measurements = [work for work in missing if not work.run]
     if measurements:
-        from fedlib.runs.measure import measure
+        from fedlib.runs.halfway import measure
 
         measure(measurements, finished, tell, title)
 

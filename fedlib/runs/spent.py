@@ -9,11 +9,8 @@ import pandas as pd
 from fedlib.runs.work import LABELS, Plan, Work
 from fedlib.settings.schema import Run
 
-LIKE = (
-    ["name", "setting", "method"],
-    ["name", "method"],
-    ["name"],
-)  # which runs are alike, from the closest on
+# which runs are alike, from the closest on
+LIKE = (["name", "setting", "method"], ["name", "method"], ["name"])
 SHAPE = ["dataset", "model", "batch"]
 
 

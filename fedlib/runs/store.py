@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,14 +22,13 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import InUse, StoreError
-from fedlib.files import alone, holder, say, sealed, unsealed, write_whole, writing
+from fedlib.files import alone, holder, read_sealed, say, write_sealed, write_whole, writing
 from fedlib.runs.sealed import from_checkpoint, from_kept, named, to_checkpoint
 from fedlib.runs.work import is_measurement
 from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import ROOT
 
 RUNS = ROOT / "data" / "runs"
-TIMING = ["seconds", "server_seconds"]
 
 
 def to_parquet(frame: pd.DataFrame) -> bytes:
@@ -42,7 +40,7 @@ def to_parquet(frame: pd.DataFrame) -> bytes:
 class Store:
     """The runs in one folder."""
 
-    def __init__(self, root: Path = RUNS) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = Path(root)
 
     def folder(self, address: str) -> Path:
@@ -53,21 +51,21 @@ class Store:
         if not (self.folder(address) / "run.json").exists():
             return False
         try:
-            self._whole(address)
+            self.files(address)
         except StoreError as error:
             say(error)
             return False
         return True
 
-    def _whole(self, address: str) -> tuple[bytes, bytes, dict[str, Any]]:
-        """The files of a finished run: rounds, timing, record.
+    def files(self, address: str) -> tuple[bytes, bytes, dict[str, Any]]:
+        """The files of a finished run, as `adopt` takes them: rounds, timing, record.
 
         Raises:
             StoreError: they are damaged, do not belong together, or belong to another run.
         """
         folder = self.folder(address)
         with named(folder / "run.json", f"delete the folder {folder} to train the run again"):
-            record = unsealed(json.loads((folder / "run.json").read_bytes()))
+            record = read_sealed(folder / "run.json")
             if record["address"] != address:
                 raise ValueError(f"it belongs to run {record['address']}")
             contents: list[bytes] = []
@@ -96,8 +94,7 @@ class Store:
             f"{name}_sha256": hashlib.sha256(content).hexdigest()
             for name, content in (("rounds", rounds), ("timing", timing))
         }
-        record = sealed({**record, "address": address, **digests})
-        write_whole(folder / "run.json", json.dumps(record, indent=1, sort_keys=True).encode())
+        write_sealed(folder / "run.json", {**record, "address": address, **digests})
         for leftover in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
             leftover.unlink(missing_ok=True)
 
@@ -119,8 +116,8 @@ class Store:
     def fail(self, address: str, reason: str, trace: str) -> None:
         """Store why a run failed, until it is tried again."""
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        record = sealed({"address": address, "reason": reason, "trace": trace, "date": date})
-        write_whole(self.folder(address) / "failed.json", json.dumps(record, indent=1).encode())
+        record = {"address": address, "reason": reason, "trace": trace, "date": date}
+        write_sealed(self.folder(address) / "failed.json", record)
 
     def failure(self, address: str) -> dict[str, str] | None:
         """Why a run failed when it was last tried: its `reason`, `trace` and `date`.
@@ -131,7 +128,7 @@ class Store:
         if self.finished(address) or not path.exists():
             return None
         with suppress(OSError, ValueError):
-            record = unsealed(json.loads(path.read_bytes()))
+            record = read_sealed(path)
             if {"reason", "trace", "date"} <= record.keys() and record["address"] == address:
                 return {key: str(value) for key, value in record.items()}
         return None
@@ -147,17 +144,13 @@ class Store:
             with writing(path):
                 path.unlink()
 
-    def files(self, address: str) -> tuple[str, bytes, bytes, dict[str, Any]]:
-        """A finished run in the form that `adopt` takes."""
-        return address, *self._whole(address)
-
     def read(self, address: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         """The rounds (with timing columns) and the record of a finished run; of a measurement, its table.
 
         Raises:
             StoreError: the run's files contradict each other or cannot be read.
         """
-        rounds, timing, record = self._whole(address)
+        rounds, timing, record = self.files(address)
         folder = self.folder(address)
         with named(folder / "rounds.parquet", f"delete the folder {folder} to train the run again"):
             tables = [pd.read_parquet(io.BytesIO(content)) for content in (rounds, timing)]

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fedlib.errors import ConfigError, meant
+
 if TYPE_CHECKING:
     from fedlib.settings.params import Experiments
     from fedlib.settings.schema import Scale
@@ -35,8 +37,6 @@ def runs_of(
     Raises:
         ConfigError: there is no such experiment, setting or method.
     """
-    from fedlib.errors import ConfigError, meant
-
     planned = {label: experiments.runs(name, scale) for label, name in settings["experiments"].items()}
     for kind in ("method", "setting"):
         names = sorted({getattr(labelled, kind) for runs in planned.values() for labelled in runs})

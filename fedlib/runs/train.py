@@ -127,4 +127,6 @@ def train_elsewhere(settings: list[dict[str, Any]]) -> list[tuple[str, bytes, by
     train(runs, place, title="cluster worker")
     store = Store(place.runs)
     addresses = [address(run, place) for run in runs]
-    return [(a, b"", b"", failed) if (failed := store.failure(a)) else store.files(a) for a in addresses]
+    return [
+        (a, b"", b"", failed) if (failed := store.failure(a)) else (a, *store.files(a)) for a in addresses
+    ]

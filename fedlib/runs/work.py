@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Measure = Callable[..., "pd.DataFrame"]  # (unit, place, halfway) -> its table
 LABELS = {"setting": "", "method": "", "seed": 0}  # columns of every table of results
+TIMES = ["seconds", "server_seconds"]  # columns that may differ each time
 
 
 @dataclass(frozen=True, eq=False)

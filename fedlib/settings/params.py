@@ -64,9 +64,10 @@ class Experiments:
         return list(mapping(self.raw.get("experiments"), f"{self.source}: experiments"))
 
     @property
-    def artifacts(self) -> dict[str, dict[str, Any]]:
-        """Settings of the artifacts, by name."""
-        return mapping(self.raw.get("artifacts"), f"{self.source}: artifacts")
+    def artifacts(self) -> dict[str, list[str]]:
+        """The artifacts: name -> the experiments and studies whose results it shows."""
+        entries = mapping(self.raw.get("artifacts"), f"{self.source}: artifacts")
+        return {name: (entry or {}).get("experiments", []) for name, entry in entries.items()}
 
     def describe(self, experiment: str, scale: Scale | None = None) -> dict[str, Any]:
         """The experiment's raw settings at a scale: title, paper, seeds, grid, methods and the run's own keys."""
@@ -96,13 +97,13 @@ class Experiments:
         where = f"{self.source}: {section}.{name}"
         base = dict(mapping(self.raw[section][name], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
-        known = sorted(keys - {"scales"})
+        allowed = sorted(keys - {"scales"})
         for scale_name, changes in scales.items():
             if scale_name not in SCALES:
                 raise ConfigError(f"{where}.scales: no scale {scale_name!r}; there are {', '.join(SCALES)}.")
             for key in mapping(changes, f"{where}.scales.{scale_name}"):
-                if key not in known:
-                    raise ConfigError(f"{where}.scales.{scale_name}: no key {key!r}; {meant(key, known)}")
+                if key not in allowed:
+                    raise ConfigError(f"{where}.scales.{scale_name}: no key {key!r}; {meant(key, allowed)}")
         place = f"{where}.scales.{scale or self.scale}"
         return merge(base, mapping(scales.get(scale or self.scale), place), place)
 

@@ -37,9 +37,11 @@ from fedlib.kinds import (
     Settings,
     Steps,
     Whole,
+    checked,
     first_error,
     optional,
     parameters_of,
+    without_defaults,
 )
 from fedlib.samplers import Aggregation
 from fedlib.samplers.checks import check_class
@@ -47,7 +49,6 @@ from fedlib.settings import SCALES as SCALES
 from fedlib.settings import Scale as Scale
 from fedlib.settings.code import Code, code_of
 from fedlib.settings.identity import digest_of_value
-from fedlib.settings.parameters import checked, without_defaults
 from fedlib.settings.world import World
 
 OWN = "own:"  # prefix of the names of datasets and models that a program passes to `fedlib.simulate`
@@ -215,9 +216,6 @@ class Method(Settings):
     @model_validator(mode="after")
     def _known_and_possible(self) -> Method:
         """Check the names and convert the parameters to their types."""
-        if self.sampler not in samplers.SAMPLERS:
-            near = meant(self.sampler, sorted(samplers.SAMPLERS))
-            raise ValueError(f"unknown sampler {self.sampler!r}; {near}{samplers.unloaded()}")
         check_class(self._class)
         vars(self).update(
             params=checked(parameters_of(self._class), self.params, f"sampler {self.sampler!r}"),
@@ -269,19 +267,14 @@ class Run(Settings):
     questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
     seed: Whole
 
-    @field_validator("dataset", "model")
+    @field_validator("dataset", "scaling", "model")
     @classmethod
-    def _registered(cls, name: str, info: ValidationInfo) -> str:
-        names = model_names() if info.field_name == "model" else sources.KINDS
-        if name not in names and not name.startswith(OWN):
-            raise ValueError(f"unknown {info.field_name} {name!r}; {meant(name, names)}")
-        return name
-
-    @field_validator("scaling")
-    @classmethod
-    def _scaling(cls, name: str | None) -> str | None:
-        if name is not None and name not in sources.SCALINGS:
-            raise ValueError(f"unknown scaling {name!r}; {meant(name, sources.SCALINGS)}")
+    def _registered(cls, name: str | None, info: ValidationInfo) -> str | None:
+        key = str(info.field_name)
+        names = {"dataset": sources.KINDS, "scaling": sources.SCALINGS, "model": model_names()}[key]
+        handed = key != "scaling" and str(name).startswith(OWN)
+        if name is not None and name not in names and not handed:
+            raise ValueError(f"unknown {key} {name!r}; {meant(name, names)}")
         return name
 
     @model_validator(mode="after")

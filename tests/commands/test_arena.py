@@ -143,21 +143,6 @@ def test_missing_and_additional_runs_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.bad_input
-def test_a_sampler_edited_after_its_runs_is_refused(folder: Path) -> None:
-    write(folder / "last_loss.py", "np.argsort(-self.loss[rest]", "np.argsort(self.loss[rest]")
-    with pytest.raises((StoreError), match="settings do not match|another sampler's file"):
-        check(folder)
-
-
-@pytest.mark.bad_input
-def test_a_wrong_information_class_is_refused(folder: Path) -> None:
-    """Its class asks for nothing; that it uses the reported losses shows only when they are hidden."""
-    write(folder / "last_loss.yaml", "information: [losses]", "information: [blind]")
-    with pytest.raises(ConfigError, match="chooses other clients while losses are hidden; add losses"):
-        check(folder)
-
-
-@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -193,14 +178,6 @@ def test_what_the_arenas_own_methods_see(tmp_path: Path, monkeypatch: pytest.Mon
         assert sampler in arena.SEES, f"{sampler}: add it to SEES"
         run = labelled.run.model_copy(update={"T": 12})
         command.check_information("SEES", {arena.SEES[sampler]}, SAMPLERS[sampler], run, place)
-
-
-@pytest.mark.bad_input
-def test_labels_that_are_looked_at_without_being_declared_are_seen(folder: Path) -> None:
-    write(folder / "last_loss.py", "np.full(fed.N, np.inf)", "fed.label_counts[:, 0] * 1.0")
-    write(folder / "last_loss.py", "self.loss[report.clients] = report.losses", "pass")
-    with pytest.raises(ConfigError, match="chooses other clients while labels are hidden"):
-        check(folder)
 
 
 @pytest.mark.bad_input
@@ -280,24 +257,56 @@ def test_a_file_that_breaks_a_rule_is_refused_in_a_sentence(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("round.rng.permutation(round.available)", "round.rng.permutation(self.fed.N)", "absent|available"),
-        ("shuffled[:explored], ", "shuffled[:explored], shuffled[:explored], ", "chosen twice|but m is"),
-    ],
-)
-def test_a_sampler_that_breaks_its_contract_is_refused(folder: Path, old: str, new: str, words: str) -> None:
-    write(folder / "last_loss.py", old, new)
-    with pytest.raises(SamplerError, match=words):
-        check(folder)
+EDITS = {  # of the example: file, old -> new text, error, and what it says
+    "another sampler than ran": (
+        "last_loss.py",
+        {"np.argsort(-self.loss[rest]": "np.argsort(self.loss[rest]"},
+        StoreError,
+        "settings do not match|another sampler's file",
+    ),
+    "losses seen": (  # its class asks for nothing; that it uses the reported losses shows only when they are hidden
+        "last_loss.yaml",
+        {"information: [losses]": "information: [blind]"},
+        ConfigError,
+        "chooses other clients while losses are hidden; add losses",
+    ),
+    "labels seen": (
+        "last_loss.py",
+        {
+            "np.full(fed.N, np.inf)": "fed.label_counts[:, 0] * 1.0",
+            "self.loss[report.clients] = report.losses": "pass",
+        },
+        ConfigError,
+        "chooses other clients while labels are hidden",
+    ),
+    "absent clients": (
+        "last_loss.py",
+        {"round.rng.permutation(round.available)": "round.rng.permutation(self.fed.N)"},
+        SamplerError,
+        "absent|available",
+    ),
+    "a client twice": (
+        "last_loss.py",
+        {"shuffled[:explored], ": "shuffled[:explored], shuffled[:explored], "},
+        SamplerError,
+        "chosen twice|but m is",
+    ),
+    "state not saved": (
+        "last_loss.py",
+        {"explore: Share = 0.5": "explore: Share = 0.5\n    loss: object = None"},
+        SamplerError,
+        "after it was saved and loaded",
+    ),
+}
 
 
 @pytest.mark.bad_input
-def test_state_that_is_not_saved_is_found(folder: Path) -> None:
-    write(folder / "last_loss.py", "explore: Share = 0.5", "explore: Share = 0.5\n    loss: object = None")
-    with pytest.raises(SamplerError, match="after it was saved and loaded"):
+@pytest.mark.parametrize("kind", EDITS)
+def test_a_sampler_that_breaks_a_rule_is_refused(folder: Path, kind: str) -> None:
+    file, edits, error, words = EDITS[kind]
+    for old, new in edits.items():
+        write(folder / file, old, new)
+    with pytest.raises(error, match=words):
         check(folder)
 
 

@@ -46,13 +46,13 @@ def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> N
         return True
 
     with client.setup_kernel(env=environment, cwd=str(tmp_path)):
-        for name, entry in settings.artifacts.items():
+        for name, experiments in settings.artifacts.items():
             path = tmp_path / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb"
             assert runs(new_code_cell(f"{CLEAR}\n%cd -q {path.parent}"))
             cells = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
             done = list(takewhile(runs, cells))
             shown = "".join(o.data.get("text/markdown", "") for c in done for o in c.outputs if "data" in o)
-            for experiment in (entry or {}).get("experiments", []):
+            for experiment in experiments:
                 assert f"`fedlib run {experiment} --scale {settings.scale}`" in shown, name
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 import psutil
 import pytest
 from copies import PARAMS, Project
+from system import until
 
 from fedlib.settings.schema import ROOT
 
@@ -31,13 +32,6 @@ SETTINGS = (
     .replace("T: 2", "T: 60")
     .replace("{MD: {sampler: md}}", "{MD: {sampler: md}, Alg: {sampler: clustered_similarity}}")
 )
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 class Killed(Project):

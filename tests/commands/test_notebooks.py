@@ -59,6 +59,13 @@ def outputs(path: Path) -> list:
     return [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
 
 
+def shown(folder: Path, *cells: str) -> list:
+    """What a notebook of these cells shows once it has been run."""
+    source = written(folder / "a.ipynb", *cells)
+    assert in_child(execute, source, folder / "out.ipynb", {}) == ""
+    return outputs(folder / "out.ipynb")
+
+
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: p.relative_to(notebooks.SOURCES).as_posix())
 def test_committed_notebooks_hold_no_outputs(path: Path) -> None:
     for cell in notebooks.read(path).cells:
@@ -165,9 +172,7 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
         "Results('demo', {})['e']",
         "print('after')",
     )
-    source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
-    assert [output.text for output in outputs(tmp_path / "out.ipynb")] == ["before\n"]
+    assert [output.text for output in shown(tmp_path, *cells)] == ["before\n"]
 
 
 def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims(tmp_path: Path) -> None:
@@ -178,9 +183,7 @@ def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims
         "print('after')",
         "artifact.judge();",
     )
-    source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
-    notice, decided = outputs(tmp_path / "out.ipynb")
+    notice, decided = shown(tmp_path, *cells)
     assert notice.data["text/markdown"] == "Not to be shown yet: MD has not been run."
     assert decided.text == "decided\n"
 
@@ -204,11 +207,9 @@ def test_magics_work_and_figures_are_shown(tmp_path: Path) -> None:
         "%%time\nx = 1",
         "!echo out",
     )
-    source = written(tmp_path / "a.ipynb", *cells)
-    assert in_child(execute, source, tmp_path / "out.ipynb", {}) == ""
-    shown = outputs(tmp_path / "out.ipynb")
-    assert [output for output in shown if "image/png" in output.get("data", {})]
-    assert "Wall time" in str(shown)
+    everything = shown(tmp_path, *cells)
+    assert [output for output in everything if "image/png" in output.get("data", {})]
+    assert "Wall time" in str(everything)
 
 
 @pytest.mark.bad_input

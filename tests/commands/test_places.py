@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
 from copies import Project
+from system import disk, full, read_only
 
 from fedlib.settings.schema import ROOT
 
@@ -55,36 +53,14 @@ def test_from_an_archive_in_a_path_of_any_letters_without_home_and_temporary_fil
     assert "up to date" in call(project, "dvc", "status", "theory-tiny")
 
 
-def mounted(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-
-
-@contextmanager
-def disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mounted("-t", "tmpfs", "-o", f"size={size}", "none", str(folder))
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def test_a_disk_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
     """Full, then read-only: each time a sentence; with space the same command completes."""
     with disk(tmp_path / "disk", "40m") as folder:
         project = Project(folder)
-        filler = folder / "filler"
-        with open(filler, "wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-        for reason in ("No space left on device", "Read-only file system"):
-            said = call(project, "fedlib", "repro", "theory-tiny", status=1)
+        for prepare, reason in ((full, "No space left on device"), (read_only, "Read-only file system")):
+            with prepare(folder):
+                said = call(project, "fedlib", "repro", "theory-tiny", status=1)
             assert f"cannot be written ({reason}); free some space or make the folder writable" in said
             assert len(said.splitlines()) == 1
-            mounted("-o", "remount,ro", str(folder))
-        mounted("-o", "remount,rw", str(folder))
-        filler.unlink()
         project.fedlib("repro", "theory-tiny")
         assert "artifacts/demo/theory-tiny/table.csv" in project.made()

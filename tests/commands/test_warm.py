@@ -8,16 +8,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
+from system import until
 
 from fedlib.commands import warm
 from fedlib.settings.schema import ROOT
 
-FEDLIB = [sys.executable, "-m", "fedlib"]
 FORK = multiprocessing.get_context("fork")
+
+
+def fedlib(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedlib", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +37,13 @@ def environment() -> Iterator[dict[str, str]]:
     "arguments", [["scale"], ["run", "nothing"], ["run", "--methods"], ["data", "prepare", "nowhere"]]
 )
 def test_a_command_says_and_returns_the_same(environment: dict[str, str], arguments: list[str]) -> None:
-    outcomes = []
-    for variables in (os.environ, environment):
-        command = [*FEDLIB, *arguments]
-        done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-        outcomes.append((done.returncode, done.stdout, done.stderr))
-    assert outcomes[0] == outcomes[1]
+    cold, warmed = (fedlib(variables, *arguments) for variables in (os.environ, environment))
+    assert (cold.returncode, cold.stdout, cold.stderr) == (warmed.returncode, warmed.stdout, warmed.stderr)
 
 
 def test_a_large_environment_arrives_whole(environment: dict[str, str]) -> None:
     large = {**environment, **{f"LARGE_{n}": "x" * 100_000 for n in range(10)}}
-    done = subprocess.run(
-        [*FEDLIB, "scale"], cwd=ROOT, env=large, capture_output=True, text=True, check=False
-    )
+    done = fedlib(large, "scale")
     assert done.returncode == 0, done.stderr
 
 
@@ -59,83 +60,68 @@ def test_without_a_warm_process_commands_start_by_themselves(
 def test_a_command_does_without_a_warm_process_that_has_ended() -> None:
     with warm.warm(os.environ) as made:
         pass
-    command = [*FEDLIB, "scale"]
-    done = subprocess.run(command, cwd=ROOT, env=made, capture_output=True, text=True, check=False)
+    done = fedlib(made, "scale")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_who_is_killed_takes_along_what_it_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    address = str(tmp_path / "warm")
+@dataclass(frozen=True)
+class Waiting:
+    """A warm server for commands that never end, and where the last one writes the number of its process."""
 
-    def never_done() -> int:
-        pid.write_text(f"{os.getpid()}.")
+    address: str
+    pid: Path
+
+    def serve(self) -> None:
+        with warm.WarmServer(self.address, self.never_done) as server:
+            server.serve_forever()
+
+    def never_done(self) -> int:
+        self.pid.write_text(f"{os.getpid()}.")
         time.sleep(600)
         return 0
 
-    def serve() -> None:
-        with warm.WarmServer(address, never_done) as server:
-            server.serve_forever()
+    def ask(self) -> multiprocessing.process.BaseProcess:
+        """The process that has asked for a command, once the command runs."""
+        until(lambda: Path(self.address).exists())
+        asking = FORK.Process(target=lambda: sys.exit(warm.ask([], self.address)))
+        asking.start()
+        until(lambda: self.pid.exists() and self.pid.read_text().endswith("."))
+        return asking
 
-    monkeypatch.setenv(warm.VARIABLE, address)
-    server = FORK.Process(target=serve)
+    def runs(self) -> bool:
+        """Whether the command still runs."""
+        return psutil.pid_exists(int(self.pid.read_text().rstrip(".")))
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Waiting:
+    monkeypatch.setenv(warm.VARIABLE, str(tmp_path / "warm"))
+    return Waiting(str(tmp_path / "warm"), tmp_path / "pid")
+
+
+def test_who_is_killed_takes_along_what_it_asked_for(waiting: Waiting) -> None:
+    server = FORK.Process(target=waiting.serve)
     server.start()
     try:
-        until(lambda: Path(address).exists())
-        asking = FORK.Process(target=warm.ask, args=([], address))
-        asking.start()
-        until(lambda: pid.exists() and pid.read_text().endswith("."))
-        asked = int(pid.read_text().rstrip("."))
-        assert running(asked)
+        asking = waiting.ask()
+        assert waiting.runs()
         asking.kill()
-        until(lambda: not running(asked))
+        until(lambda: not waiting.runs())
     finally:
         server.kill()
 
 
-def test_a_killed_repro_takes_along_what_runs_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_killed_repro_takes_along_what_runs_for_it(waiting: Waiting) -> None:
     """DVC would go on for hours, and lock its files; instead, its command fails and it ends."""
-    pid = tmp_path / "pid"
-    address = str(tmp_path / "warm")
-
-    def never_done() -> int:
-        pid.write_text(f"{os.getpid()}.")
-        time.sleep(600)
-        return 0
 
     def repro() -> None:
-        FORK.Process(target=serve).start()
+        FORK.Process(target=waiting.serve).start()
         time.sleep(600)
 
-    def serve() -> None:
-        with warm.WarmServer(address, never_done) as server:
-            server.serve_forever()
-
-    monkeypatch.setenv(warm.VARIABLE, address)
     killed = FORK.Process(target=repro)
     killed.start()
-    until(lambda: Path(address).exists())
-    asking = FORK.Process(target=lambda: sys.exit(warm.ask([], address)))
-    asking.start()
-    until(lambda: pid.exists() and pid.read_text().endswith("."))
+    asking = waiting.ask()
     killed.kill()
     asking.join(timeout=60)
     assert asking.exitcode == warm.KILLED
-    until(lambda: not running(int(pid.read_text().rstrip("."))))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; whoever waits a minute waits in vain."""
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came")
-
-
-def running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    until(lambda: not waiting.runs())

@@ -446,11 +446,11 @@ def test_what_is_kept_is_named_by_each_experiment() -> None:
 
 def test_what_a_page_draws_is_kept() -> None:
     settings = params.load()
-    for name, entry in settings.artifacts.items():
+    for name, experiments in settings.artifacts.items():
         text = (schema.ROOT / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb").read_text()
         for column in ("local_loss", "local_loss_std"):
             if f'\\"{column}\\"' in text:
-                opened = {one for one in entry["experiments"] if one in settings.names}
+                opened = {one for one in experiments if one in settings.names}
                 drawn = {one for one in opened if f'\\"{one}\\"' in text} or opened
                 assert all(column in settings.archived(one) for one in drawn), (name, column)
 

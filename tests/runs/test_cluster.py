@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_faults import finished, place, process, quiet, until
+from system import until
+from test_faults import finished, place, process, quiet
 from test_faults import runs as runs  # the fixture
 
 from fedlib.errors import ConfigError, StoreError
@@ -255,7 +256,8 @@ def returned(runs, tmp_path_factory) -> tuple:
     """(place, what a worker sends back of a run)"""
     where = place(tmp_path_factory.mktemp("worker"))
     train(runs[:1], where, quiet)
-    return where, Store(where.runs).files(address(runs[0], where))
+    a = address(runs[0], where)
+    return where, (a, *Store(where.runs).files(a))
 
 
 def another_run(a, rounds, timing, record):

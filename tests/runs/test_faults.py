@@ -9,11 +9,10 @@ import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from system import disk, full, read_only, until
 
 from fedlib.errors import StoreError
 from fedlib.files import write_whole
@@ -193,15 +193,6 @@ def lives(process: psutil.Process) -> bool:
     return False
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; whoever waits five minutes waits in vain."""
-    for _ in range(6000):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came")
-
-
 def test_two_at_once_share_the_work(runs, straight, tmp_path, record_property):
     record_property("results identical", len(runs))
     where = place(tmp_path, checkpoint_seconds=0.0)
@@ -265,64 +256,34 @@ def test_a_damaged_finished_run_is_named_and_trained_again(runs, straight, tmp_p
     assert finished(runs[:1], where).items() <= straight.items()
 
 
-def mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-
-
-@contextmanager
-def full(folder: Path) -> Iterator[None]:
-    """A disk without space for a checkpoint."""
-    filler = folder / "filler"
-    with open(filler, "wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    yield
-    filler.unlink()
-
-
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """A folder that even root cannot write."""
-    mount("-o", "remount,ro", str(folder))
-    yield
-    mount("-o", "remount,rw", str(folder))
-
-
 @pytest.mark.parametrize("prepare", [full, read_only])
 @pytest.mark.parametrize("begun", [False, True], ids=["new runs", "runs with checkpoints"])
 def test_a_disk_that_takes_nothing_more(runs, straight, tmp_path, prepare, begun, record_property):
     """A real one, of 2 MB: one sentence, what was finished is intact, and with space the same command ends well."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount("-t", "tmpfs", "-o", "size=2m", "none", str(disk))
-    try:
-        where = replace(place(tmp_path, checkpoint_seconds=0.0), runs=disk / "runs")
+    with disk(tmp_path / "disk", "2m") as folder:
+        where = replace(place(tmp_path, checkpoint_seconds=0.0), runs=folder / "runs")
         train(runs[:2], where, quiet)
         if begun:
             child = trainer(train_until_write, 40, runs, where)
             child.join()
-            assert list(disk.rglob("checkpoint.pt"))
-        before = contents(disk)
-        with prepare(disk):
+            assert list(folder.rglob("checkpoint.pt"))
+        before = contents(folder)
+        with prepare(folder):
             with pytest.raises(StoreError) as raised:
                 train(runs, where, quiet)
             with pytest.raises(StoreError, match="cannot be written"):
-                write_whole(disk / "table.parquet", bytes(8192))
+                write_whole(folder / "table.parquet", bytes(8192))
         assert re.search(
             r"cannot be written \((No space left on device|Read-only file system)\)", str(raised.value)
         )
         assert "repeat the command: what was finished is kept" in str(raised.value)
-        after = contents(disk)
+        after = contents(folder)
         assert {path: after.get(path) for path in before} == before
         assert not list(where.runs.rglob(f".*.{os.getpid()}.part"))
 
         train(runs, where, quiet)
         record_property("results identical", len(runs))
         assert finished(runs, where) == straight
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def contents(disk: Path) -> dict[Path, bytes]:

@@ -13,7 +13,7 @@ ROWS = pd.DataFrame(
 
 
 def compared(informed: bool = True, drop: tuple[str, ...] = (), **changes: list):
-    archived = ArchivedRun("e", {"data": {"name": "digits"}}, ROWS.drop(columns=list(drop)))
+    archived = ArchivedRun("e", ROWS.drop(columns=list(drop)), {"data": {"name": "digits"}})
     return compare(archived, ROWS.assign(**changes), informed)
 
 
@@ -44,6 +44,6 @@ def test_other_numbers_with_the_same_choices_are_a_failure() -> None:
 def test_other_counts_are_a_failure() -> None:
     result = compared(scalars_up=[0, 4, 4, 4])
     assert result.first_different is None, "the archive has no such column"
-    archived = ArchivedRun("e", {"data": {"name": "digits"}}, ROWS.assign(scalars_up=[0, 4, 4, 4]))
+    archived = ArchivedRun("e", ROWS.assign(scalars_up=[0, 4, 4, 4]), {"data": {"name": "digits"}})
     result = compare(archived, ROWS.assign(scalars_up=[0, 4, 5, 4]), informed=True)
     assert (result.first_different, result.allowed) == (2, False)

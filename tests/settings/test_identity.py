@@ -51,87 +51,69 @@ def test_what_computes_nothing_changes_nothing(kind: str) -> None:
     assert digest(SAME[kind]) == digest(PLAIN)
 
 
-PAIRS = {  # kind -> two programs that compute different things, as text with one place to fill
-    "code": ("def f(o, y):\n    return (o - y) ** {}", 2, 3),
-    "operator": ("def f(o, y):\n    return o {} y", "-", "+"),
-    "default": ("def f(o, y, a={}):\n    return a * o", 1, 2),
-    "keyword default": ("def f(o, y, *, a={}):\n    return a * o", 1, 2),
-    "global": ("a = {}\ndef f(o, y):\n    return a * o", 1, 2),
-    "global of a helper": ("a = {}\ndef g(o):\n    return a * o\ndef f(o, y):\n    return g(o)", 1, 2),
-    "helper": ("def g(o):\n    return o * {}\ndef f(o, y):\n    return g(o)", 1, 2),
-    "inner function": ("a = {}\ndef f(o, y):\n    return [g * a for g in o]", 1, 2),
-    "closure": ("def make(a):\n    return lambda o, y: a * o\nf = make({})", 1, 2),
-    "closure of a list": ("def make(a):\n    return lambda o, y: a[0] * o\nf = make([{}])", 1, 2),
-    "function attribute": ("def f(o, y):\n    return f.a * o\nf.a = {}", 1, 2),
+ONE_OR_TWO = {  # kind -> a program with one place to fill, which computes different things with 1 and with 2
+    "default": "def f(o, y, a={}):\n    return a * o",
+    "keyword default": "def f(o, y, *, a={}):\n    return a * o",
+    "global": "a = {}\ndef f(o, y):\n    return a * o",
+    "global of a helper": "a = {}\ndef g(o):\n    return a * o\ndef f(o, y):\n    return g(o)",
+    "helper": "def g(o):\n    return o * {}\ndef f(o, y):\n    return g(o)",
+    "inner function": "a = {}\ndef f(o, y):\n    return [g * a for g in o]",
+    "closure": "def make(a):\n    return lambda o, y: a * o\nf = make({})",
+    "closure of a list": "def make(a):\n    return lambda o, y: a[0] * o\nf = make([{}])",
+    "function attribute": "def f(o, y):\n    return f.a * o\nf.a = {}",
     "callable object": (
-        "class G:\n    def __init__(self, a): self.a = a\n    def __call__(self, o, y): return o * self.a\nf = G({})",
-        1,
-        2,
+        "class G:\n    def __init__(self, a): self.a = a\n"
+        "    def __call__(self, o, y): return o * self.a\nf = G({})"
     ),
     "slots": (
-        "class G:\n    __slots__ = ('a',)\n    def __call__(self, o, y): return o * self.a\nf = G()\nf.a = {}",
-        1,
-        2,
+        "class G:\n    __slots__ = ('a',)\n    def __call__(self, o, y): return o * self.a\nf = G()\nf.a = {}"
     ),
-    "class attribute": (
-        "class G:\n    a = {}\n    def __call__(self, o, y): return o * self.a\nf = G()",
-        1,
-        2,
-    ),
+    "class attribute": "class G:\n    a = {}\n    def __call__(self, o, y): return o * self.a\nf = G()",
     "base class": (
         "class B:\n    def g(self, o): return o * {}\n"
-        "class G(B):\n    def __call__(self, o, y): return self.g(o)\nf = G()",
-        1,
-        2,
+        "class G(B):\n    def __call__(self, o, y): return self.g(o)\nf = G()"
     ),
     "bound method": (
-        "class G:\n    def __init__(self, a): self.a = a\n    def h(self, o, y): return o * self.a\nf = G({}).h",
-        1,
-        2,
+        "class G:\n    def __init__(self, a): self.a = a\n"
+        "    def h(self, o, y): return o * self.a\nf = G({}).h"
     ),
-    "partial": (
-        "import functools\ndef g(o, y, a): return o * a\nf = functools.partial(g, a={})",
-        1,
-        2,
-    ),
+    "partial": "import functools\ndef g(o, y, a): return o * a\nf = functools.partial(g, a={})",
     "property": (
-        "class G:\n    @property\n    def a(self): return {}\n    def __call__(self, o, y): return o * self.a\nf = G()",
-        1,
-        2,
+        "class G:\n    @property\n    def a(self): return {}\n"
+        "    def __call__(self, o, y): return o * self.a\nf = G()"
     ),
     "decorated": (
         "import functools\ndef d(g):\n    @functools.wraps(g)\n    def h(o, y): return g(o, y) * {}\n    return h\n"
-        "@d\ndef f(o, y): return o",
-        1,
-        2,
+        "@d\ndef f(o, y): return o"
     ),
-    "under no_grad": ("@torch.no_grad()\ndef f(o, y): return o * {}", 1, 2),
-    "cached": ("import functools\n@functools.cache\ndef f(o, y): return o * {}", 1, 2),
+    "under no_grad": "@torch.no_grad()\ndef f(o, y): return o * {}",
+    "cached": "import functools\n@functools.cache\ndef f(o, y): return o * {}",
+    "hook": "f = nn.Identity()\nf.register_forward_hook(lambda m, i, o: o * {})",
+    "hook of a gradient": "f = nn.PReLU()\nf.weight.register_hook(lambda g: g * {})",
+    "numpy array": "import numpy\na = numpy.array([{}])\ndef f(o, y): return o * a",
+    "dataclass": (
+        "from dataclasses import dataclass\n"
+        "@dataclass\nclass f:\n    d: int = {}\n    def select(self, round): return self.d"
+    ),
+    "field's factory": (
+        "from dataclasses import dataclass, field\n"
+        "@dataclass\nclass f:\n    d: list = field(default_factory=lambda: [{}])"
+    ),
+    "generator": "import numpy\na = numpy.random.default_rng({})\ndef f(o, y): return a.random()",
+    "table": "import pandas\na = pandas.DataFrame({{'a': [{}]}})\ndef f(o, y): return o * a.a[0]",
+}
+PAIRS = {  # kind -> such a program, and what to fill in
+    **{kind: (text, 1, 2) for kind, text in ONE_OR_TWO.items()},
+    "code": ("def f(o, y):\n    return (o - y) ** {}", 2, 3),
+    "operator": ("def f(o, y):\n    return o {} y", "-", "+"),
     "loss's setting": ("f = nn.CrossEntropyLoss(label_smoothing={})", 0.0, 0.1),
     "loss's weight": ("f = nn.CrossEntropyLoss(weight=torch.tensor([1.0, {}]))", 1.0, 2.0),
     "state": ("f = nn.Linear(1, 1)\nnn.init.constant_(f.weight, {})\nnn.init.zeros_(f.bias)", 1.0, 2.0),
     "attribute of a module": ("f = nn.Identity()\nf.scale = {}", 1.0, 2.0),
     "attribute of a layer": ("f = nn.Sequential(nn.Identity())\nf[0].scale = {}", 1.0, 2.0),
     "frozen parameter": ("f = nn.PReLU()\nf.weight.requires_grad_({})", True, False),
-    "hook": ("f = nn.Identity()\nf.register_forward_hook(lambda m, i, o: o * {})", 1, 2),
-    "hook of a gradient": ("f = nn.PReLU()\nf.weight.register_hook(lambda g: g * {})", 1, 2),
-    "numpy array": ("import numpy\na = numpy.array([{}])\ndef f(o, y): return o * a", 1, 2),
     "sign of zero": ("a = {}\ndef f(o, y): return o / a", 0.0, -0.0),
     "type of a number": ("a = {}\ndef f(o, y): return o / a", 1, 1.0),
-    "dataclass": (
-        "from dataclasses import dataclass\n"
-        "@dataclass\nclass f:\n    d: int = {}\n    def select(self, round): return self.d",
-        1,
-        2,
-    ),
-    "field's factory": (
-        "from dataclasses import dataclass, field\n"
-        "@dataclass\nclass f:\n    d: list = field(default_factory=lambda: [{}])",
-        1,
-        2,
-    ),
-    "generator": ("import numpy\na = numpy.random.default_rng({})\ndef f(o, y): return a.random()", 1, 2),
-    "table": ("import pandas\na = pandas.DataFrame({{'a': [{}]}})\ndef f(o, y): return o * a.a[0]", 1, 2),
 }
 
 
