@@ -154,7 +154,7 @@ def trained_again(
 def renewed() -> Iterable[str]:
     """Seal the old archives; yields one line per archive, then the counts of all."""
     files = runs = rows = 0
-    for _, path in archives.all_of():
+    for _, path in archives.all_of(ARCHIVE):
         archive = archives.renew(path)
         files, runs, rows = files + 1, runs + archive.runs, rows + archive.rows
         outcome = "sealed" if archive.rewritten else "unchanged"

@@ -52,7 +52,7 @@ def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -
     done: list[object] = []
     monkeypatch.setattr(next_runs, "_run", lambda arguments, seconds: done.append(arguments) or True)
     monkeypatch.setattr(Plan, "of_experiment", lambda name, scale, settings: name)
-    monkeypatch.setattr("fedlib.runs.simulate.pack", lambda name, tell: done.append(f"archived {name}"))
+    monkeypatch.setattr(next_runs, "pack", lambda name, tell: done.append(f"archived {name}"))
     next_runs.train(UNITS, "demo", time.monotonic() + 1000, lambda line: None)
     shared = ["run", "tiny", "--scale", "demo"]
     assert done == [
