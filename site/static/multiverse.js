@@ -119,7 +119,7 @@
       if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
       for (const value of ticks(low, high, log)) {
         shape("line", { x1: left - 4, x2: left, y1: y(value), y2: y(value), class: "null" }, svg);
-        shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, svg).textContent = number(value);
+        shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
         const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: 0, role: "button" }, svg);

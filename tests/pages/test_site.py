@@ -838,6 +838,7 @@ def test_the_multiverse_follows_the_choices(rendered: Path, browser: Browser) ->
     page = browser.open("multiverse.html")
     said = page.locator("#multiverse .chooser-said")
     assert "4 readings, from 1 to 4" in said.inner_text()
+    assert page.locator("#multiverse .tick").all_text_contents() == ["0.5", "1", "2", "4"]
     page.locator("select[name=rate]").select_option("0.1")
     assert "2 readings, from 3 to 4" in said.inner_text()
     page.locator("select[name=rule]").select_option("attrition")
