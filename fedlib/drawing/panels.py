@@ -38,6 +38,7 @@ AXES: dict[str, tuple[str, float]] = {  # column -> (label with its unit, factor
     "megabytes": ("sent and received so far (MB)", 1),
     "uplink_megabytes": ("sent by clients so far (MB)", 1),
     "work": ("local steps so far (client-steps)", 1),
+    "clock": ("simulated time (s)", 1),
     "server_seconds": ("sampler's own time per round (s)", 1),
 }
 

@@ -78,7 +78,7 @@ def findings(table: pd.DataFrame) -> list[str]:
     table: `effects.table`.
     """
     return [
-        f"**{paper['title']}.** {paper['claim']} {' · '.join(paper['sentences'])}.".replace("  ", " ")
+        f"**{paper['title']}.** *Claim:* {paper['claim']} *Found:* {' · '.join(paper['sentences'])}."
         for paper in front.story(Evidence.of(table), {})
     ]
 
