@@ -13,11 +13,10 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,7 +106,8 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
     Raises:
         DataError: unknown name, no source, a wrong or truncated source, or a folder that cannot be written.
     """
-    kind, path = _kind(name), root / f"{name}.npz"
+    _kind(name)
+    path = root / f"{name}.npz"
     if path.with_suffix(".json").exists():
         _record(name, root)
         return path
@@ -115,20 +115,21 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as scratch:
             content, source = sources.find(name, mirror, Path(scratch))
-        _check(name, kind, content.arrays)
-        with _whole(path) as handle:
-            np.savez(handle, **content.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
-        record = {
-            "name": name,
-            "provenance": content.provenance,
-            "source": source,
-            "digest": _digest(content.arrays),
-            "classes": list(content.classes),
-            "shapes": {key: list(content.arrays[key].shape) for key in ARRAYS},
-            "members": _members(path),
-        }
-        with _whole(path.with_suffix(".json")) as handle:
-            handle.write(json.dumps(sealed(record), indent=1).encode() + b"\n")
+            _check(name, content.arrays)
+            made = Path(scratch) / path.name
+            np.savez(made, **content.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
+            record = {
+                "name": name,
+                "provenance": content.provenance,
+                "source": source,
+                "digest": digest_of_arrays((key, content.arrays[key]) for key in ARRAYS),
+                "classes": list(content.classes),
+                "shapes": {key: list(content.arrays[key].shape) for key in ARRAYS},
+                "members": _members(made),
+            }
+            made.with_suffix(".json").write_text(json.dumps(sealed(record), indent=1) + "\n")
+            for suffix in (".npz", ".json"):
+                _move(made.with_suffix(suffix), path.with_suffix(suffix))
     except OSError as error:
         where = Path(error.filename or root).name
         reason = error.strerror or error
@@ -146,12 +147,10 @@ def load(name: str, root: Path = DATASETS) -> Dataset:
     Raises:
         DataError: the dataset is not prepared, or is damaged.
     """
-    record = _record(name, prepare(name, root=root).parent if name == "digits" else root)
-    arrays = _read(name, root)
-    _check(name, _kind(name), arrays)
+    record = _record(name, root)
     return Dataset(
         name,
-        **arrays,
+        **_read(name, root),
         provenance=record["provenance"],
         digest=record["digest"],
         classes=tuple(record["classes"]),
@@ -160,7 +159,7 @@ def load(name: str, root: Path = DATASETS) -> Dataset:
 
 def digest(name: str, root: Path = DATASETS) -> str:
     """The recorded SHA-256 of a prepared dataset's arrays. Raises DataError like `load`."""
-    return _record(name, prepare(name, root=root).parent if name == "digits" else root)["digest"]
+    return _record(name, root)["digest"]
 
 
 def verify(name: str, root: Path = DATASETS) -> str:
@@ -169,9 +168,8 @@ def verify(name: str, root: Path = DATASETS) -> str:
     Raises:
         DataError: the dataset is not prepared, is damaged, or differs from what was prepared.
     """
-    recorded, arrays = _record(name, root)["digest"], _read(name, root)
-    _check(name, _kind(name), arrays)
-    if (digest := _digest(arrays)) != recorded:
+    recorded = _record(name, root)["digest"]
+    if (digest := digest_of_arrays(_read(name, root).items())) != recorded:
         raise DataError(f"{name}.npz: expected digest {recorded}, found {digest}; {_how_to_mend(name)}.")
     return digest
 
@@ -201,6 +199,8 @@ def _record(name: str, root: Path) -> dict[str, Any]:
     """The content of `<name>.json`, checked against the directory of `<name>.npz`."""
     _kind(name)
     path = root / f"{name}.npz"
+    if name == "digits" and not path.with_suffix(".json").exists():
+        prepare(name, root=root)
     try:
         record = unsealed(json.loads(path.with_suffix(".json").read_bytes()))
         missing = {"name", "provenance", "digest", "classes", "members"} - set(record)
@@ -235,26 +235,29 @@ def _members(path: Path) -> dict[str, list[int]]:
 def _read(name: str, root: Path) -> Arrays:
     try:
         with np.load(root / f"{name}.npz", allow_pickle=False) as archive:
-            return {key: archive[key] for key in ARRAYS}
+            arrays = {key: archive[key] for key in ARRAYS}
     except Exception as error:  # a damaged archive raises almost anything
         raise DataError(
             f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_how_to_mend(name)}."
         ) from None
+    _check(name, arrays)
+    return arrays
 
 
-def _check(name: str, kind: Kind, arrays: Arrays) -> None:
+def _check(name: str, arrays: Arrays) -> None:
     """Raise DataError for arrays that do not have the dataset's shapes, types or labels."""
+    kind = _kind(name)
     for part, n in (("train", kind.n_train), ("test", kind.n_test)):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        if x.dtype != np.uint8 or x.shape != (n, *kind.shape):
-            expected = f"uint8 {(n, *kind.shape)}"
-            raise DataError(
-                f"{name}: the {part} images are {x.dtype} {x.shape}, expected {expected}; get the data again."
-            )
-        if y.dtype != np.int64 or y.shape != (n,):
-            raise DataError(
-                f"{name}: the {part} labels are {y.dtype} {y.shape}, expected int64 ({n},); get it again."
-            )
+        for what, array, dtype, shape in (
+            ("images", x, "uint8", (n, *kind.shape)),
+            ("labels", y, "int64", (n,)),
+        ):
+            if array.dtype != dtype or array.shape != shape:
+                raise DataError(
+                    f"{name}: the {part} {what} are {array.dtype} {array.shape}, expected {dtype} {shape}; get the "
+                    "data again."
+                )
         if y.min() < 0 or y.max() >= kind.n_classes:
             bad = y.min() if y.min() < 0 else y.max()
             raise DataError(
@@ -262,26 +265,17 @@ def _check(name: str, kind: Kind, arrays: Arrays) -> None:
             )
 
 
-def _digest(arrays: Arrays) -> str:
+def digest_of_arrays(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
+    """SHA-256 of arrays, with their names (which may be empty), types and shapes."""
     total = hashlib.sha256()
-    for key in ARRAYS:
-        array = np.ascontiguousarray(arrays[key])
-        total.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
-        total.update(array.data)
+    for name, array in arrays:
+        total.update(f"{name} {array.dtype.str} {array.shape}\n".lstrip().encode())
+        total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()
 
 
-@contextmanager
-def _whole(path: Path) -> Generator[IO[bytes]]:
-    """Yields a temporary file that gets its final name only once it is completely written."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _move(made: Path, path: Path) -> None:
+    """Give a file its final name, once it is on the disk as a whole."""
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(made, path)

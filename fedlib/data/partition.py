@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,13 +49,11 @@ class Partition:
             raise ConfigError(
                 f"client {empty[0]} of the partition has no training sample; leave the client out."
             )
-        owned = [len(part) for part in self.train]
-        if self.holdout is not None:
-            owned = [n + len(part) for n, part in zip(owned, self.holdout, strict=True)]
+        sizes = [len(part) for part in self.owned]
         if self.labels is None:
-            object.__setattr__(self, "labels", np.array(owned)[:, None])
+            object.__setattr__(self, "labels", np.array(sizes)[:, None])
         counts = np.asarray(self.labels)
-        if counts.ndim != 2 or counts.sum(axis=1).tolist() != owned:
+        if counts.ndim != 2 or counts.sum(axis=1).tolist() != sizes:
             raise ConfigError(
                 "the partition's labels must count each client's samples by label, (N, K), with its hold-out part; "
                 "leave them out where there are no labels."
@@ -74,6 +72,13 @@ class Partition:
                     raise ConfigError(
                         f"the partition's {name} of client {k} has sample {wrong}, but there are 0 to {n - 1}."
                     )
+
+    @property
+    def owned(self) -> Parts:
+        """Each client's samples, including the hold-out part."""
+        if self.holdout is None:
+            return self.train
+        return [np.concatenate(both) for both in zip(self.train, self.holdout, strict=True)]
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -117,15 +122,10 @@ class Partition:
 
     def describe(self) -> pd.DataFrame:
         """One row per client: its sizes and the skew of its labels (entropy in nats, shares in [0, 1])."""
-        owned = (
-            self.train
-            if self.holdout is None
-            else map(np.concatenate, zip(self.train, self.holdout, strict=True))
-        )
         table = pd.DataFrame(
             {
                 "samples": self.sizes,
-                "distinct_samples": [len(np.unique(part)) for part in owned],
+                "distinct_samples": [len(np.unique(part)) for part in self.owned],
                 "test_samples": [len(part) for part in self.test] if self.test else 0,
                 "classes": self.classes,
                 "classes_above_5_percent": (self.shares >= 0.05).sum(axis=1),
@@ -155,16 +155,12 @@ def make(spec: Scheme, data: LabelledData, N: int, seed: int, holdout: float = 0
         raise ConfigError(
             f"partition: {type(spec).__name__}.split gives {result}; return a Split of N = {N} clients."
         )
-    train, holdouts = split.train, split.holdout
-    K = int(y.max()) + 1
-    labels = np.stack([np.bincount(y[part], minlength=K) for part in train])
-    if holdouts is not None:
-        labels += np.stack([np.bincount(y[part], minlength=K) for part in holdouts])
-        if holdout:
-            raise ConfigError(f"holdout: {holdout}, but the given partition brings its own; leave it out.")
-    elif holdout:
-        train, holdouts = hold_out(train, holdout, rng)
-    return Partition(train, holdouts, split.test, labels, split.group)
+    if holdout and split.holdout is not None:
+        raise ConfigError(f"holdout: {holdout}, but the given partition brings its own; leave it out.")
+    train, holdouts = hold_out(split.train, holdout, rng) if holdout else (split.train, split.holdout)
+    part = Partition(train, holdouts, split.test, group=split.group)
+    labels = np.stack([np.bincount(y[owned], minlength=int(y.max()) + 1) for owned in part.owned])
+    return replace(part, labels=labels)
 
 
 def _indices(part: Sequence[int] | np.ndarray, name: str, k: int) -> np.ndarray:

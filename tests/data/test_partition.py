@@ -352,7 +352,7 @@ def test_the_last_label_has_what_truncated_counts_leave() -> None:
     """A client of n samples with shares q has floor(q_k n) of each label, and the last label the remainder."""
     y = np.repeat(np.arange(4), 50)
     spec = schemes.DirichletClients(alpha=1.0, sizes=[(3, 17), (2, 40)])
-    train, _ = dirichlet.dirichlet_clients(spec, y, y, np.random.default_rng(3))
+    train = spec.split(SimpleNamespace(y_train=y, y_test=y), 5, np.random.default_rng(3)).train
     shares = np.random.default_rng(3).dirichlet(np.ones(4), size=5)
     for part, n, q in zip(train, [17, 17, 17, 40, 40], shares, strict=True):
         first = np.floor(q[:3] * n).astype(int)

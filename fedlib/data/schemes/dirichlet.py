@@ -31,10 +31,12 @@ NEARLY = 0.02  # up to this concentration of a label, most of a client's samples
 
 @register(revision=0)
 class DirichletClients(Scheme):
-    """Each client draws its label shares from Dir(alpha), and its samples from the label pools, with replacement.
+    """Each client draws label shares ~ Dir(alpha), for training and test alike; samples are drawn with replacement.
 
-    sizes: [number of clients, samples of each] pairs, in client order (Clustered Sampling's CIFAR-10, HCSFed). Test
-        sizes are `test_share` of the training sizes, with the same label shares.
+    Source: Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it). Counts are
+    truncated and the last label receives the remainder, so a single-class client sometimes gets a stray sample of it.
+
+    sizes: [number of clients, samples of each] pairs, in client order. Test sizes are `test_share` of these.
     """
 
     scheme: Literal["dirichlet_clients"] = "dirichlet_clients"
@@ -43,7 +45,17 @@ class DirichletClients(Scheme):
     test_share: Annotated[float, Field(gt=0, le=1)] = 0.2
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        return Split(*dirichlet_clients(self, data.y_train, data.y_test, rng))
+        K = int(data.y_train.max()) + 1
+        sizes = np.repeat([size for _, size in self.sizes], [count for count, _ in self.sizes])
+        test_sizes = np.maximum(1, np.rint(self.test_share * sizes)).astype(int)
+        shares = rng.dirichlet(np.full(K, self.alpha), size=len(sizes))
+        parts = []
+        for labels, totals in ((data.y_train, sizes), (data.y_test, test_sizes)):
+            counts = np.floor(shares * totals[:, None]).astype(int)
+            counts[:, -1] += totals - counts.sum(axis=1)
+            pools = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(labels, K))]
+            parts.append(collect(pools, counts))
+        return Split(parts[0], parts[1])
 
     def check(self, N: int) -> None:
         total = sum(count for count, _ in self.sizes)
@@ -60,13 +72,36 @@ class DirichletClients(Scheme):
 
 @register(revision=0)
 class DirichletPrior(Scheme):
-    """Label shares ~ Dir(alpha * class prior); sizes solve the minimum-norm problem that uses all data (FedCor)."""
+    """Shares q_k ~ Dir(alpha * class prior), then sizes s_k that use every sample (FedCor, appendix C.2 and its code).
+
+    Client k receives floor(s_k q_ki) samples of label i. The remaining samples go to random clients, one at a time.
+    alpha = 0.2 on ten equal classes is 0.02 per class.
+    """
 
     scheme: Literal["dirichlet_prior"] = "dirichlet_prior"
     alpha: Positive
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        return Split(dirichlet_prior(data.y_train, N, self.alpha, rng))
+        y = data.y_train
+        total = np.bincount(y)
+        present = np.flatnonzero(total)
+        prior = total[present] / len(y)
+        for _ in range(ATTEMPTS):
+            q = rng.dirichlet(self.alpha * prior, size=N)
+            size = minimum_norm_sizes(q, prior)
+            if size is None:
+                continue
+            counts = np.zeros((N, len(total)), int)
+            counts[:, present] = np.floor(len(y) * size[:, None] * q)
+            for label in present:
+                leftover = total[label] - counts[:, label].sum()
+                counts[:, label] += np.bincount(rng.integers(N, size=leftover), minlength=N)
+            if counts.sum(axis=1).min() >= 2:
+                return Split(collect([rng.permutation(pool) for pool in by_label(y, len(total))], counts))
+        raise ConfigError(
+            f"partition.alpha: no draw of {ATTEMPTS} for N = {N} and alpha = {self.alpha} could use up every class and "
+            "leave no client empty; raise alpha or N."
+        )
 
     @property
     def mostly_one_label(self) -> bool:
@@ -75,15 +110,40 @@ class DirichletPrior(Scheme):
 
 @register(revision=0)
 class DirichletClasses(Scheme):
-    """Each class is split over the clients by Dir(alpha). Several alphas share the data in equal parts (HiCS-FL)."""
+    """Split each class over the clients of a group by Dir(alpha), one group per alpha (HiCS-FL, 6.10, and its code).
+
+    Every class is cut into |alphas| consecutive parts, one per group. A client that has reached the average size
+    receives no more. A group is drawn again until every client has `min_share` of the average, in training and in test.
+    """
 
     scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
     alphas: Annotated[list[Positive], Field(min_length=1)]
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        train, test, group = dirichlet_classes(self, data.y_train, data.y_test, N, rng)
-        return Split(train, test, group=group)
+        K, G = int(data.y_train.max()) + 1, len(self.alphas)
+        n = N // G
+        pools = [[np.array_split(pool, G) for pool in by_label(y, K)] for y in (data.y_train, data.y_test)]
+        train: Parts = []
+        test: Parts = []
+        for g, alpha in enumerate(self.alphas):
+            mine = [[rng.permutation(pool[g]) for pool in of_set] for of_set in pools]
+            available = [np.array([len(pool) for pool in of_set]) for of_set in mine]
+            minima = [self.min_share * of_set.sum() / n for of_set in available]
+            for _ in range(ATTEMPTS):
+                shares = capped_shares(available[0], n, alpha, rng)
+                counts = [cumulative_floors(shares, of_set) for of_set in available]
+                if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, minima, strict=True)):
+                    break
+            else:
+                raise ConfigError(
+                    f"partition.alphas: no draw of {ATTEMPTS} for alpha = {alpha} gave each of {n} clients at least "
+                    f"{self.min_share:g} of the average size; raise that alpha or the number of alphas, or lower N or "
+                    "min_share."
+                )
+            train += collect(mine[0], counts[0])
+            test += collect(mine[1], counts[1])
+        return Split(train, test, group=np.repeat(np.arange(G), n))
 
     def check(self, N: int) -> None:
         if N % len(self.alphas):
@@ -94,54 +154,6 @@ class DirichletClasses(Scheme):
     @property
     def mostly_one_label(self) -> bool:
         return max(self.alphas) <= NEARLY
-
-
-def dirichlet_clients(
-    spec: DirichletClients, y: np.ndarray, y_test: np.ndarray, rng: np.random.Generator
-) -> tuple[Parts, Parts]:
-    """Each client draws shares ~ Dir(alpha), for training and test alike; samples are drawn with replacement.
-
-    Source: Clustered Sampling's code for CIFAR-10, appendix D.1 (HCSFed's balanced split follows it). Counts are
-    truncated and the last label receives the remainder, so a single-class client sometimes gets a stray sample of it.
-    """
-    K = int(y.max()) + 1
-    sizes = np.repeat([size for _, size in spec.sizes], [count for count, _ in spec.sizes])
-    shares = rng.dirichlet(np.full(K, spec.alpha), size=len(sizes))
-    parts = []
-    for labels, totals in ((y, sizes), (y_test, np.maximum(1, np.rint(spec.test_share * sizes)).astype(int))):
-        counts = np.floor(shares * totals[:, None]).astype(int)
-        counts[:, -1] += totals - counts.sum(axis=1)
-        pools = [rng.choice(pool, counts[:, k].sum()) for k, pool in enumerate(by_label(labels, K))]
-        parts.append(collect(pools, counts))
-    return parts[0], parts[1]
-
-
-def dirichlet_prior(y: np.ndarray, N: int, alpha: float, rng: np.random.Generator) -> Parts:
-    """Shares q_k ~ Dir(alpha * class prior), then sizes s_k that use every sample (FedCor, appendix C.2 and its code).
-
-    Client k receives floor(s_k q_ki) samples of label i. The remaining samples go to random clients, one at a time.
-    alpha = 0.2 on ten equal classes is 0.02 per class.
-    """
-    total = np.bincount(y)
-    present = np.flatnonzero(total)
-    prior = total[present] / len(y)
-    for _ in range(ATTEMPTS):
-        q = rng.dirichlet(alpha * prior, size=N)
-        size = minimum_norm_sizes(q, prior)
-        if size is None:
-            continue
-        counts = np.zeros((N, len(total)), int)
-        counts[:, present] = np.floor(len(y) * size[:, None] * q)
-        for label in present:
-            counts[:, label] += np.bincount(
-                rng.integers(N, size=total[label] - counts[:, label].sum()), minlength=N
-            )
-        if counts.sum(axis=1).min() >= 2:
-            return collect([rng.permutation(pool) for pool in by_label(y, len(total))], counts)
-    raise ConfigError(
-        f"partition.alpha: no draw of {ATTEMPTS} for N = {N} and alpha = {alpha} could use up every class and leave no "
-        "client empty; raise alpha or N."
-    )
 
 
 def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
@@ -155,39 +167,6 @@ def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
         np.vstack([weight * q.T, np.eye(N)]), np.concatenate([weight * prior, np.zeros(N)])
     )
     return size if np.abs(size @ q - prior).max() < 1e-6 else None
-
-
-def dirichlet_classes(
-    spec: DirichletClasses, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
-) -> tuple[Parts, Parts, np.ndarray]:
-    """Split each class over the clients of a group by Dir(alpha), one group per alpha (HiCS-FL, 6.10, and its code).
-
-    Every class is cut into |alphas| consecutive parts, one per group. A client that has reached the average size
-    receives no more. A group is drawn again until every client has `min_share` of the average, in training and in test.
-    """
-    K, G = int(y.max()) + 1, len(spec.alphas)
-    n = N // G
-    pools = [[np.array_split(pool, G) for pool in by_label(labels, K)] for labels in (y, y_test)]
-    train: Parts = []
-    test: Parts = []
-    for g, alpha in enumerate(spec.alphas):
-        mine = [[rng.permutation(pool[g]) for pool in of_set] for of_set in pools]
-        available = [np.array([len(pool) for pool in of_set]) for of_set in mine]
-        minima = [spec.min_share * of_set.sum() / n for of_set in available]
-        for _ in range(ATTEMPTS):
-            shares = capped_shares(available[0], n, alpha, rng)
-            counts = [cumulative_floors(shares, of_set) for of_set in available]
-            if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, minima, strict=True)):
-                break
-        else:
-            raise ConfigError(
-                f"partition.alphas: no draw of {ATTEMPTS} for alpha = {alpha} gave each of {n} clients at least "
-                f"{spec.min_share:g} of the average size; raise that alpha or the number of alphas, or lower N or "
-                "min_share."
-            )
-        train += collect(mine[0], counts[0])
-        test += collect(mine[1], counts[1])
-    return train, test, np.repeat(np.arange(G), n)
 
 
 def capped_shares(available: np.ndarray, n: int, alpha: float, rng: np.random.Generator) -> np.ndarray:

@@ -22,20 +22,30 @@ class IID(Scheme):
     scheme: Literal["iid"] = "iid"
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        train = equal_parts(len(data.y_train), N, rng)
-        n_test = len(data.y_test)
-        return Split(train, equal_parts(n_test, N, rng) if n_test >= N else None)
+        def parts(n: int) -> Parts:
+            return list(np.sort(rng.permutation(n)[: n // N * N].reshape(N, -1)))
+
+        train, n_test = parts(len(data.y_train)), len(data.y_test)
+        return Split(train, parts(n_test) if n_test >= N else None)
 
 
 @register(revision=0)
 class Shards(Scheme):
-    """Sort by label, cut into `shards` * N equal shards, give each client `shards` of them (FedCor: 1SPC, 2SPC)."""
+    """Sort by label, cut into `shards` * N equal shards, deal each client `shards` (FedCor, section 5: 1SPC, 2SPC)."""
 
     scheme: Literal["shards"] = "shards"
     shards: Count = 2
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        return Split(shards(data.y_train, N, self.shards, rng))
+        y, total = data.y_train, self.shards * N
+        if total > len(y):
+            raise ConfigError(
+                f"partition.shards: {self.shards} shards for each of {N} clients are more than the {len(y)} training "
+                "samples; lower shards or N."
+            )
+        length = len(y) // total
+        cut = np.argsort(y, kind="stable")[: total * length].reshape(total, length)
+        return Split(list(np.sort(cut[rng.permutation(total)].reshape(N, self.shards * length))))
 
     @property
     def mostly_one_label(self) -> bool:
@@ -44,8 +54,11 @@ class Shards(Scheme):
 
 @register(revision=0)
 class OneClass(Scheme):
-    """One label per client, N / K clients per label, `n` training and `n_test` test samples each (Clustered Sampling).
+    """One label per client, N / K clients per label, each with the next samples of it in file order.
 
+    Source: Clustered Sampling, section 6.
+
+    n, n_test: training and test samples of each client.
     permute: number the clients in a random order that depends on the seed. False keeps the paper's order, sorted by
         label. Then a client's id reveals its label to samplers that break ties by id.
     """
@@ -56,7 +69,26 @@ class OneClass(Scheme):
     permute: bool = True
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
-        return Split(*one_class(self, data.y_train, data.y_test, N, rng))
+        K = int(data.y_train.max()) + 1
+        if N % K:
+            raise ConfigError(
+                f"partition.scheme: one_class needs N to be a multiple of the {K} classes, but N is {N}."
+            )
+        per_label = N // K
+        client = rng.permutation(N) if self.permute else np.arange(N)
+        sets = []
+        for labels, size, key in ((data.y_train, self.n, "n"), (data.y_test, self.n_test, "n_test")):
+            parts: Parts = [np.empty(0, np.int64)] * N
+            for label, pool in enumerate(by_label(labels, K)):
+                if per_label * size > len(pool):
+                    raise ConfigError(
+                        f"partition.{key}: {per_label} clients of label {label} cannot have {size} samples each: there "
+                        f"are {len(pool)}; lower it to {len(pool) // per_label} or less."
+                    )
+                for j in range(per_label):
+                    parts[client[label * per_label + j]] = pool[j * size : (j + 1) * size]
+            sets.append(parts)
+        return Split(sets[0], sets[1])
 
     def planned_sizes(self, N: int, n: int) -> list[tuple[int, float]]:
         return [(N, self.n)]
@@ -64,47 +96,3 @@ class OneClass(Scheme):
     @property
     def mostly_one_label(self) -> bool:
         return True
-
-
-def equal_parts(n: int, N: int, rng: np.random.Generator) -> Parts:
-    """N equal random parts of n samples."""
-    return list(np.sort(rng.permutation(n)[: n // N * N].reshape(N, -1)))
-
-
-def shards(y: np.ndarray, N: int, per_client: int, rng: np.random.Generator) -> Parts:
-    """Sort by label, cut into per_client * N equal shards, deal them at random (FedCor, section 5: 1SPC and 2SPC)."""
-    total = per_client * N
-    if total > len(y):
-        raise ConfigError(
-            f"partition.shards: {per_client} shards for each of {N} clients are more than the {len(y)} training "
-            "samples; lower shards or N."
-        )
-    length = len(y) // total
-    cut = np.argsort(y, kind="stable")[: total * length].reshape(total, length)
-    return list(np.sort(cut[rng.permutation(total)].reshape(N, per_client * length)))
-
-
-def one_class(
-    spec: OneClass, y: np.ndarray, y_test: np.ndarray, N: int, rng: np.random.Generator
-) -> tuple[Parts, Parts]:
-    """N / K clients per label, each with the next samples of it in file order (Clustered Sampling, section 6)."""
-    K = int(y.max()) + 1
-    if N % K:
-        raise ConfigError(
-            f"partition.scheme: one_class needs N to be a multiple of the {K} classes, but N is {N}."
-        )
-    per_label = N // K
-    client = rng.permutation(N) if spec.permute else np.arange(N)
-    sets = []
-    for labels, size, key in ((y, spec.n, "n"), (y_test, spec.n_test, "n_test")):
-        parts: Parts = [np.empty(0, np.int64)] * N
-        for label, pool in enumerate(by_label(labels, K)):
-            if per_label * size > len(pool):
-                raise ConfigError(
-                    f"partition.{key}: {per_label} clients of label {label} cannot have {size} samples each: there are "
-                    f"{len(pool)}; lower it to {len(pool) // per_label} or less."
-                )
-            for j in range(per_label):
-                parts[client[label * per_label + j]] = pool[j * size : (j + 1) * size]
-        sets.append(parts)
-    return sets[0], sets[1]

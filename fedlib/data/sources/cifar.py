@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,15 @@ from fedlib.data.sources.reading import decode, members_of, unpickle
 from fedlib.errors import DataError
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-ORIGINAL, RECODED = "cifar-10-python.tar.gz", "cifar10-jpeg.tar.gz"
+ORIGINAL, RECODED, ORIGINAL_100 = "cifar-10-python.tar.gz", "cifar10-jpeg.tar.gz", "cifar-100-python.tar.gz"
 CIFAR10_FILES = {
     ORIGINAL: "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     RECODED: "0adeec936d3e44b8fec1f1aa3ffc539c4e9b6202462c63a8fb441b59b9d7bb07",
 }
-CIFAR100_FILES = {
-    "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
+CIFAR100_FILES = {ORIGINAL_100: "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"}
+PUBLISHED = {  # archive; what training batches' names begin with; test batch; file of names; keys of labels and names
+    "cifar10": (ORIGINAL, "data_batch_", "test_batch", "batches.meta", b"labels", b"label_names"),
+    "cifar100": (ORIGINAL_100, "train", "test", "meta", b"fine_labels", b"fine_label_names"),
 }
 
 
@@ -50,50 +51,27 @@ def read_cifar10(name: str, kind: Kind, folder: Path) -> Found:
 @register("cifar100", kind("CIFAR-100", "CIFAR100", 100, CIFAR100_FILES))
 def read_cifar(name: str, kind: Kind, folder: Path) -> Found:
     """CIFAR-10 or CIFAR-100 (fine labels) from the published Python archive."""
-    title, file, batches, test, meta, labels, names = {
-        "cifar10": (
-            "CIFAR-10",
-            ORIGINAL,
-            "data_batch_",
-            "test_batch",
-            "batches.meta",
-            b"labels",
-            b"label_names",
-        ),
-        "cifar100": (
-            "CIFAR-100",
-            *CIFAR100_FILES,
-            "train",
-            "test",
-            "meta",
-            b"fine_labels",
-            b"fine_label_names",
-        ),
-    }[name]
-    batch_files: dict[str, Any] = {}
-    for path, content in members_of(f"{name}/{file}", folder / file, kind.files[file]):
+    file, batches, test, meta, labels, names = PUBLISHED[name]
+    where, contents = f"{name}/{file}", {}
+    for path, content in members_of(where, folder / file, kind.files[file]):
         if path.name.startswith(batches) or path.name in (test, meta):
-            batch_files[path.name] = unpickle(f"{name}/{file}: {path.name}", content)
+            contents[path.name] = unpickle(f"{where}: {path.name}", content)
     arrays = {}
     try:
-        for part, chosen in (
-            ("train", sorted(k for k in batch_files if k.startswith(batches))),
-            ("test", [test]),
-        ):
-            x = np.concatenate([np.asarray(batch_files[k][b"data"], np.uint8) for k in chosen])
+        training = [contents[key] for key in sorted(contents) if key.startswith(batches)]
+        for part, chosen in (("train", training), ("test", [contents[test]])):
+            x = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in chosen])
             arrays[f"x_{part}"] = x.reshape(-1, *kind.shape)
-            arrays[f"y_{part}"] = np.concatenate(
-                [np.asarray(batch_files[k][labels], np.int64) for k in chosen]
-            )
-        classes = tuple(value.decode() for value in batch_files[meta][names])
+            arrays[f"y_{part}"] = np.concatenate([np.asarray(batch[labels], np.int64) for batch in chosen])
+        classes = tuple(value.decode() for value in contents[meta][names])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(f"{name}/{file} does not hold the batches of {title}; fetch it again.") from None
-    return Found(arrays, classes, f"{title}: the published archive, verified by SHA-256")
+        raise DataError(f"{where} does not hold the batches of {kind.title}; fetch it again.") from None
+    return Found(arrays, classes, f"{kind.title}: the published archive, verified by SHA-256")
 
 
 def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
     """`train|test/<class>/<number>.jpg` in a tar.gz, in the order of (class, number)."""
-    where = f"{name}/{path.name}"
+    where, image_shape = f"{name}/{path.name}", (*kind.shape[1:], kind.shape[0])
     assert isinstance(kind.classes, tuple)  # their names, which the folders have
     images: dict[str, dict[tuple[int, int], np.ndarray]] = {"train": {}, "test": {}}
     for member, content in members_of(where, path, kind.files[path.name]):
@@ -101,7 +79,7 @@ def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
         if not named or named[2] not in kind.classes:
             raise DataError(f"{where}: unexpected member {str(member)!r}; fetch it again.")
         image = decode(f"{where}: {member}", content)
-        if image.shape != (*kind.shape[1:], kind.shape[0]):
+        if image.shape != image_shape:
             raise DataError(
                 f"{where}: {member} is {image.shape}, expected {kind.shape[1:]} RGB; fetch it again."
             )
@@ -109,11 +87,7 @@ def read_jpeg_archive(name: str, kind: Kind, path: Path) -> Found:
     arrays = {}
     for part, by_place in images.items():
         order = sorted(by_place)
-        stacked = (
-            np.stack([by_place.pop(place) for place in order])
-            if order
-            else np.empty((0, *kind.shape), np.uint8)
-        )
+        stacked = np.array([by_place.pop(place) for place in order], np.uint8).reshape(-1, *image_shape)
         arrays[f"x_{part}"] = np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
         arrays[f"y_{part}"] = np.array([label for label, _ in order], np.int64)
     return Found(

@@ -26,24 +26,21 @@ def read_mini_imagenet(name: str, kind: Kind, folder: Path) -> Found:
     rng = np.random.default_rng(42)
     arrays = {}
     for part, n in (("train", n_train), ("test", n_test)):
-        arrays[f"x_{part}"] = np.empty((kind.n_classes, n, *kind.shape), np.uint8)
+        arrays[f"x_{part}"] = np.empty((kind.n_classes * n, *kind.shape), np.uint8)
         arrays[f"y_{part}"] = np.repeat(np.arange(kind.n_classes, dtype=np.int64), n)
     for label, class_name in enumerate(names):
         files = sorted(
             p for p in (folder / class_name).iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png")
         )
         if len(files) != n_train + n_test:
-            expected = n_train + n_test
             raise DataError(
-                f"{name}/{class_name} holds {len(files)} images, expected {expected}; see data/README.md."
+                f"{name}/{class_name} holds {len(files)} images, expected {n_train + n_test}; see data/README.md."
             )
         shuffled = rng.permutation(len(files))
         for part, chosen in (("train", shuffled[:n_train]), ("test", shuffled[n_train:])):
             for i, j in enumerate(np.sort(chosen)):
                 image = decode(f"{name}/{class_name}/{files[j].name}", files[j].read_bytes(), kind.shape[1])
-                arrays[f"x_{part}"][label, i] = image.transpose(2, 0, 1)
-    for part in ("train", "test"):
-        arrays[f"x_{part}"] = arrays[f"x_{part}"].reshape(-1, *kind.shape)
+                arrays[f"x_{part}"][label * len(chosen) + i] = image.transpose(2, 0, 1)
     return Found(
         arrays,
         tuple(names),

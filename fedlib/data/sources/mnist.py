@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.sources.base import Found, Kind, register
+from fedlib.data.sources.digits import DIGITS
 from fedlib.data.sources.reading import check_digest
 from fedlib.errors import DataError
 
-DIGITS = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 FASHION = (
     "T-shirt/top",
     "Trouser",
@@ -64,8 +64,8 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
 
     def content(file: str, *shape: int) -> np.ndarray:
         where, ndim = f"{name}/{file}.gz", len(shape)
-        header = 4 + 4 * ndim
-        expected = header + math.prod(shape)
+        header = np.array([0x800 + ndim, *shape], ">u4").tobytes()
+        expected = len(header) + math.prod(shape)
         try:
             with gzip.open(folder / f"{file}.gz") as handle:
                 raw = handle.read(expected + 1)  # the content of a gzip file may have any size
@@ -78,9 +78,9 @@ def read_idx(name: str, kind: Kind, folder: Path) -> Found:
         if len(raw) > expected:
             raise DataError(f"{where} holds more than the {expected:,} bytes of {name}; fetch it again.")
         check_digest(where, hashlib.sha256(raw).hexdigest(), kind.files[file])
-        if raw[:header] != np.array([0x800 + ndim, *shape], ">u4").tobytes() or len(raw) != expected:
+        if not raw.startswith(header) or len(raw) != expected:
             raise DataError(f"{where} is not an IDX file of {ndim}-dimensional bytes; fetch it again.")
-        return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+        return np.frombuffer(raw, np.uint8, offset=len(header)).reshape(shape)
 
     assert isinstance(kind.classes, tuple)  # the files hold no names
     arrays = {}

@@ -38,16 +38,15 @@ def decode(where: str, content: bytes, side: int | None = None) -> np.ndarray:
         raise DataError(f"{where} is not a readable image; fetch it again.") from None
 
 
+ALLOWED = {("numpy._core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
+
+
 class _Plain(pickle.Unpickler):
     """Unpickles containers, strings, numbers and numpy arrays. Anything else is refused before it is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
-        if (module, name) in {
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-        }:
+        if (module, name) in ALLOWED:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
 
@@ -75,11 +74,8 @@ def members_of(where: str, path: Path, expected: str) -> Iterator[tuple[PurePosi
             with tarfile.open(fileobj=handle, mode="r|gz") as archive:
                 for member in archive:
                     inside = PurePosixPath(member.name)
-                    if (
-                        inside.is_absolute()
-                        or ".." in inside.parts
-                        or not (member.isfile() or member.isdir())
-                    ):
+                    outside = inside.is_absolute() or ".." in inside.parts
+                    if outside or not (member.isfile() or member.isdir()):
                         raise DataError(
                             f"{where}: member {member.name!r} points outside the archive; do not use it."
                         )
