@@ -20,12 +20,7 @@ from fedlib.settings.schema import Run
 from fedlib.simulation.live import Live
 
 Keep = Literal["last", "best"]
-QUALITY = (
-    "test_accuracy",
-    "test_metric",
-    "test_loss",
-    "train_loss",
-)  # the first of these that was measured counts
+QUALITY = ("test_accuracy", "test_metric", "test_loss", "train_loss")  # the first that was measured counts
 KEPT = "kept.npz"  # in a run's folder: its clients' losses and scores, and its weights
 
 
@@ -73,7 +68,7 @@ class EarlyStop(Callback):
             raise ConfigError(
                 f"EarlyStop.column is {self.column!r}, which is not measured; there are {', '.join(row)}."
             )
-        if column is None or row.get(column) is None or np.isnan(row[column]):
+        if column is None or pd.isna(row.get(column)):
             return None
         low = not column.endswith("accuracy") if self.at_most is None else self.at_most
         value = -row[column] if low else row[column]
@@ -86,7 +81,7 @@ class EarlyStop(Callback):
 
 def quality_of(row: Mapping[str, Any]) -> str | None:
     """The column that says how good a model is."""
-    return next((name for name in QUALITY if row.get(name) is not None and not np.isnan(row[name])), None)
+    return next((name for name in QUALITY if pd.notna(row.get(name))), None)
 
 
 @dataclass

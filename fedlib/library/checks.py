@@ -112,7 +112,7 @@ def check_model(use: ProgramModel, supply: Handed) -> None:
     data = supply.data.tensors()
     x, y = data.x_train[:2], data.y_train[:2]
     nets = [made(use.make, 0) for _ in range(2)]
-    if not equal(*([*net.parameters(), *net.buffers()] for net in nets)):
+    if differ("model", ([*net.parameters(), *net.buffers()] for net in nets)):
         raise ConfigError(
             "model: two calls make different modules although torch's generator begins alike, so that results would "
             "not depend on the seed alone; draw initial values with torch, not with numpy or random."
@@ -121,8 +121,8 @@ def check_model(use: ProgramModel, supply: Handed) -> None:
         passes = [tried(copy.deepcopy(nets[0]).train(), use.loss, x, y) for _ in range(2)]
     except Exception:
         return  # it fails anyhow; the executor says why
-    for place, (first, second) in zip(("model", "loss"), zip(*passes, strict=True), strict=True):
-        if digest_of_value(first, place, skip=True) != digest_of_value(second, place, skip=True):
+    for place, values in zip(("model", "loss"), zip(*passes, strict=True), strict=True):
+        if differ(place, values):
             raise ConfigError(
                 f"{place}: it gives something else each time although torch's generator begins alike, so that results "
                 "would not depend on the seed alone; draw with torch, not with numpy or random."
@@ -141,12 +141,9 @@ def tried(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor) -> tuple[
         return output, (loss or cross_entropy)(output, y).mean()
 
 
-def equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
-    """Whether two lists of tensors are equal, bit by bit."""
-    return len(first) == len(second) and all(
-        a.shape == b.shape and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
-        for a, b in zip(first, second, strict=True)
-    )
+def differ(place: str, values: Iterable[Any]) -> bool:
+    """Whether some of the values hold something else than the others, bit by bit."""
+    return len({digest_of_value(value, place, skip=True) for value in values}) > 1
 
 
 def check_local(local: Local, T: int, sizes: Iterable[int]) -> None:
@@ -175,12 +172,7 @@ def check_optimizer(local: Local, make: Callable[[], nn.Module]) -> None:
             "local.optimizer must make a torch optimiser of (parameters, rate), but makes a "
             f"{type(optimizer).__name__}."
         )
-    try:
-        optimizer.step()
-    except Exception as error:
-        raise ConfigError(
-            f"local.optimizer: a step of {type(optimizer).__name__} fails: {first_line(error)}"
-        ) from error
+    returned("local.optimizer", f"in a step of {type(optimizer).__name__}", optimizer.step)
 
 
 def returned(place: str, where: str, function: Any, *arguments: Any) -> Any:
@@ -202,7 +194,7 @@ def check_sampler(run: Run, partition: Partition, supply: Handed, threads: int) 
         )
     executor = supply.executor(run, threads)
     steps = [first_step(Live(run, partition, executor)) for _ in range(2)]
-    if None not in steps and len({digest_of_value(step, name, skip=True) for step in steps}) > 1:
+    if None not in steps and differ(name, steps):
         raise ConfigError(
             f"methods: sampler {name!r} does something else when round 1 is repeated, so that its results would not "
             "depend on the run's seed alone; draw from round.rng, or in setup from rng, and keep its state on self."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,13 +12,13 @@ import pandas as pd
 import torch
 
 from fedlib.data import partition, schemes
-from fedlib.data.datasets import Tensors
+from fedlib.data.datasets import Tensors, digest_of_arrays
 from fedlib.data.partition import Partition
 from fedlib.data.schemes import Scheme
-from fedlib.data.schemes.given import GivenPartition
+from fedlib.data.schemes.given import GivenPartition, content_of
 from fedlib.digests import address_of
 from fedlib.errors import ConfigError, meant
-from fedlib.library.inputs import Packing, by_client, packed, pair_of, put_aside
+from fedlib.library.inputs import Column, Packing, as_array, by_client, is_dataset, packed, pair_of, put_aside
 from fedlib.streams import stream
 
 
@@ -48,21 +47,19 @@ class Data:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the arrays."""
-        total = hashlib.sha256()
-        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
-            total.update(f"{array.dtype.str} {array.shape}\n".encode())
-            total.update(np.ascontiguousarray(array).data)
-        return total.hexdigest()
+        return digest_of_arrays(("", part) for part in (self.x_train, self.y_train, self.x_test, self.y_test))
 
     def tensors(self) -> Tensors:
         """As executors take them; pixels become floats in [0, 1]."""
-        parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (self.x_train, self.x_test)]
-        y = [torch.from_numpy(np.ascontiguousarray(part)) for part in (self.y_train, self.y_test)]
-        if self.x_train.dtype != np.uint8:
-            return Tensors(parts[0], y[0], parts[1], y[1])
-        C = self.x_train.shape[1]
+        x, y, x_test, y_test = (
+            torch.from_numpy(np.ascontiguousarray(part))
+            for part in (self.x_train, self.y_train, self.x_test, self.y_test)
+        )
+        if x.dtype != torch.uint8:
+            return Tensors(x, y, x_test, y_test)
+        C = x.shape[1]
         pixels = self.x_train, np.full(C, np.float32(1) / np.float32(255)), np.zeros(C, np.float32)
-        return Tensors(parts[0].float().div_(255), y[0], parts[1].float().div_(255), y[1], pixels)
+        return Tensors(x.float().div_(255), y, x_test.float().div_(255), y_test, pixels)
 
     def real(self) -> Data:
         """The same data with whole numbers as floats, for a shipped model."""
@@ -91,14 +88,6 @@ class Samples:
     packing: Packing | None = None
 
 
-@dataclass(frozen=True)
-class Column:
-    """The owner of each of n samples. code: (n,) places in names."""
-
-    code: np.ndarray
-    names: list[Any]
-
-
 def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negative: bool) -> Samples:
     """The arguments of `fedlib.simulate` as arrays. negative: whether labels may be negative, for a loss to ignore.
 
@@ -122,8 +111,7 @@ def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negati
             "x is missing; give samples, or give clients as a mapping or list of each client's dataset."
         )
     if x is None:
-        owned = by_client("clients", clients, read)
-        x_train, y_train, owner = owned.x, owned.y, Column(owned.owner, owned.names)
+        x_train, y_train, owner = by_client("clients", clients, read)
     else:
         x_train, y_train = read("x", x, y)
         if clients is not None and not isinstance(clients, Scheme | partition.Partition):
@@ -137,14 +125,13 @@ def samples_of(x: Any, y: Any, clients: Any, test: Any, client_test: Any, negati
                 "client_test: a share needs clients whose samples are fixed, and no other test data; leave test out, "
                 "or give the owner of each test sample."
             )
-        aside = put_aside(owner.code, client_test, owner.names)
-        x_test, y_test, test_owner = x_train[aside], y_train[aside], Column(owner.code[aside], owner.names)
-        x_train, y_train, owner = x_train[~aside], y_train[~aside], Column(owner.code[~aside], owner.names)
+        aside = put_aside(owner, client_test)
+        x_test, y_test, test_owner = x_train[aside], y_train[aside], owner.of(aside)
+        x_train, y_train, owner = x_train[~aside], y_train[~aside], owner.of(~aside)
     elif isinstance(client_test, Mapping):
         if test is not None:
             raise ConfigError("client_test brings the clients' own test data; leave test out.")
-        owned = by_client("client_test", client_test, read)
-        x_test, y_test, test_owner = owned.x, owned.y, Column(owned.owner, owned.names)
+        x_test, y_test, test_owner = by_client("client_test", client_test, read)
     elif client_test is not None:
         if test is None:
             raise ConfigError("client_test names the owners of test samples; give test as well.")
@@ -164,7 +151,7 @@ def column_of(place: str, values: Any, n: int) -> Column:
     Raises:
         ConfigError: it has another length, or a sample has no owner.
     """
-    column = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
+    column = as_array(values) if isinstance(values, torch.Tensor) else values
     column = pd.Series(list(column), dtype=None if len(column) else object)
     if len(column) != n:
         raise ConfigError(f"{place} names the owners of {len(column)} samples, but there are {n}.")
@@ -179,7 +166,7 @@ def column_of(place: str, values: Any, n: int) -> Column:
 
 def _pair(place: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.ndarray]:
     if y is None:
-        if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or hasattr(x, "dtype"):
+        if not is_dataset(x):
             raise ConfigError(f"{place}: y is missing; give y, or a dataset of (x, y) pairs.")
         samples = [_sample(place, x[i]) for i in range(len(x))]
         x, y = (np.stack(part) for part in zip(*samples, strict=True))
@@ -208,7 +195,7 @@ def _sample(place: str, pair: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(place: str, values: Any) -> np.ndarray:
-    array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    array = as_array(values)
     if array.dtype.kind not in "fiub":
         raise ConfigError(f"{place} are {array.dtype}; give numbers.")
     if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():
@@ -252,11 +239,7 @@ class Clients:
         if samples.test_owner is not None:
             parts = replace(parts, test=self._test_parts(samples.test_owner))
         parts.check(len(self.data.y_train), len(self.data.y_test))
-        parts_by_name = {"train": parts.train, "holdout": parts.holdout, "test": parts.test}
-        content = {
-            k: [np.asarray(part).tolist() for part in v] for k, v in parts_by_name.items() if v is not None
-        }
-        self.spec = GivenPartition(scheme="given", digest=address_of(content))
+        self.spec = GivenPartition(digest=address_of(content_of(parts.train, parts.holdout, parts.test)))
         self.fixed = parts
 
     def _register(self, scheme: Scheme) -> None:

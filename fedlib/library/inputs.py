@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,18 +62,18 @@ def packed(place: str, x: Any) -> tuple[Any, Packing | None]:
         return x, None
     if not x:
         raise ConfigError(f"{place} is empty; give at least one array.")
-    names = list(x) if isinstance(x, Mapping) else list(range(len(x)))
-    arrays = [as_array(part) for part in (x.values() if isinstance(x, Mapping) else x)]
+    arrays = {name: as_array(part) for name, part in by_name(x).items()}
+    first, samples = next((name, len(array) if array.ndim else 0) for name, array in arrays.items())
     kinds, columns = [], []
-    for name, array in zip(names, arrays, strict=True):
+    for name, array in arrays.items():
         if array.dtype.kind not in "fiub" or array.ndim == 0:
             raise ConfigError(
                 f"{place}[{name!r}] is {array.dtype} {array.shape}; give numbers, one row per sample."
             )
-        if len(array) != len(arrays[0]):
+        if len(array) != samples:
             raise ConfigError(
-                f"{place}[{name!r}] has {len(array)} samples, but {place}[{names[0]!r}] has {len(arrays[0])}; give one "
-                "row per sample."
+                f"{place}[{name!r}] has {len(array)} samples, but {place}[{first!r}] has {samples}; give one row per "
+                "sample."
             )
         kind = "i" if array.dtype.kind == "u" and array.dtype != np.uint8 else array.dtype.kind
         if kind == "i" and np.abs(array).max(initial=0) > EXACT:
@@ -83,8 +83,14 @@ def packed(place: str, x: Any) -> tuple[Any, Packing | None]:
         column = array.reshape(len(array), -1).astype(np.float32)
         columns.append(column * (np.float32(1) / np.float32(255)) if kind == "u" else column)
         kinds.append(kind)
-    keys = tuple(map(str, names)) if isinstance(x, Mapping) else None
-    return np.concatenate(columns, 1), Packing(keys, tuple(a.shape[1:] for a in arrays), tuple(kinds))
+    keys = tuple(map(str, x)) if isinstance(x, Mapping) else None
+    shapes = tuple(array.shape[1:] for array in arrays.values())
+    return np.concatenate(columns, 1), Packing(keys, shapes, tuple(kinds))
+
+
+def by_name(parts: Any) -> Mapping[Any, Any]:
+    """A mapping as it is; the parts of a list or tuple by their numbers."""
+    return parts if isinstance(parts, Mapping) else dict(enumerate(parts))
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -92,65 +98,71 @@ def as_array(values: Any) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
+def is_dataset(values: Any) -> bool:
+    """Whether it has samples by number, as datasets of torch and lists do, and is no array."""
+    return hasattr(values, "__getitem__") and hasattr(values, "__len__") and not hasattr(values, "dtype")
+
+
 def pair_of(place: str, dataset: Any) -> tuple[Any, Any]:
     """A pair (x, y) of arrays, or a dataset of pairs, as (x, y); y is None for a dataset."""
-    if isinstance(dataset, tuple | list) and len(dataset) == 2 and not _is_dataset(dataset):
+    two_samples = isinstance(dataset, list) and all(isinstance(v, tuple) and len(v) == 2 for v in dataset)
+    if isinstance(dataset, tuple | list) and len(dataset) == 2 and not two_samples:
         return dataset[0], dataset[1]
-    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) or hasattr(dataset, "dtype"):
+    if not is_dataset(dataset):
         raise ConfigError(f"{place} is a {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
     return dataset, None
 
 
-def _is_dataset(values: Sequence[Any]) -> bool:
-    """Whether a list of two is two samples (x, label), and not samples and targets."""
-    return isinstance(values, list) and all(isinstance(v, tuple) and len(v) == 2 for v in values)
+@dataclass(frozen=True)
+class Column:
+    """The owner of each of n samples. code: (n,) places in names."""
+
+    code: np.ndarray
+    names: list[Any]
+
+    def of(self, rows: np.ndarray) -> Column:
+        """The owners of some of the samples."""
+        return Column(self.code[rows], self.names)
 
 
 Read = Callable[[str, Any, Any], tuple[np.ndarray, np.ndarray]]  # what, x, y -> arrays
 
 
-@dataclass(frozen=True)
-class Owned:
-    """Samples with their owners. owner: (n,) places in names."""
-
-    x: np.ndarray
-    y: np.ndarray
-    owner: np.ndarray
-    names: list[Any]
-
-
-def by_client(argument: str, clients: Any, read: Read) -> Owned:
-    """Every client's own dataset, one after another. clients: name -> dataset, or a list of datasets.
+def by_client(argument: str, clients: Any, read: Read) -> tuple[np.ndarray, np.ndarray, Column]:
+    """x, y and owners of every client's own dataset, one after another. clients: name -> dataset, or a list.
 
     Raises:
         ConfigError: there is no client, one has no samples, or their samples differ in shape or type.
     """
-    names = list(clients) if isinstance(clients, Mapping) else list(range(len(clients)))
+    datasets = by_name(clients)
+    names = list(datasets)
     if not names:
         raise ConfigError(f"{argument} is empty; give at least one client.")
     parts = []
-    for name in names:
+    for name, dataset in datasets.items():
         place = f"{argument}[{name!r}]"
-        x, y = read(place, *pair_of(place, clients[name]))
-        if parts and (x.shape[1:], x.dtype) != (parts[0][0].shape[1:], parts[0][0].dtype):
+        x, y = read(place, *pair_of(place, dataset))
+        first = parts[0][0] if parts else x
+        if (x.shape[1:], x.dtype) != (first.shape[1:], first.dtype):
             raise ConfigError(
-                f"{place} has samples {x.dtype} {x.shape[1:]}, but {argument}[{names[0]!r}] has {parts[0][0].dtype} "
-                f"{parts[0][0].shape[1:]}; make them the same."
+                f"{place} has samples {x.dtype} {x.shape[1:]}, but {argument}[{names[0]!r}] has {first.dtype} "
+                f"{first.shape[1:]}; make them the same."
             )
         parts.append((x, y))
     owner = np.repeat(np.arange(len(names)), [len(x) for x, _ in parts])
-    return Owned(*(np.concatenate(part) for part in zip(*parts, strict=True)), owner, names)
+    x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return x, y, Column(owner, names)
 
 
-def put_aside(owner: np.ndarray, share: float, names: Sequence[Any]) -> np.ndarray:
+def put_aside(owner: Column, share: float) -> np.ndarray:
     """(n,) True for `share` of each client's samples, at random but always the same ones.
 
     Raises:
         ConfigError: a client has too few samples.
     """
-    aside = np.zeros(len(owner), bool)
-    for k, name in enumerate(names):
-        mine = np.flatnonzero(owner == k)
+    aside = np.zeros(len(owner.code), bool)
+    for k, name in enumerate(owner.names):
+        mine = np.flatnonzero(owner.code == k)
         count = round(share * len(mine))
         if not 0 < count < len(mine):
             raise ConfigError(

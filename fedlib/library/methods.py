@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -13,12 +13,11 @@ from fedlib import algorithms, samplers
 from fedlib.algorithms import FedAvg
 from fedlib.errors import ConfigError
 from fedlib.kinds import parameters_of
-from fedlib.registry import Registry
 from fedlib.samplers import Sampler
 from fedlib.settings import schema
 from fedlib.settings.identity import digest_of_value
 
-FIND: dict[str, Callable[[str], type]] = {"sampler": samplers.find, "algorithm": algorithms.find}
+REGISTRIES = {"sampler": samplers.registry.REGISTRY, "algorithm": algorithms.base.REGISTRY}
 
 
 class Method(schema.Method):
@@ -36,7 +35,7 @@ class Method(schema.Method):
         ConfigError: a name or parameter is unknown, or two arguments contradict each other.
     """
 
-    _classes: dict[tuple[str, str], type] = PrivateAttr(default_factory=dict)
+    _classes: dict[str, type] = PrivateAttr(default_factory=dict)
 
     def __init__(
         self,
@@ -50,9 +49,7 @@ class Method(schema.Method):
         if server != "mean":
             settings |= _settings_of("algorithm", "algorithm_params", server, FedAvg, "server", keys)
         super().__init__(**keys | settings)
-        self._classes = {
-            (key, settings[key]): find(settings[key]) for key, find in FIND.items() if key in settings
-        }
+        self._classes = {key: REGISTRIES[key].find(settings[key]) for key in REGISTRIES if key in settings}
 
 
 def methods_of(methods: Any) -> dict[str, schema.Method]:
@@ -71,8 +68,8 @@ def methods_of(methods: Any) -> dict[str, schema.Method]:
             )
     by_label = {str(label): method_of(str(label), method) for label, method in methods.items()}
     for label, method in by_label.items():
-        for (key, name), cls in method._classes.items() if isinstance(method, Method) else ():
-            if FIND[key](name) is not cls:
+        for key, cls in method._classes.items() if isinstance(method, Method) else ():
+            if REGISTRIES[key].find(getattr(method, key)) is not cls:
                 raise ConfigError(
                     f"methods: {label!r} uses a class {cls.__name__}, but another class of that name was given later; "
                     "rename one of them."
@@ -96,21 +93,19 @@ def _settings_of(
 ) -> dict[str, Any]:
     """A sampler or an algorithm as settings write it: its name, and the parameters of an instance."""
     if isinstance(value, type) and issubclass(value, base):
-        return {key: registered(value, where)}
+        return {key: registered(key, value, where)}
     if isinstance(value, base):
         if params in keys:
             raise ConfigError(
                 f"Method.{params}: {type(value).__name__} is an instance and has its own; leave it out."
             )
-        check_remade(where, value)
-        return {key: registered(type(value), where), params: parameters(value)}
+        return {params: parameters(where, value), key: registered(key, type(value), where)}
     return {key: value}
 
 
-def registered(cls: type, where: str = "methods") -> str:
+def registered(key: str, cls: type, where: str) -> str:
     """The name of a sampler's or algorithm's class, which is registered if it was not."""
-    kind, register = _registry(cls)
-    names = [name for name, entry in kind.load_all().items() if entry is cls]
+    names = [name for name, entry in REGISTRIES[key].load_all().items() if entry is cls]
     if names:
         return names[0]
     try:
@@ -120,10 +115,9 @@ def registered(cls: type, where: str = "methods") -> str:
             f"{where}: {cls.__name__} is annotated with {error.name}, which is known only inside a function; define it "
             "at the top of the file."
         ) from None
-    name = (
-        vars(cls).get("name")
-        or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-    )
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+    name = vars(cls).get("name") or words
+    register = samplers.register if key == "sampler" else algorithms.register
     try:
         register(name)(cls)
     except ValueError as error:
@@ -131,34 +125,21 @@ def registered(cls: type, where: str = "methods") -> str:
     return name
 
 
-def _registry(cls: type) -> tuple[Registry, Callable[..., Any]]:
-    if issubclass(cls, Sampler):
-        return samplers.registry.REGISTRY, samplers.register
-    return algorithms.base.REGISTRY, algorithms.register
+def parameters(where: str, instance: Any) -> dict[str, Any]:
+    """The parameters of an instance that differ from their defaults.
 
-
-def parameters(instance: Any) -> dict[str, Any]:
-    """The parameters of an instance that differ from their defaults."""
-    settings = {}
+    Raises:
+        ConfigError: no run can make the instance again from them: it holds what is no field, or its class has an
+            `__init__` of its own.
+    """
+    cls, settings = type(instance), {}
     for field in fields(instance):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         value = getattr(instance, field.name)
         if field.init and (default is MISSING or _content(value) != _content(default)):
             settings[field.name] = value
-    return settings
-
-
-def check_remade(where: str, instance: Any) -> None:
-    """Check that an instance can be made again from its fields, as every run does.
-
-    Raises:
-        ConfigError: it holds what is no field, or its class has an `__init__` of its own.
-    """
-    cls = type(instance)
     try:
-        remade = vars(
-            cls(**{field.name: getattr(instance, field.name) for field in fields(instance) if field.init})
-        )
+        remade = vars(cls(**settings))
     except TypeError:
         remade = {}
     mine = vars(instance)
@@ -168,6 +149,7 @@ def check_remade(where: str, instance: Any) -> None:
             f"{where}: {cls.__name__} holds {', '.join(map(repr, lost)) or 'something'} that no run can make again: "
             f"write @dataclass above the class, and its parameters as fields in place of an __init__."
         )
+    return settings
 
 
 def _content(value: Any) -> str:

