@@ -188,10 +188,11 @@ def _for_a_larger_T(live: Live) -> dict[str, Any]:
     return state | {"rows": [*state["rows"][:-1], last]}
 
 
-def ends_of(folder: Path) -> dict[str, np.ndarray] | None:
-    """What was kept of a run; None if nothing is there, or it is damaged."""
+def ends_of(folder: Path, keep: Keep | None) -> dict[str, np.ndarray]:
+    """What was kept of a run, with the weights that `keep` names; empty if nothing is there, or it is damaged."""
     try:
         with np.load(folder / KEPT, allow_pickle=False) as arrays:
-            return dict(arrays)
+            names = {name: "weights" if name == f"weights_{keep}" else name for name in arrays}
+            return {name: arrays[key] for key, name in names.items() if not name.startswith("weights_")}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        return None
+        return {}

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from fedlib import algorithms, samplers
+from fedlib import samplers
 from fedlib.data import schemes
 from fedlib.data.partition import Partition
 from fedlib.library.data import Clients, Samples
+from fedlib.library.methods import REGISTRIES
 from fedlib.library.model import Given, with_values
 from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.schema import Run, address_of_run
-from fedlib.simulation.evaluation import segment_means, weights_of
+from fedlib.simulation.evaluation import client_losses, segment_means, weights_of
 from fedlib.simulation.live import Live
 from fedlib.training.contract import Executor
 from fedlib.training.executors import ProgramModel, make_executor
@@ -28,20 +29,15 @@ from fedlib.training.randomness import made
 class Handed:
     """A program's own samples, clients and model, as the supply of a group of runs.
 
-    key: stands for what cannot be identified. stored: whether that is needed, because runs are kept.
+    key: stands for what cannot be identified. skip: whether that is left out, because of the key, or because no run is
+    kept.
     """
 
     def __init__(
-        self,
-        samples: Samples,
-        clients: Clients,
-        model: Given,
-        device: str,
-        key: Any = None,
-        stored: bool = True,
+        self, samples: Samples, clients: Clients, model: Given, device: str, key: Any, skip: bool
     ) -> None:
         self.data, self.clients, self.model, self.device = samples.data, clients, model, device
-        self.key, self.skip = key, key is not None or not stored
+        self.key, self.skip = key, skip
         self._executor: Executor | None = None
         self._digests: dict[type | int, str] = {}
 
@@ -56,10 +52,8 @@ class Handed:
 
     def _address(self, settings: dict[str, Any], run: Run) -> str:
         code, scheme = code_of(settings), run.partition.scheme
-        for kind, name, registry in (
-            ("sampler", run.method.sampler, samplers.registry.REGISTRY),
-            ("algorithm", run.method.algorithm, algorithms.base.REGISTRY),
-        ):
+        for kind, registry in REGISTRIES.items():
+            name = getattr(run.method, kind)
             if name not in registry.revisions:
                 code |= {f"{kind} {name}": self._digest_of_class(kind, registry.find(name))}
         if scheme not in schemes.base.REGISTRY.revisions:
@@ -105,23 +99,19 @@ class Handed:
         """Of the global model: each client's loss on its training part, and loss and score on its test part, (N,)."""
         if len(live.models) > 1:
             return {}
-        measures = {}
-        for split, parts in (("train", live.partition.train), ("test", live.partition.test)):
-            if parts is None:
-                continue
-            rows, sizes = np.concatenate(parts), [len(part) for part in parts]
-            losses, scores = live.executor.evaluate(live.models, split, [rows])
-            measures[f"{split}_loss"] = segment_means(
-                losses[0], sizes, weights_of(live.executor, split, rows)
-            )
-            if split == "test" and live.executor.measures:
-                objective = getattr(live.executor, "objective", None)
-                if objective is not None and objective.metric_kind == "together":
-                    models = live.models.expand(len(parts), -1)
-                    _, client_scores = live.executor.evaluate(models, split, parts)
-                    measures[live.executor.measures] = np.array([score[0] for score in client_scores])
-                else:
-                    measures[live.executor.measures] = segment_means(scores[0], sizes)
+        executor, parts = live.executor, live.partition.test
+        measures = {"train_loss": client_losses(executor, [live])[0][0]}
+        if parts is None:
+            return measures
+        rows, sizes = np.concatenate(parts), [len(part) for part in parts]
+        losses, scores = executor.evaluate(live.models, "test", [rows])
+        measures["test_loss"] = segment_means(losses[0], sizes, weights_of(executor, "test", rows))
+        objective = getattr(executor, "objective", None)
+        if executor.measures and objective is not None and objective.metric_kind == "together":
+            _, scores = executor.evaluate(live.models.expand(len(parts), -1), "test", parts)
+            measures[executor.measures] = np.array([score[0] for score in scores])
+        elif executor.measures:
+            measures[executor.measures] = segment_means(scores[0], sizes)
         return measures
 
 

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from fedlib.errors import ConfigError
 from fedlib.library.data import Samples
-from fedlib.library.inputs import Packing, Unpacked
+from fedlib.library.inputs import Unpacked
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.schema import OWN
 from fedlib.training.chain import Chain, initialise
@@ -35,17 +35,15 @@ class Given:
 
 
 def model_of(
-    model: Any,
-    samples: Samples,
-    loss: Function | None = None,
-    metric: Function | None = None,
-    key: Any = None,
-    stored: bool = True,
+    model: Any, samples: Samples, loss: Function | None, metric: Function | None, key: Any, skip: bool
 ) -> Given:
-    """The model for these samples. key, stored: see `digest`.
+    """The model for these samples, identified by its code, attributes, initial values, loss and metric.
+
+    key, skip: see `Handed`.
 
     Raises:
-        ConfigError: it is neither a name nor a function that makes a module, or no model has that name.
+        ConfigError: it is neither a name nor a function that makes a module, no model has that name, or something that
+            must be identified cannot be.
     """
     data, packing = samples.data, samples.packing
     if isinstance(model, nn.Module):
@@ -70,7 +68,9 @@ def model_of(
         raise ConfigError(
             "model: no parameter requires a gradient, so there is nothing to train; unfreeze some."
         )
-    return Given(f"{OWN}{name}:{digest(make, net, use, packing, key, stored)}", use, make)
+    parts = {"model": make, "model()": net, "loss": loss, "metric": metric, "x": packing}
+    digests = [digest_of_value(value, place, skip) for place, value in parts.items()]
+    return Given(f"{OWN}{name}:{digest_of_value([*digests, key], 'key')[:12]}", use, make)
 
 
 @torch.no_grad()
@@ -103,24 +103,3 @@ def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
     for name, value in Layout.of(net).views(flat).items():
         tensors[name].copy_(value)
     return net
-
-
-def digest(
-    make: Any,
-    net: nn.Module,
-    use: ProgramModel,
-    packing: Packing | None,
-    key: Any = None,
-    stored: bool = True,
-) -> str:
-    """Identifies a program's own model: a digest of its code, attributes, initial values, loss and metric.
-
-    key: stands for what cannot be identified. stored: whether something that cannot be identified is an error.
-
-    Raises:
-        ConfigError: something cannot be identified, and there is no key.
-    """
-    parts = {"model": make, "model()": net, "loss": use.loss, "metric": use.metric, "x": packing}
-    skip = key is not None or not stored
-    digests = [digest_of_value(value, name, skip) for name, value in parts.items()]
-    return digest_of_value([*digests, key], "key")[:12]

@@ -98,15 +98,17 @@ def simulate(
     check_watching(callbacks, keep)
     with plain_torch():
         samples = samples_of(x, y, clients, test, client_test, negative=loss is not None)
-        data = samples.data if not isinstance(model, str) else samples.data.real()
-        samples = replace(samples, data=data)
+        if isinstance(model, str):
+            samples = replace(samples, data=samples.data.real())
+        data = samples.data
         owners = Clients(clients, samples, N, holdout)
         if loss is None and data.y_train.dtype != np.int64:
             raise ConfigError(
                 f"y holds {data.y_train.dtype}: give classes as whole numbers, y.astype(int), or pass loss=, a "
                 "function of output and y."
             )
-        module = model_of(model, samples, loss, metric, key, store is not None)
+        skip = key is not None or store is None  # what cannot be identified
+        module = model_of(model, samples, loss, metric, key, skip)
         tested = len(data.x_test) > 0
         if evaluate is None:
             accuracy = data.labels and metric is None
@@ -130,7 +132,7 @@ def simulate(
             for seed in seeds_of({"seeds": seeds if isinstance(seeds, int) else list(seeds)}, "simulate")
         ]
         threads = threads or cores()
-        supply = Handed(samples, owners, module, device, key, store is not None)
+        supply = Handed(samples, owners, module, device, key, skip)
         check(supply, [run for _, run in labelled], metric, threads)
         with tempfile.TemporaryDirectory() if store is None else nullcontext(os.fspath(store)) as folder:
             place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
@@ -170,7 +172,7 @@ def train(
     watch = Watcher(labels, lineage, callbacks, keep, store, supply.measure, supply.module)
     for a in list(runs):
         if store.finished(a):
-            if keep is None or f"weights_{keep}" in (ends_of(store.folder(a)) or {}):
+            if keep is None or "weights" in ends_of(store.folder(a), keep):
                 watch.replay(a, store.read(a)[0])
                 continue
             store.forget(a)
@@ -199,11 +201,7 @@ def train(
             warnings.warn(f"method {label!r}: {failures[a]} The other runs are in the result.", stacklevel=3)
             continue
         rows[name] = pd.DataFrame(watch.ended[a]) if a in watch.ended else store.read(a)[0]
-        end = ends_of(store.folder(a)) or {}
-        weights = {"weights": end[f"weights_{keep}"]} if f"weights_{keep}" in end else {}
-        ends[name] = {
-            name_of: values for name_of, values in end.items() if "weights" not in name_of
-        } | weights
+        ends[name] = ends_of(store.folder(a), keep)
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
     return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make)
 
