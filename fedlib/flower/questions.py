@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
@@ -18,6 +18,8 @@ from fedlib.flower.records import FlatModel, number, only_arrays
 from fedlib.flower.wire import Request, Wire
 from fedlib.samplers import Gradients, Losses, TrialLosses, Updates
 from fedlib.simulation.ledger import Ledger
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,9 @@ class Asker:
         rows = handlers[type(question)](question)
         came = [row for row in rows if row is not None]
         if not came:
-            why = f" ({self.wire.why})" if self.wire.why else ""
-            raise SamplerError(f"no client answered the sampler's {type(question).__name__}{why}.")
+            raise SamplerError(
+                f"no client answered the sampler's {type(question).__name__}{self.wire.reason}."
+            )
         otherwise = np.mean(np.stack(came), axis=0)
         return np.stack([otherwise if row is None else row for row in rows])
 
@@ -111,18 +114,17 @@ class Asker:
         new = [k for k in clients if k not in self.trained]
         self.ledger.send_model(new)
         encoded: dict[int, np.ndarray] = {}
-        for k, content in zip(
-            new, self.wire.ask([self.request(k, "train", config) for k in new]), strict=True
-        ):
-            if content is None:
-                continue
+
+        def receive(k: int, content: RecordDict) -> None:
             if "encoded" not in content.array_records:
                 self.arrived(k, content)
-                continue
+                return
             encoded[k] = content["encoded"]["encoded"].numpy()
             self.encoded_only.add(k)
             self.ledger.train(self.steps(content))
             self.ledger.upload([k], question.parameters, question.scalars)
+
+        self.ask([self.request(k, "train", config) for k in new], receive)
         for k in set(clients) & set(self.trained):
             update = self.trained[k].flat - self.start
             encoded[k] = question.encode(update[None, : self.model.n_trained])[0]
@@ -130,41 +132,43 @@ class Asker:
 
     def gradients(self, question: Gradients) -> list[np.ndarray | None]:
         self.ledger.send_model(question.clients)
-        requests = [
-            self.request(k, "train", {ASK: "gradient", "purpose": "question"}) for k in question.clients
-        ]
-        rows = []
-        for content in self.wire.ask(requests):
-            gradient = None
-            if content is not None:
-                gradient = self.model.flat(only_arrays(content))[: self.model.n_trained]
-                self.ledger.gradients(1)
-            rows.append(gradient)
-        return rows
+        config = {ASK: "gradient", "purpose": "question"}
+
+        def receive(k: int, content: RecordDict) -> np.ndarray:
+            self.ledger.gradients(1)
+            return self.model.flat(only_arrays(content))[: self.model.n_trained]
+
+        return self.ask([self.request(k, "train", config) for k in question.clients], receive)
 
     def losses(self, clients: Iterable[int], arrays: ArrayRecord) -> list[float | None]:
         """The clients' losses of a model, computed by their own evaluate functions."""
         if arrays is self.arrays:
             self.ledger.send_model(clients)
-        rows = []
-        for content in self.wire.ask([self.request(k, "evaluate", {}, arrays) for k in clients]):
-            loss = None
-            if content is not None:
-                loss = number(content, self.metrics.eval_loss)
-                self.ledger.losses(1, int(number(content, self.metrics.examples)))
-            rows.append(loss)
-        return rows
+
+        def receive(k: int, content: RecordDict) -> float:
+            self.ledger.losses(1, int(number(content, self.metrics.examples)))
+            return number(content, self.metrics.eval_loss)
+
+        return self.ask([self.request(k, "evaluate", {}, arrays) for k in clients], receive)
 
     def trial_losses(self, question: TrialLosses) -> list[float | None]:
         self.ledger.send_model(question.train)
-        requests = [self.request(k, "train", {ASK: "train", "purpose": "probe"}) for k in question.train]
-        trained = [self.read(content) for content in self.wire.ask(requests) if content is not None]
+        config = {ASK: "train", "purpose": "probe"}
+        results = self.ask(
+            [self.request(k, "train", config) for k in question.train], lambda k, content: self.read(content)
+        )
+        trained = [result for result in results if result is not None]
         if not trained:
             return [None] * len(question.clients)
         self.ledger.trial(len(trained), sum(result.steps for result in trained), len(question.clients))
         mean = np.mean([result.flat - self.start for result in trained], axis=0)
         trial = self.model.record(self.start + mean, self.arrays)
         return self.losses(question.clients, trial)
+
+    def ask(self, requests: Sequence[Request], receive: Callable[[int, RecordDict], T]) -> list[T | None]:
+        """What `receive` makes of each client's reply; None for clients that failed."""
+        replies = zip(requests, self.wire.ask(requests), strict=True)
+        return [None if content is None else receive(request.client, content) for request, content in replies]
 
     # -- training of the selected clients ----------------------------------------------------------------------
 

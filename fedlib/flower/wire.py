@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ SECONDS = 1.0  # between two checks for nodes that have joined
 PULL_SECONDS = 0.2  # between two checks for replies
 
 
-class TimedGrid(Grid):
+class TimedGrid:
     """A grid that notes when each reply arrived, on the clock of this machine.
 
     arrivals: id of a message -> `time.monotonic()` when its reply was there, to `PULL_SECONDS`.
@@ -32,38 +33,22 @@ class TimedGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """The replies that arrive within the timeout, as Flower's own grids return them."""
-        waiting, replies = set(self.push_messages(messages)), []
-        end = None if timeout is None else time.monotonic() + timeout
+        waiting, replies = set(self.grid.push_messages(messages)), []
+        end = math.inf if timeout is None else time.monotonic() + timeout
         while waiting:
-            arrived = list(self.pull_messages(waiting))
+            arrived = list(self.grid.pull_messages(waiting))
             moment = time.monotonic()
             self.arrivals |= {reply.metadata.reply_to_message_id: moment for reply in arrived}
             waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
             replies += arrived
-            if end is not None and moment >= end:
+            if moment >= end:
                 break
             if waiting:
                 time.sleep(PULL_SECONDS)
         return replies
 
-    def set_run(self, run: Any) -> None:
-        self.grid.set_run(run)
-
-    @property
-    def run(self) -> Any:
-        return self.grid.run
-
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        return self.grid.create_message(*arguments, **named)
-
-    def get_node_ids(self) -> Iterable[int]:
-        return self.grid.get_node_ids()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self.grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self.grid.pull_messages(message_ids)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.grid, name)
 
 
 @dataclass(frozen=True)
@@ -94,7 +79,7 @@ class Wire:
     N: int
     timeout: float
     retries: int
-    problem: Callable[[Request, RecordDict], str] = lambda request, content: ""
+    problem: Callable[[Request, RecordDict], str]
     nodes: dict[int, int] = field(default_factory=dict)  # client -> node
     sizes: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
@@ -120,25 +105,24 @@ class Wire:
         messages = [Message(RecordDict({"config": config}), node, "train") for node in sorted(new)]
         joined: set[int] = set()
         for reply in self.receive(messages):
-            client, size = (_whole(reply.content, key) for key in ("client", "size"))
-            if client is None or client >= self.N:
-                claimed = number(reply.content, "client")
+            client, size = (number(reply.content, key) for key in ("client", "size"))
+            if not is_count(client) or client >= self.N:
                 raise SamplerError(
-                    f"a node says that it is client {claimed:g}; number the {self.N} clients from 0 to {self.N - 1}, "
-                    "by Answers(client=...) or partition-id."
+                    f"a node says that it is client {client:g}; number the {self.N} clients from 0 to {self.N - 1}, by "
+                    "Answers(client=...) or partition-id."
                 )
-            if size is None:
+            client = int(client)
+            if not is_count(size):
                 raise SamplerError(
-                    f"client {client} says that it has {number(reply.content, 'size'):g} training samples; "
-                    "Answers(size=...) must return a whole number."
+                    f"client {client} says that it has {size:g} training samples; Answers(size=...) must return a "
+                    "whole number."
                 )
             if client in joined:
                 raise SamplerError(
                     f"two nodes say that they are client {client}; give each a number of its own."
                 )
             joined.add(client)
-            self.nodes[client] = reply.metadata.src_node_id
-            self.sizes[client] = size
+            self.nodes[client], self.sizes[client] = reply.metadata.src_node_id, int(size)
 
     def wait_for(self, N: int) -> None:
         """Wait until the sizes of clients 0 to N - 1 are known.
@@ -147,15 +131,19 @@ class Wire:
             SamplerError: they have not joined, or have not answered, within the timeout.
         """
         end = time.monotonic() + self.timeout
+        self.look()
         while missing := set(range(N)) - set(self.sizes):
-            self.look()
             if time.monotonic() > end:
-                why = f" ({self.why})" if self.why else ""
-                raise SamplerError(f"{len(missing)} of {N} clients have not said who they are{why}.")
-            if set(range(N)) - set(self.sizes):
-                time.sleep(SECONDS)
+                raise SamplerError(f"{len(missing)} of {N} clients have not said who they are{self.reason}.")
+            time.sleep(SECONDS)
+            self.look()
         if not any(self.sizes.values()):
             raise SamplerError("every client says that it has 0 training samples; check Answers(size=...).")
+
+    @property
+    def reason(self) -> str:
+        """Why the last failed client failed, as an addition to a message."""
+        return f" ({self.why})" if self.why else ""
 
     def receive(self, messages: Sequence[Message]) -> list[Message]:
         """The replies that arrived in time and are not errors."""
@@ -181,9 +169,11 @@ class Wire:
 
         replies: those of the first attempt, if the messages have been sent already.
         """
-        contents: list[RecordDict | None] = [None] * len(requests)
+        contents: dict[int, RecordDict] = {}
         for attempt in range(self.retries + 1):
-            missing = [i for i, content in enumerate(contents) if content is None]
+            missing = [i for i in range(len(requests)) if i not in contents]
+            if not missing:
+                break
             if attempt:
                 self.look()
             if attempt or replies is None:
@@ -198,17 +188,12 @@ class Wire:
                     continue
                 contents[i] = reply.content
                 if requests[i].kind == "train":
-                    place = requests[i].client, requests[i].config.get("draw", 0)
+                    place = requests[i].client, requests[i].config["draw"]
                     self.trained[place] = self.grid.arrivals[reply.metadata.reply_to_message_id]
-            if all(content is not None for content in contents):
-                break
-        self.lost |= {
-            request.client for request, content in zip(requests, contents, strict=True) if content is None
-        }
-        return contents
+        self.lost |= {request.client for i, request in enumerate(requests) if i not in contents}
+        return [contents.get(i) for i in range(len(requests))]
 
 
-def _whole(content: RecordDict, key: str) -> int | None:
-    """A metric that must be a whole number from 0; None if it is none."""
-    value = number(content, key)
-    return int(value) if value >= 0 and value == value // 1 and value < 2**53 else None
+def is_count(value: float) -> bool:
+    """Whether a metric is a whole number from 0."""
+    return 0 <= value < 2**53 and value == value // 1
