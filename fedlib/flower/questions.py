@@ -16,7 +16,7 @@ from fedlib.errors import SamplerError
 from fedlib.flower.answers import ASK
 from fedlib.flower.records import FlatModel, number, only_arrays
 from fedlib.flower.wire import Request, Wire
-from fedlib.samplers import Gradients, Losses, TrialLosses, Updates
+from fedlib.samplers import Gradients, Losses, Selection, TrialLosses, Updates
 from fedlib.simulation.ledger import Ledger
 
 T = TypeVar("T")
@@ -218,7 +218,7 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
     else:
         record = content.array_records.get("encoded") or only_arrays(content)
         arrays = {name: array.numpy() for name, array in record.items()}
-        for name, shape in zip(model.names, model.shapes, strict=True) if "encoded" not in arrays else ():
+        for name, shape in model.shapes.items() if "encoded" not in arrays else ():
             if name not in arrays:
                 return f"its model has no array {name!r}"
             if arrays[name].shape != shape:
@@ -231,11 +231,11 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
     return "" if np.isfinite(numbers).all() else "its metrics are not finite"
 
 
-def without(selection: Any, came: Sequence[bool]) -> Any:
+def only(selection: Selection, came: Sequence[bool]) -> Selection:
     """The selection, with only the draws that returned a result."""
-    arrays = {
-        name: None if value is None else np.asarray(value)[np.asarray(came, dtype=bool)]
-        for name in ("clients", "weights", "expected")
-        for value in [getattr(selection, name)]
-    }
-    return dataclasses.replace(selection, **arrays)
+    rows = np.asarray(came, dtype=bool)
+    weights, expected = (
+        None if values is None else np.asarray(values)[rows]
+        for values in (selection.weights, selection.expected)
+    )
+    return dataclasses.replace(selection, clients=selection.clients[rows], weights=weights, expected=expected)

@@ -49,12 +49,14 @@ def number(content: RecordDict, key: str, otherwise: float | None = None) -> flo
 class FlatModel:
     """Position of each array of a model in its flat (d,) vector.
 
+    shapes: of the arrays by name, in the order of the vector. trained: the names that are trained.
+    output: names of the output layer's weight and bias.
+
     Trained arrays come first; the last of them are the output layer's (K, L) weight and (K,) bias. Then come the
     statistics of normalisation. Integer arrays have no position: they stay as the server has them.
     """
 
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: dict[str, tuple[int, ...]]
     trained: tuple[str, ...]
     output: tuple[str, str] | None
 
@@ -79,25 +81,29 @@ class FlatModel:
                     f"output: the model has no trained array {name!r}; it has {', '.join(trained)}."
                 )
         trained = [name for name in trained if name not in (output or ())] + list(output or ())
-        names = (*trained, *statistics)
-        return cls(names, tuple(arrays[name].shape for name in names), tuple(trained), output)
+        return cls({name: arrays[name].shape for name in (*trained, *statistics)}, tuple(trained), output)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(self.shapes)
 
     @property
     def d(self) -> int:
         """Length of the flat vector."""
-        return sum(map(math.prod, self.shapes))
+        return sum(map(math.prod, self.shapes.values()))
 
     @property
     def n_trained(self) -> int:
         """Number of trained values, which come first in the flat vector."""
-        return sum(map(math.prod, self.shapes[: len(self.trained)]))
+        return sum(math.prod(self.shapes[name]) for name in self.trained)
 
     @property
     def output_shape(self) -> tuple[int, int]:
         """(K, L) of the output layer's weight, (0, 0) where no output layer is known."""
         if not self.output:
             return 0, 0
-        K, L = self.shapes[self.names.index(self.output[0])]
+        K, L = self.shapes[self.output[0]]
         return K, L
 
     @property
@@ -117,12 +123,7 @@ class FlatModel:
 
     def record(self, flat: np.ndarray, like: ArrayRecord) -> ArrayRecord:
         """The arrays of the vector `flat` (d,), in the order and with the types of `like`."""
-        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
-        parts = dict(zip(self.names, np.split(flat, ends), strict=True))
-        shapes = dict(zip(self.names, self.shapes, strict=True))
-        return ArrayRecord(
-            {
-                name: Array(parts[name].reshape(shapes[name]).astype(array.dtype)) if name in parts else array
-                for name, array in like.items()
-            }
-        )
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])[:-1]
+        parts = zip(self.shapes.items(), np.split(flat, ends), strict=True)
+        arrays = {name: Array(part.reshape(shape).astype(like[name].dtype)) for (name, shape), part in parts}
+        return ArrayRecord({name: arrays.get(name, array) for name, array in like.items()})

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -21,13 +20,13 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
-from fedlib.flower.questions import Asker, ClientResult, Metrics, problem, without
+from fedlib.flower.questions import Asker, ClientResult, Metrics, only, problem
 from fedlib.flower.records import FlatModel
 from fedlib.flower.wire import Request, TimedGrid, Wire
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler, Selection
 from fedlib.samplers.registry import load_all
 from fedlib.simulation.checks import check
-from fedlib.simulation.ledger import Costs
+from fedlib.simulation.ledger import Costs, earlier_draws
 from fedlib.streams import Purpose, stream
 
 log = logging.getLogger("flwr")  # whose messages Flower shows
@@ -95,14 +94,8 @@ class SamplerStrategy(Strategy):
         self.rows: list[dict[str, Any]] = []
 
     def summary(self) -> None:
-        log.info(
-            "%s chooses %d of %d clients per round, %s, seed %d",
-            self.name,
-            self.m,
-            self.N,
-            self.rule,
-            self.seed,
-        )
+        chosen = f"{self.name} chooses {self.m} of {self.N} clients per round"
+        log.info("%s, %s, seed %d", chosen, self.rule, self.seed)
 
     # -- all rounds --------------------------------------------------------------------------------------------
 
@@ -154,11 +147,8 @@ class SamplerStrategy(Strategy):
         known_parts = {"output layer"} if self.model.output else set()
         lacking = sorted(self.sampler.needs - known_parts)
         if lacking:
-            how = (
-                "name it by output=(weight, bias)"
-                if lacking[0] == "output layer"
-                else "it is a reference only"
-            )
+            named = lacking[0] == "output layer"
+            how = "name it by output=(weight, bias)" if named else "it is a reference only"
             raise SamplerError(f"{self.name} needs the {lacking[0]} of the model or clients; {how}.")
         return Federation(
             sizes=np.array([self.wire.sizes[k] for k in range(self.N)]),
@@ -174,14 +164,13 @@ class SamplerStrategy(Strategy):
         """Flower's result for all rounds, including those before a stop."""
         result, costs = Result(arrays=self.arrays), {*vars(Costs()), "local_loss", "local_loss_std"}
         for row in self.rows:
-            metrics = {"train": {key: row[key] for key in costs & set(row)}} | row
-            for target, key in (
-                (result.train_metrics_clientapp, "train"),
-                (result.evaluate_metrics_clientapp, "by_clients"),
-                (result.evaluate_metrics_serverapp, "by_server"),
+            for metrics, target in (
+                ({key: row[key] for key in costs & set(row)}, result.train_metrics_clientapp),
+                (row.get("by_clients"), result.evaluate_metrics_clientapp),
+                (row.get("by_server"), result.evaluate_metrics_serverapp),
             ):
-                if metrics.get(key):
-                    target[row["round"]] = MetricRecord(metrics[key])
+                if metrics:
+                    target[row["round"]] = MetricRecord(metrics)
         return result
 
     # -- a round -----------------------------------------------------------------------------------------------
@@ -196,11 +185,8 @@ class SamplerStrategy(Strategy):
         common = {"server-round": self.t, "run": self.run, "seed": self.seed, **config}
         self.asker = Asker(self.wire, self.model, self.metrics, arrays, common)
         self.selection = self.selected() if len(self.available) else Selection(np.zeros(0, dtype=int))
-        drawn_before: Counter[int] = Counter()
-        self.draws: list[tuple[int, int]] = []  # (client, draw)
-        for k in map(int, self.selection.clients):
-            self.draws.append((k, drawn_before[k]))
-            drawn_before[k] += 1
+        clients = self.selection.clients.tolist()
+        self.draws = list(zip(clients, earlier_draws(clients), strict=True))  # (client, draw)
         self.requests = self.asker.selected(self.draws)
         return self.wire.messages(self.requests, range(len(self.requests)))
 
@@ -218,10 +204,10 @@ class SamplerStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The next global model, from all results that arrived; then the sampler observes them."""
         trained = self.collect(replies)
-        came = [draw in trained for draw in self.draws]
-        missing = [k for (k, _), arrived in zip(self.draws, came, strict=True) if not arrived]
-        results = [trained[draw] for draw in self.draws if draw in trained]
-        selection = without(self.selection, came)
+        came = [draw for draw in self.draws if draw in trained]
+        missing = [k for k, draw in self.draws if (k, draw) not in trained]
+        results = [trained[draw] for draw in came]
+        selection = only(self.selection, [draw in trained for draw in self.draws])
         updates = (
             np.stack([t.flat - self.asker.start for t in results]) if results else np.zeros((0, self.model.d))
         )
@@ -229,7 +215,7 @@ class SamplerStrategy(Strategy):
             self.arrays = self.model.record(self.aggregated(selection, updates, results), self.arrays)
         self.asker.ask_about(self.arrays)
         losses = np.array([t.loss for t in results])
-        seconds = np.array([self.wire.trained[draw] - self.began for draw in self.draws if draw in trained])
+        seconds = np.array([self.wire.trained[draw] - self.began for draw in came])
         report = Report(
             selection.clients, updates[:, : self.fed.d].astype(np.float32), losses, missing, seconds
         )
@@ -282,10 +268,8 @@ class SamplerStrategy(Strategy):
     ) -> list[Message]:
         if not self.evaluate_every or self.t % self.evaluate_every:
             return []
-        requests = [
-            Request(k, "evaluate", arrays, {"server-round": self.t, **config})
-            for k in sorted(self.wire.nodes)
-        ]
+        config_now = {"server-round": self.t, **config}
+        requests = [Request(k, "evaluate", arrays, config_now) for k in sorted(self.wire.nodes)]
         return self.wire.messages(requests, range(len(requests)))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -300,11 +284,9 @@ class SamplerStrategy(Strategy):
         weights = [metrics.get(key, 0) for metrics in replied]
         if not sum(weights):
             return None
-        names = set.intersection(*map(set, replied)) - {key}
-        means = {
-            name: float(np.average([metrics[name] for metrics in replied], weights=weights))
-            for name in sorted(names)
-        }
+        names = sorted(set.intersection(*map(set, replied)) - {key})
+        values = {name: [metrics[name] for metrics in replied] for name in names}
+        means = {name: float(np.average(values[name], weights=weights)) for name in names}
         self.rows[-1]["by_clients"] = means
         return MetricRecord(means)
 
@@ -313,9 +295,8 @@ class SamplerStrategy(Strategy):
     def settings(self) -> dict[str, Any]:
         """What must be equal for a saved state to be continued."""
         fields = {f.name: getattr(self.sampler, f.name) for f in dataclasses.fields(self.sampler)}
-        shapes = dict(zip(self.model.names, self.model.shapes, strict=True))
         identity = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}
-        return identity | {"rule": self.rule, "model": shapes}
+        return identity | {"rule": self.rule, "model": self.model.shapes}
 
     def save(self) -> None:
         if self.store:
