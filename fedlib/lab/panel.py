@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as widgets
 from IPython.display import display
 
-from fedlib.errors import ConfigError, DataError, StoreError
+from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 from fedlib.lab.setting import Setting
 from fedlib.settings import params
 
@@ -110,6 +110,11 @@ class Lab(Setting):
             self.show_partition()
 
     @property
+    def selected(self) -> dict[str, dict[str, Any]]:
+        """Label -> method, of the selected methods."""
+        return {label: self.methods[label] for label in self.choose.value}
+
+    @property
     def panel(self) -> widgets.VBox:
         columns = [*map(widgets.VBox, self.columns), self.choose]
         wrap = widgets.Layout(flex_flow="row wrap")
@@ -172,11 +177,13 @@ class Lab(Setting):
                 raise ConfigError("choose at least one method.")
             from fedlib.lab.training import Training
 
-            training = Training(self.setting(), range(self.seeds.value), self._finished())
-            for label in self.choose.value:
-                training.enter(label, self.methods[label])
-            self.training = training
-            self.ran = {label: self.methods[label] for label in self.choose.value}
+            training, selected = (
+                Training(self.setting(), range(self.seeds.value), self._finished()),
+                self.selected,
+            )
+            for label, method in selected.items():
+                training.enter(label, method)
+            self.training, self.ran = training, selected
             self._go()
 
     async def _once_ready(self) -> None:
@@ -195,7 +202,7 @@ class Lab(Setting):
             ran = self.training is not None
             setting = self.training.setting if ran else self.setting()
             seeds = len(self.training.seeds) if ran else self.seeds.value
-            methods = self.ran if ran else {label: self.methods[label] for label in self.choose.value}
+            methods = self.ran if ran else self.selected
             self.script.value = export.script(setting, methods, seeds, self.target.value / 100)
             self.entry.value = export.entry(setting, methods, seeds)
             for widget in (self.script, self.entry):
@@ -281,8 +288,6 @@ class Lab(Setting):
         except (ConfigError, DataError, StoreError) as error:
             self.say(str(error))
         except Exception as error:  # of a sampler under development: show where it failed, too
-            from fedlib.errors import SamplerError
-
             if not isinstance(error, SamplerError):
                 self.say(traceback.format_exc(limit=-1))
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -68,15 +69,13 @@ class Setting:
     def _make(self, experiment: str) -> None:
         wide = {"style": {"description_width": "11em"}, "layout": widgets.Layout(width="28em")}
 
+        slider = {"continuous_update": False, **wide}
+
         def whole(words: str, low: int, high: int, value: int | None = None) -> widgets.IntSlider:
-            return widgets.IntSlider(
-                low if value is None else value, low, high, description=words, continuous_update=False, **wide
-            )
+            return widgets.IntSlider(low if value is None else value, low, high, description=words, **slider)
 
         def number(words: str, value: float, low: int, high: int) -> widgets.FloatLogSlider:
-            return widgets.FloatLogSlider(
-                value, min=low, max=high, step=0.1, description=words, continuous_update=False, **wide
-            )
+            return widgets.FloatLogSlider(value, min=low, max=high, step=0.1, description=words, **slider)
 
         def choice(words: str, options: Any, value: Any = None) -> widgets.Dropdown:
             return widgets.Dropdown(options=options, value=value, description=words, **wide)
@@ -100,11 +99,7 @@ class Setting:
         self.seeds = whole("seeds", 1, 5, 2)
         self.target = whole("target accuracy (%)", 1, 100, 80)
         self.further = widgets.Textarea(
-            description="further keys",
-            placeholder="as in params.yaml",
-            continuous_update=False,
-            rows=6,
-            **wide,
+            description="further keys", placeholder="as in params.yaml", rows=6, **slider
         )
         self.choose = widgets.SelectMultiple(rows=16, description="methods", layout={"width": "22em"})
         self.columns = [
@@ -135,17 +130,18 @@ class Setting:
     def list_settings(self) -> None:
         """Offer the settings of the chosen experiment at the chosen scale, and fill the widgets."""
         with self._quietly():
-            settings = list(
-                self.settings.describe(self.origin.value, self.scale.value).get("grid") or {"": {}}
-            )
+            settings = list(self._spec().get("grid") or {"": {}})
             present = self.grid.value
             self.grid.options = [(name or "its only one", name) for name in settings]
             self.grid.value = present if present in settings else settings[0]
             self.fill()
 
+    def _spec(self) -> dict[str, Any]:
+        return self.settings.describe(self.origin.value, self.scale.value)
+
     def raw(self) -> dict[str, Any]:
         """The chosen setting as params.yaml writes it: the keys of a run, and methods."""
-        spec = self.settings.describe(self.origin.value, self.scale.value)
+        spec = self._spec()
         changes = (spec.get("grid") or {"": {}})[self.grid.value]
         base = {key: value for key, value in spec.items() if key == "methods" or key not in params.RESERVED}
         return params.merge(base, changes or {})
@@ -184,9 +180,8 @@ class Setting:
         sizes, alphas = partition.get("sizes", [[0, 0]]), partition.get("alphas", [0.1])
         n, n_test = partition.get("n", sizes[0][1]), partition.get("n_test", 0)
         alpha, shards = partition.get("alpha", alphas[0]), partition.get("shards", 0)
-        if scheme not in SCHEMES.values() or not isinstance(alpha, int | float):
-            return {"scheme": ""}
-        if split(scheme, sizes[0][0], n, n_test, alpha, shards) != dict(partition):
+        shown = scheme in SCHEMES.values() and isinstance(alpha, int | float)
+        if not shown or split(scheme, sizes[0][0], n, n_test, alpha, shards) != dict(partition):
             return {"scheme": ""}
         self.test_share = n_test / n if n_test else 0.0
         values = {"n": n, "alpha": alpha, "shards": shards}
@@ -215,15 +210,8 @@ def as_yaml(content: Mapping[str, Any]) -> str:
     """Settings as params.yaml writes them."""
     text, yaml = io.StringIO(), YAML(typ="safe")
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 100
-    yaml.dump(plain(content), text)
+    yaml.dump(json.loads(json.dumps(content)), text)  # a copy, for parts that are shared would become anchors
     return text.getvalue()
-
-
-def plain(value: Any) -> Any:
-    """Dictionaries and lists without their kinds."""
-    if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def from_yaml(text: str) -> dict[str, Any]:

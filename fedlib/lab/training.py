@@ -18,14 +18,7 @@ from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 
 Read = Callable[[Run], tuple[pd.DataFrame, Any] | None]
-SHARED = {
-    "dataset",
-    "scaling",
-    "partition",
-    "holdout",
-    "model",
-    "N",
-}  # what a method may not change during a training
+SHARED = {"dataset", "scaling", "partition", "holdout", "model", "N"}  # a method may not change these
 
 
 class Training:
@@ -124,19 +117,13 @@ class Training:
         runs = []
         for label, finished in self.finished.items():
             live = self.methods[label].live if label in self.methods else []
-            runs += [
-                *finished,
-                *(
-                    pd.DataFrame(live_run.rows).assign(method=label, seed=live_run.run.seed)
-                    for live_run in live
-                    if live_run.t
-                ),
-            ]
-        return (
-            pd.concat(runs, ignore_index=True).assign(experiment="lab", setting="")
-            if runs
-            else pd.DataFrame()
-        )
+            trained = (
+                pd.DataFrame(run.rows).assign(method=label, seed=run.run.seed) for run in live if run.t
+            )
+            runs += [*finished, *trained]
+        if not runs:
+            return pd.DataFrame()
+        return pd.concat(runs, ignore_index=True).assign(experiment="lab", setting="")
 
 
 def standings(results: pd.DataFrame, target: float) -> pd.DataFrame:
