@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,17 +17,13 @@ from typing import Any
 
 from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
-from benchmarks.protocol import WORKLOADS
+from benchmarks.protocol import WORKLOADS, tell
 from fedlib.files import write_whole
 from fedlib.pages import readme
 
 START, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
 SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")
 ALL_TRAIN = ("uniform", "hcsfed", "importance", "divfl:gradients=previous")
-
-
-def tell(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ import fedlib
 from benchmarks import machine
 from benchmarks.gpu_left import MODEL, SHAPE, Rows, estimated, left, needed
 from benchmarks.gpu_page import PAGE, estimate_page, page
+from benchmarks.protocol import tell
 from fedlib.data.datasets import Tensors
 from fedlib.files import write_whole
 from fedlib.runs import cost
@@ -83,10 +84,6 @@ TOY = Size(
     rounds=2,
     experiments=1,
 )
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
 def seconds(work: Callable[[], object], device: torch.device, stretch: float, stretches: int) -> float:
@@ -211,7 +208,7 @@ class Bench:
             "TFLOP/s": needed(MODEL) * jobs * local.batch / taken / 1e12,
             "GiB": torch.cuda.max_memory_allocated(self.device) / 2**30 if self.on_card else math.nan,
         }
-        say(f"step: {row}")
+        tell(f"step: {row}")
         return row
 
     def steps(self) -> Rows:
@@ -307,7 +304,7 @@ class Bench:
                 if run.model not in executors:
                     executors[run.model] = make_executor(run.model, self.data, self.device, 2)
                 speeds[kind] = self.speed(executors[run.model], run)
-                say(f"{kind}: {speeds[kind]}")
+                tell(f"{kind}: {speeds[kind]}")
             return speeds.get(kind)
 
         return left(speed_of, self.size.experiments)
@@ -330,7 +327,7 @@ class Bench:
         rows = []
         for way in ways:
             if time.monotonic() > self.until:
-                say("out of time: the other ways to run a step are left out")
+                tell("out of time: the other ways to run a step are left out")
                 break
             rows.append(self.step(*way))
         return rows
@@ -369,7 +366,7 @@ def measured(bench: Bench, keep: Callable[[dict[str, Any]], None]) -> dict[str, 
         except Exception as error:
             traceback.print_exc()
             results["failed"][name] = f"{type(error).__name__}: {error}".splitlines()[0]
-        say(f"{name}: {results.get(name, results['failed'].get(name))}")
+        tell(f"{name}: {results.get(name, results['failed'].get(name))}")
         keep(results)
     return results
 

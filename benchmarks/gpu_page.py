@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.report import table
+
 PAGE = Path(__file__).parent / "GPU.md"
 ENOUGH = 0.4  # of the card's float32 rate: a step that reaches it needs no convolutions of its own
 SLOW = 25.0  # TFLOP/s of the products alone, below which these hold the step up
@@ -23,18 +25,13 @@ def versions() -> str:
     return ", ".join([*names, f"CUDA {torch.version.cuda}"])
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def rows_as_table(rows: list[dict[str, Any]]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, bool):
             return "yes" if value else "**no**"
         return f"{value:.3g}" if isinstance(value, float) else str(value)
 
-    lines = [
-        list(rows[0]),
-        ["---"] * len(rows[0]),
-        *([cell(value) for value in row.values()] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(list(rows[0]), ([cell(value) for value in row.values()] for row in rows)).rstrip()
 
 
 def page(results: dict[str, Any]) -> str:
@@ -49,7 +46,7 @@ def page(results: dict[str, Any]) -> str:
         if name in results["failed"]:
             parts += [f"## {title}", f"Failed: {results['failed'][name]}"]
         elif results.get(name):
-            parts += [f"## {title}", *([text(results)] if text else []), table(results[name])]
+            parts += [f"## {title}", *([text(results)] if text else []), rows_as_table(results[name])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -141,5 +138,5 @@ of its float32 rate, and whose memory moves the rest at 85 % of its own:
 - All missing CIFAR-10 runs of scale paper: about {sum(row["hours"] for row in rows):.2g} hours.
 - A convolution in Triton that leaves no patches in memory is not written: `make bench-gpu` says whether it would help.
 
-{table(rows)}
+{rows_as_table(rows)}
 """

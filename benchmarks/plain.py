@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks import torch_model
-from benchmarks.protocol import Options, arguments, load, measured_rounds
+from benchmarks.protocol import Options, arguments, measured_rounds
 
 parser = arguments("W1", "W2", "W3", "W4")
 parser.add_argument("--usual", action="store_true")
@@ -26,9 +26,7 @@ work = options.workload
 torch.set_num_threads(options.threads)
 torch.manual_seed(options.seed)
 rng = np.random.default_rng(options.seed)
-arrays = load(options.arrays)
-X, Y = torch.from_numpy(arrays.x_train), torch.from_numpy(arrays.y_train)
-X_TEST, Y_TEST = torch.from_numpy(arrays.x_test), torch.from_numpy(arrays.y_test)
+X, Y, X_TEST, Y_TEST = torch_model.tensors(options.arrays)
 net = torch_model.build(work)
 models = [torch_model.build(work).state_dict() for _ in range(work.R)]
 

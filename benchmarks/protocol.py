@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+
+def tell(text: str) -> None:
+    """Print a line of progress, with the time."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

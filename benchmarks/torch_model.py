@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.protocol import Workload
+from benchmarks.protocol import Workload, load
+
+
+def tensors(folder: Path, test: bool = True) -> tuple[Tensor, ...]:
+    """x_train, y_train (by client), x_test, y_test of a workload, as `load` reads them."""
+    arrays = load(folder, test)
+    return tuple(map(torch.from_numpy, (arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test)))
 
 
 def build(work: Workload) -> nn.Module:

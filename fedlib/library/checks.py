@@ -63,7 +63,7 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads:
             )
     if not isinstance(supply.model.use, str):
         check_model(supply.model.use, supply)
-        check_batches(supply, run.local, partitions.values())
+        check_batches(supply.model.use, supply, run.local, partitions.values())
     check_local(run.local, run.T, {len(mine) for part in partitions.values() for mine in part.train})
     if callable(run.local.optimizer):
         check_optimizer(run.local, supply.model.make)
@@ -71,9 +71,9 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads:
         check_sampler(probe, partitions[probe.seed], supply, threads)
 
 
-def check_batches(supply: Handed, local: Local, partitions: Iterable[Partition]) -> None:
+def check_batches(use: ProgramModel, supply: Handed, local: Local, partitions: Iterable[Partition]) -> None:
     """Check that no client has a batch of one sample if the model cannot be trained on one."""
-    if takes_one(supply):
+    if takes_one(use, supply):
         return
     batch = local.batch
     for part in partitions:
@@ -88,10 +88,8 @@ def check_batches(supply: Handed, local: Local, partitions: Iterable[Partition])
                 )
 
 
-def takes_one(supply: Handed) -> bool:
+def takes_one(use: ProgramModel, supply: Handed) -> bool:
     """Whether the model can be trained on a batch of one sample. Batch normalisation cannot."""
-    use = supply.model.use
-    assert not isinstance(use, str)
     net, x = made(use.make, 0).train(), supply.data.tensors().x_train[:2]
     with seeded(0), torch.no_grad():
         try:

@@ -77,11 +77,9 @@ class Handed:
     def executor(self, run: Run, threads: int) -> Executor:
         if self._executor is None:
             by_torch = run.local.by_torch
-            use = (
-                ProgramModel(self.model.make)
-                if by_torch and isinstance(self.model.use, str)
-                else self.model.use
-            )
+            use = self.model.use
+            if by_torch and isinstance(use, str):
+                use = ProgramModel(self.model.make)
             self._executor = make_executor(use, self.data.tensors(), self.device, threads, by_torch)
         return self._executor
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import torch_model
-from benchmarks.protocol import Options, load
+from benchmarks.protocol import Options
 
 
 @functools.cache
@@ -16,9 +16,5 @@ def data_and_net(options: Options) -> tuple[Tensor, Tensor, nn.Module]:
     """x: (N, n, C, H, W), y: (N, n), and a model to train in."""
     torch.set_num_threads(1)
     torch.seed()  # no two actors draw the same batches
-    arrays = load(options.arrays, test=False)
-    return (
-        torch.from_numpy(arrays.x_train),
-        torch.from_numpy(arrays.y_train),
-        torch_model.build(options.workload),
-    )
+    x, y, *_ = torch_model.tensors(options.arrays, test=False)
+    return x, y, torch_model.build(options.workload)

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from benchmarks import torch_model
-from benchmarks.protocol import Options, arguments, load, measured_rounds
+from benchmarks.protocol import Options, arguments, measured_rounds
 
 options = Options.of(arguments("W1", "W2").parse_args())
 work = options.workload
@@ -51,8 +51,7 @@ class MeasuredFedAvg(FedAvg):
 def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(options.seed)
     net = torch_model.build(work)
-    arrays = load(options.arrays)
-    test = torch.from_numpy(arrays.x_test), torch.from_numpy(arrays.y_test)
+    _, _, *test = torch_model.tensors(options.arrays)
     strategy = MeasuredFedAvg(
         fraction_train=work.m / work.N, fraction_evaluate=0.0, min_available_nodes=work.N
     )

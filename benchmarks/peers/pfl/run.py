@@ -20,16 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import torch_model
-from benchmarks.protocol import Options, arguments, load, measured_rounds
+from benchmarks.protocol import Options, arguments, measured_rounds
 
 logging.disable(logging.INFO)
 options = Options.of(arguments("W1", "W2").parse_args())
 work = options.workload
 torch.set_num_threads(options.threads)
 torch.manual_seed(options.seed)
-arrays = load(options.arrays)
-X, Y = torch.from_numpy(arrays.x_train), torch.from_numpy(arrays.y_train)
-X_TEST, Y_TEST = torch.from_numpy(arrays.x_test), torch.from_numpy(arrays.y_test)
+X, Y, X_TEST, Y_TEST = torch_model.tensors(options.arrays)
 
 
 class Net(nn.Module):

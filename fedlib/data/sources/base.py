@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,23 +128,15 @@ def download(name: str, kind: Kind, scratch: Path) -> Path:
             f"{name} is never downloaded; lay its files out as data/README.md says, name the mirror in FEDLIB_MIRROR, "
             f"and run: fedlib data prepare {name}."
         )
+    usual = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE)
     try:
-        with no_long_silence():
-            return kind.download(scratch)
+        return kind.download(scratch)
     except (OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
             f"{name} could not be downloaded ({reason}); try again, or name a mirror in FEDLIB_MIRROR (layout: "
             f"data/README.md), and run: fedlib data prepare {name}."
         ) from None
-
-
-@contextmanager
-def no_long_silence() -> Generator[None]:
-    """A context in which a connection that says nothing for `SILENCE` seconds fails."""
-    usual = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE)
-    try:
-        yield
     finally:
         socket.setdefaulttimeout(usual)
