@@ -334,7 +334,7 @@ def local(**options: Any) -> dict[str, fedlib.Local]:
         (local(lr=lambda t: [0.1][t - 1]), "local.lr fails in round 2: IndexError"),
         (local(steps=lambda n: 1 / 0), "local.steps fails for 20 samples: ZeroDivisionError"),
         (local(optimizer=lambda parameters, lr: 1 / 0), "local.optimizer fails for the model's parameters"),
-        (local(optimizer=lambda parameters, lr: torch.optim.LBFGS(parameters)), "local.optimizer fails in a step of LBFGS"),
+        (local(optimizer=lambda parameters, lr: torch.optim.LBFGS(parameters)), "fails in a step of LBFGS"),
     ],
 )
 def test_it_is_one_sentence(options: dict, message: str) -> None:
