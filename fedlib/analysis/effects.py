@@ -335,12 +335,8 @@ def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
     whole = whole[(whole["outcome"] != "infeasible") & whole["estimate"].notna() & (whole["n"] >= 2)]
     lines = []
     for id, family in whole.groupby("claim", sort=False):
-        y = np.array(
-            [
-                math.log(e) if null == 1 else e
-                for e, null in zip(family["estimate"], family["null"], strict=True)
-            ]
-        )
+        y = family["estimate"].to_numpy()
+        y = np.log(y) if family["null"].iloc[0] == 1 else y
         if len(y) < 2 or not y.var() > 0:
             continue
         groups: dict[tuple[int, ...], list[str]] = {}  # the option of each reading, by number -> the choices
@@ -349,15 +345,8 @@ def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
         for codes, choices in groups.items():
             means = pd.Series(y).groupby(np.array(codes)).transform("mean")
             if max(codes) > 0:
-                lines.append(
-                    (
-                        id,
-                        len(y),
-                        " + ".join(choices),
-                        1 + max(codes),
-                        min(1.0, float(means.var(ddof=0) / y.var())),
-                    )
-                )
+                share = min(1.0, float(means.var(ddof=0) / y.var()))
+                lines.append((id, len(y), " + ".join(choices), 1 + max(codes), share))
     shares = pd.DataFrame(lines, columns=["claim", "readings", "choice", "options", "share"])
     order = {id: k for k, id in enumerate(dict.fromkeys(shares["claim"]))}
     return shares.sort_values(

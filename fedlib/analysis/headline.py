@@ -17,6 +17,7 @@ import pandas as pd
 
 from fedlib.analysis.arrivals import Arrivals
 from fedlib.analysis.claim import Arms, Rounds
+from fedlib.analysis.curves import Panel
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.paper import parts
 from fedlib.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
@@ -41,6 +42,12 @@ class Row:
     shown: Mapping[str, str]
     printed: Mapping[str, float]
     T: int
+
+    @classmethod
+    def of(cls, name: str, panel: Panel, shown: Mapping[str, str], printed: Mapping[str, float]) -> Row:
+        """The row of a figure's panel."""
+        name = f"{name}, {100 * panel.target:.0f} %"
+        return cls(name, panel.experiment, panel.setting, panel.target, shown, printed, panel.T)
 
 
 @dataclass(frozen=True)

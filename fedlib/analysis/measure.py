@@ -1,11 +1,9 @@
-"""Statistics that the papers compute from a curve, and their uncertainty over a few seeds.
+"""Statistics that the papers compute from a curve.
 
 Everything starts from the tidy table of results (`ARCHITECTURE.md`, Results). A *curve* is one column of one run as a
 Series indexed by round, without the rounds in which it was not measured. A *statistic* is a function of a curve.
 
     r = per_run(results, "test_accuracy", rounds_to_target, target=0.8)    # Series by (setting, method, seed)
-    better = paired(r.loc[""], "MD", "Algorithm 2")                          # (n,) differences by seed
-    low, high = interval(better)                                             # 95 % bootstrap of the median
 
 A diverged run counts as the worst possible: infinite loss and zero accuracy from that round on.
 """
@@ -14,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -189,37 +186,6 @@ def savitzky_golay(curve: pd.Series, window: int = 13, order: int = 3) -> pd.Ser
     if len(curve) < window:
         return curve
     return pd.Series(scipy.signal.savgol_filter(curve.to_numpy(), window, order), curve.index)
-
-
-def paired(values: pd.Series, a: str, b: str) -> np.ndarray:
-    """values[a] - values[b] for the seeds that both methods have (`values` by (method, seed)) -> (n,).
-
-    Pairs in which both are infinite are left out.
-    """
-    pairs = pd.concat([values.loc[a], values.loc[b]], axis=1, join="inner").to_numpy()
-    return np.array([x - y for x, y in pairs if np.isfinite(x) or np.isfinite(y)])
-
-
-def interval(
-    values: Sequence[float] | np.ndarray,
-    statistic: Callable[..., Any] = np.median,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of `statistic` over seeds (seeded); (nan, nan) for fewer than two."""
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return math.nan, math.nan
-    resampled = np.sort(statistic(values[_picks(len(values), seed)], axis=1))
-    outside = int(len(resampled) * (1 - level) / 2)
-    return float(resampled[outside]), float(resampled[-1 - outside])
-
-
-@lru_cache
-def _picks(n: int, seed: int) -> np.ndarray:
-    picks = np.random.default_rng(seed).integers(n, size=(2000, n))
-    picks.setflags(write=False)
-    return picks
 
 
 def speed_up(

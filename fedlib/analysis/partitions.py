@@ -14,18 +14,18 @@ import pandas as pd
 from fedlib.data import datasets, partition
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     digests = set()
-    for labels, run in runs_of(settings, experiments, scale):
-        place = labels["data"], labels["setting"], labels["seed"]
+    for unit in units_of(settings, experiments, scale):
+        place = tuple(unit["labels"][key] for key in ("data", "setting", "seed"))
         if place not in digests:
             digests.add(place)
-            yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
+            yield unit | {"labels": unit["labels"] | {"method": ""}}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -97,39 +97,6 @@ class Reading:
                 where = swap.find(where)
         return where
 
-    def of(self, results: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        """The results under this reading, by the names with which they are requested; missing runs are left out."""
-        read = dict(results)
-        for experiment in dict.fromkeys(swap.experiment for swap in self.swaps):
-            mine = [swap for swap in self.swaps if swap.experiment == experiment]
-            pools: dict[str, dict[Any, pd.DataFrame]] = {
-                name: dict(list(results[name].groupby(["setting", "method"], sort=False)))
-                for name in {experiment, *(swap.source for swap in mine)}
-                if name in results
-            }
-            names = list(dict.fromkeys(key for pool in pools.values() for key in pool))
-            settings = dict.fromkeys(s for s, _ in names) | dict.fromkeys(
-                s for change in mine for s in change.settings
-            )
-            methods = dict.fromkeys(m for _, m in names) | dict.fromkeys(
-                m for change in mine for m in change.methods
-            )
-            tables = []
-            for setting, method in product(settings, methods):
-                where = self.find(Where(experiment, setting, method))
-                rows = pools.get(where.experiment, {}).get((where.setting, where.method))
-                if rows is not None:
-                    renamed = {column for swap in mine for column in swap.columns} & set(rows)
-                    columns = {
-                        c: rows[self.find(Where(experiment, setting, method, c)).column] for c in renamed
-                    }
-                    name = {"experiment": experiment} if "experiment" in rows else {}
-                    tables.append(rows.assign(setting=setting, method=method, **columns, **name))
-            read.pop(experiment, None)
-            if tables:
-                read[experiment] = pd.concat(tables, ignore_index=True)
-        return read
-
 
 def readings(paper: str) -> list[Reading]:
     """All readings of a paper (`fedlib/papers/<paper>/readings.py`), "as written" first."""
@@ -149,26 +116,21 @@ def left_open(paper: str) -> pd.DataFrame:
     Its readings say it of what was varied, `LEFT_OPEN` of the rest.
     """
     options = readings(paper)
-    text = next(
-        (reading for reading in options if reading.name == AS_WRITTEN), Reading(AS_WRITTEN, "there is none")
-    )
+    none = Reading(AS_WRITTEN, "there is none")
+    text = next((reading for reading in options if reading.name == AS_WRITTEN), none)
     rows = []
     for choice in dict.fromkeys(choice for reading in options for choice in reading.choices):
-        alternatives = dict.fromkeys(
-            reading.choices[choice] for reading in options if choice in reading.choices
+        taken = text.choices.get(choice)
+        varying = [reading for reading in options if choice in reading.choices]
+        tried = dict.fromkeys(reading.choices[choice] for reading in varying)
+        tried.pop(taken, None)
+        sourced = [reading for reading in varying if choice in reading.sources]
+        sources = dict.fromkeys(
+            f"{reading.choices[choice]}: {reading.sources[choice]}" for reading in sourced
         )
-        alternatives.pop(text.choices.get(choice), None)
-        sources = {
-            f"{reading.choices[choice]}: {reading.sources[choice]}": None
-            for reading in options
-            if choice in reading.sources
-        }
-        rows.append(
-            (choice, text.choices.get(choice, "nothing"), " · ".join(alternatives), " · ".join(sources))
-        )
-    rows += [
-        (choice, as_written, "", sources) for choice, sources, as_written in part(paper, "readings").LEFT_OPEN
-    ]
+        rows.append((choice, taken or "nothing", " · ".join(tried), " · ".join(sources)))
+    for choice, sources, taken in part(paper, "readings").LEFT_OPEN:
+        rows.append((choice, taken, "", sources))
     return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
 
 

@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 Unit = dict[str, Any]  # a measurement: `labels`, and everything that determines its numbers
 
 
-def runs_of(
-    settings: dict[str, Any], experiments: Experiments, scale: Scale
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The training runs that a study follows: (labels, run) of each, a run as a plain dictionary.
+def units_of(settings: dict[str, Any], experiments: Experiments, scale: Scale, *keys: str) -> Iterator[Unit]:
+    """A unit for each training run that a study follows: `labels`, `dataset`, `run` (a dictionary), and its settings.
 
     Settings by which an experiment measures losses less often or ends early do not apply to a study.
 
     settings: `experiments` {label of the dataset: experiment}, and optionally `settings` and `methods` to keep, and
-    `seeds`, how many of each experiment's seeds to take.
+    `seeds`, how many of each experiment's seeds to take. keys: of the settings that each unit has too.
 
     Raises:
         ConfigError: there is no such experiment, setting or method.
@@ -55,4 +53,5 @@ def runs_of(
                 labels = {"data": data, "setting": setting, "method": method, "seed": run.seed}
                 evaluate = run.evaluate.model_copy(update={"train_every": None})
                 run = run.model_copy(update={"until": None, "evaluate": evaluate})
-                yield labels, run.model_dump(mode="json")
+                unit = {"labels": labels, "dataset": run.dataset, "run": run.model_dump(mode="json")}
+                yield unit | {key: settings[key] for key in keys}

@@ -128,20 +128,6 @@ def test_savitzky_golay_keeps_a_cubic():
     assert np.allclose(measure.savitzky_golay(cubic), cubic)
 
 
-def test_paired_uses_common_seeds_and_drops_pairs_of_infinities():
-    r = {("A", 0): 5.0, ("A", 1): math.inf, ("A", 2): 7.0, ("B", 0): 3.0, ("B", 1): math.inf, ("B", 3): 1.0}
-    values = pd.Series(r)
-    assert measure.paired(values, "A", "B").tolist() == [2.0]
-
-
-def test_interval_is_seeded_brackets_the_median_and_needs_two_seeds():
-    x = [1.0, 2.0, 3.0, 4.0, 10.0]
-    low, high = measure.interval(x)
-    assert (low, high) == measure.interval(x)
-    assert 1 <= low <= 3 <= high <= 10
-    assert all(math.isnan(bound) for bound in measure.interval([1.0]))
-
-
 def test_speed_up_of_hcsfeds_table():
     assert measure.speed_up([96], [9], cap=200) == (pytest.approx(10.67, abs=0.01), False)
     assert measure.speed_up([math.inf], [81], cap=200) == (pytest.approx(2.47, abs=0.01), True)

@@ -9,14 +9,11 @@ from fedlib.papers.fedcor.printed import METHODS, PANELS, PRINTED, printed_cells
 
 _SHOWN = printed_cells()
 ROWS = tuple(
-    Row(
-        f"{name}, {100 * panel.target:.0f} %",
-        panel.experiment,
-        panel.setting,
-        panel.target,
+    Row.of(
+        name,
+        panel,
         {m: _SHOWN[name, m] for m in METHODS},
         {m: inf if (cell := PRINTED[name][m]) is None else cell[0] for m in METHODS},
-        panel.T,
     )
     for name, panel in PANELS.items()
 )

@@ -21,7 +21,7 @@ import torch
 from fedlib.runs.followed import everyone, follow
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
@@ -44,15 +44,8 @@ class LossChangesKeys(Study):
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     """settings: `subsets` per probe, `first` probed round and rounds between (`every`) by label of the dataset."""
-    for labels, run in runs_of(settings, experiments, scale):
-        yield {
-            "labels": labels,
-            "dataset": run["dataset"],
-            "run": run,
-            "subsets": settings["subsets"],
-            "first": settings["first"][labels["data"]],
-            "every": settings["every"][labels["data"]],
-        }
+    for unit in units_of(settings, experiments, scale, "subsets"):
+        yield unit | {key: settings[key][unit["labels"]["data"]] for key in ("first", "every")}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_samples
 from fedlib.runs.followed import everyone, start
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count, Whole
 from fedlib.samplers.hcsfed import compress, deviations, kmeans
 from fedlib.samplers.importance import norms
@@ -38,10 +38,7 @@ class UpdatesKeys(Study):
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     """settings: `after`, numbers of rounds after which to look; `H` clusters; `R` compression rate."""
-    for labels, run in runs_of(settings, experiments, scale):
-        yield {"labels": labels, "dataset": run["dataset"], "run": run} | {
-            key: settings[key] for key in ("after", "H", "R")
-        }
+    return units_of(settings, experiments, scale, "after", "H", "R")
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

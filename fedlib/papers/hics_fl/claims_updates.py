@@ -10,7 +10,7 @@ import pandas as pd
 from fedlib.analysis.claim import PRINT, Arm, Cell, Claim, Kind, Measurement, versus
 from fedlib.analysis.measure import spearman
 from fedlib.analysis.readings import Where
-from fedlib.papers.hics_fl.estimates import envelope, estimated, h_s, separation
+from fedlib.papers.hics_fl.estimates import QUANTILES, envelope, estimated, h_s, separation
 from fedlib.papers.hics_fl.places import NAMES, claim
 from fedlib.papers.hics_fl.printed import ENVELOPES
 
@@ -34,7 +34,7 @@ def bend(side: str, shape: bool) -> Callable[[pd.DataFrame], float]:
     def of_curve(rows: pd.DataFrame) -> float:
         mean = rows.groupby("client")[["entropy", "difference"]].mean()
         H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
-        beta, rho, kappa = envelope(H, y, {"upper": 0.975, "lower": 0.025}[side], H.max())
+        beta, rho, kappa = envelope(H, y, QUANTILES[side], H.max())
         return beta if shape else max(rho / kappa, 1e-9)
 
     return of_curve

@@ -18,6 +18,8 @@ from fedlib.samplers.hics_fl import estimated_entropy
 
 # -- Figure 6: Assumption 1
 
+QUANTILES = {"upper": 0.975, "lower": 0.025}  # of the points that lie below each curve
+
 
 def envelope(
     entropy: np.ndarray, difference: np.ndarray, quantile: float, top: float
@@ -53,7 +55,7 @@ def fitted_envelopes(
         mean = rows_of.groupby(["seed", "client"])[["entropy", "difference"]].mean()
         H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
         points[data], curves[data] = (H, y), {}
-        for side, quantile in {"upper": 0.975, "lower": 0.025}.items():
+        for side, quantile in QUANTILES.items():
             beta, rho, kappa = envelope(H, y, quantile, H.max())
             curves[data][f"{side} curve"] = partial(exponential, beta, rho, kappa, H.max())
             printed = ENVELOPES[data][side]
@@ -123,13 +125,6 @@ def compared(updates: pd.DataFrame, cases: list[str]) -> pd.DataFrame:
             error = np.abs(estimated(table, T_s, source) - table["entropy"].to_numpy()).mean()
             rows.append((case, when, source, T_s, *np.round((*separations(table, T_s, source), error), 3)))
     return pd.DataFrame(rows, columns=["case", "when", "estimate from", "T_s", "AUC", "tau", "error (nats)"])
-
-
-def estimators(updates: pd.DataFrame) -> pd.DataFrame:
-    """AUC, tau and error, one row per start, estimator and temperature: means over the cases that exist."""
-    estimates = compared(updates, list(updates["data"].unique()))
-    groups = estimates.groupby(["when", "estimate from", "T_s"], sort=False)
-    return groups.mean(numeric_only=True).round(3).assign(cases=groups.size())
 
 
 def temperatures(table: pd.DataFrame) -> list[float]:

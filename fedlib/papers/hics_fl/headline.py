@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from fedlib.analysis.headline import Headline, Row
-from fedlib.papers.hics_fl.printed import CAP, PRINTED, TABLE
+from fedlib.papers.hics_fl.printed import PRINTED, TABLE
 
 ROWS = tuple(
-    Row(
-        f"{data} {panel.setting}, {100 * panel.target:.0f} %",
-        panel.experiment,
-        panel.setting,
-        panel.target,
+    Row.of(
+        f"{data} {panel.setting}",
+        panel,
         {m: str(rounds) for m, rounds in PRINTED[data].items()},
         {m: float(rounds) for m, rounds in PRINTED[data].items()},
-        CAP,
     )
     for data, panel in TABLE.items()
 )

@@ -25,7 +25,7 @@ from fedlib.data.partition import Partition
 from fedlib.data.schemes.base import by_label, collect
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.runs.supply import Prepared
 from fedlib.samplers.base import Count, Positive
 from fedlib.settings.params import Experiments
@@ -48,15 +48,8 @@ class AssumptionKeys(Study):
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
     """settings: `clients`, `n`, `alphas` [lowest, highest], `rounds`, `every`, in addition to the experiments."""
-    keys = {k: settings[k] for k in ("clients", "n", "alphas", "rounds", "every")}
-    for labels, run in runs_of(settings, experiments, scale):
-        yield {
-            "labels": {**labels, "setting": ""},
-            "dataset": run["dataset"],
-            "run": run,
-            "gradients": "as measured",
-            **keys,
-        }
+    for unit in units_of(settings, experiments, scale, "clients", "n", "alphas", "rounds", "every"):
+        yield unit | {"labels": unit["labels"] | {"setting": ""}, "gradients": "as measured"}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

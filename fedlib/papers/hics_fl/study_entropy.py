@@ -21,7 +21,7 @@ from fedlib.kinds import Settings
 from fedlib.runs.followed import everyone, start
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.settings.params import Experiments, build, merge
 from fedlib.settings.schema import Scale
 from fedlib.settings.sections import Study
@@ -47,15 +47,15 @@ def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> I
         changes = dict(changes)
         experiment, setting = changes.pop("experiment"), changes.pop("setting")
         study = {**settings, "experiments": {case: experiment}, "settings": [setting]}
-        runs = list(runs_of({**study, "methods": [settings["method"]]}, experiments, scale))
-        if not runs:
+        followed = list(units_of({**study, "methods": [settings["method"]]}, experiments, scale))
+        if not followed:
             raise ConfigError(
                 f"studies: case {case!r} names setting {setting!r}, which {experiment} has not."
             )
-        for labels, run in runs:
-            run = merge(run, changes)
+        for unit in followed:
+            run = merge(unit["run"], changes)
             build({key: run[key] for key in run if key != "seed"}, run["seed"], f"studies: case {case!r}")
-            yield {"labels": {**labels, "method": ""}, "dataset": run["dataset"], "run": run}
+            yield {"labels": unit["labels"] | {"method": ""}, "dataset": run["dataset"], "run": run}
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

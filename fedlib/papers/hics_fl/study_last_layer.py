@@ -18,7 +18,7 @@ from fedlib.data import datasets
 from fedlib.runs.followed import follow
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.studies import Unit, runs_of
+from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
@@ -33,8 +33,7 @@ class LastLayerKeys(Study):
 
 
 def units(settings: dict[str, Any], experiments: Experiments, scale: Scale) -> Iterator[Unit]:
-    labels, run = next(runs_of(settings, experiments, scale))
-    yield {"labels": labels, "dataset": run["dataset"], "run": run, "rounds": settings["rounds"]}
+    yield next(units_of(settings, experiments, scale, "rounds"))
 
 
 def measure(unit: Unit, place: Place, halfway: Halfway) -> pd.DataFrame:

@@ -38,31 +38,19 @@ def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> 
         for seed, clients in table.groupby("seed"):
             H, alone = estimated(clients, T_s), (clients["entropy"] < ONE_LABEL).to_numpy()
             balanced = H[(clients["group"] == clients["group"].max()).to_numpy()].mean()
-            follows = spearman(sizes(clients)[alone], H[alone])
             single = H[alone]
-            rows.append(
-                (
-                    T_s,
-                    seed,
-                    alone.sum(),
-                    follows,
-                    np.median(single),
-                    single.max(),
-                    balanced,
-                    sum(single > balanced),
-                )
-            )
-    columns = [
-        "T_s",
-        "seed",
-        "one-label clients",
-        "Spearman with the update's size",
-        "their median",
-        "their highest",
-    ]
-    columns += ["balanced clients' mean", "one-label clients above it"]
-    numbers = pd.DataFrame(rows, columns=columns).astype(float).round(dict.fromkeys(columns[3:7], 3))
-    return numbers.astype({columns[1]: int, columns[2]: int, columns[7]: int})
+            row = {
+                "T_s": T_s,
+                "seed": seed,
+                "one-label clients": alone.sum(),
+                "Spearman with the update's size": np.round(spearman(sizes(clients)[alone], single), 3),
+                "their median": np.round(np.median(single), 3),
+                "their highest": np.round(single.max(), 3),
+                "balanced clients' mean": np.round(balanced, 3),
+                "one-label clients above it": sum(single > balanced),
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def balanced_draws(
