@@ -12,7 +12,7 @@ import numpy as np
 
 from fedlib.analysis.arrivals import Arrivals, followed
 from fedlib.analysis.claim import Arms, Cell, Claim, Computed, Level, Rounds
-from fedlib.analysis.estimators import Effect, outcome
+from fedlib.analysis.estimators import Effect, Outcome, outcome
 from fedlib.analysis.measure import Missing
 from fedlib.analysis.readings import Reading, Where, readings
 
@@ -71,22 +71,24 @@ def _under(claim: Claim, reading: Reading, arms: Arms, cache: dict[tuple, Row]) 
 
 
 def _cell(claim: Claim, cell: Cell, runs: tuple[Where, ...], arms: Arms) -> Row:
-    labels = {
-        "cell": cell.name,
-        "data": cell.data,
-        "partition": cell.partition,
-        "participation": cell.participation,
-        "shown": cell.shown,
-    }
     if cell.fact is not None:
-        return labels | _fact(cell, arms)
+        return _fact(claim, cell, arms)
     seeds = _seeds(claim, cell, runs, arms)
     effect = Effect.of(list(seeds.values.values()), claim.bound(cell), claim.test, seeds.open)
     decision = "infeasible" if seeds.words == OUT_OF_REACH else outcome(effect)
     if effect.n and (seeds.words == NOBODY or seeds.words.startswith(DIVERGED)):
         decision = "undecided"
     names = ";".join("/".join(where) for where in runs) or cell.name
-    return labels | {
+    return _row(claim, cell, effect, seeds, decision, hashlib.sha256(names.encode()).hexdigest()[:12])
+
+
+def _row(claim: Claim, cell: Cell, effect: Effect, seeds: Seeds, decision: Outcome, runs: str) -> Row:
+    return {
+        "cell": cell.name,
+        "data": cell.data,
+        "partition": cell.partition,
+        "participation": cell.participation,
+        "shown": cell.shown,
         "estimate": claim.natural(effect.estimate),
         "low": claim.natural(effect.low),
         "high": claim.natural(effect.high),
@@ -99,7 +101,7 @@ def _cell(claim: Claim, cell: Cell, runs: tuple[Where, ...], arms: Arms) -> Row:
         "open": seeds.open,
         "outcome": decision,
         "needed": effect.needed if decision == "undecided" else 0,
-        "runs": hashlib.sha256(names.encode()).hexdigest()[:12],
+        "runs": runs,
         "words": seeds.words,
     }
 
@@ -169,20 +171,11 @@ def _computed(measure: Computed, arms: Arms) -> Seeds:
     return Seeds({seed: value for seed, value in sorted(effects.items()) if math.isfinite(value)})
 
 
-def _fact(cell: Cell, arms: Arms) -> Row:
+def _fact(claim: Claim, cell: Cell, arms: Arms) -> Row:
     assert cell.fact is not None
-    ran = all(name in arms.results for name in cell.needs)
-    true = ran and cell.fact(arms.results)
-    return {
-        **dict.fromkeys(("low", "high", "margin", "printed"), math.nan),
-        "estimate": float(true) if ran else math.nan,
-        "n": 0,
-        "seeds": [],
-        "values": [],
-        "censored": 0,
-        "open": False,
-        "outcome": ("replicated" if true else "refuted") if ran else "not run",
-        "needed": 0,
-        "runs": cell.name if ran else "",
-        "words": "",
-    }
+    nothing, nan = Seeds({}), math.nan
+    if not all(name in arms.results for name in cell.needs):
+        return _row(claim, cell, Effect(nan, nan, nan, nan, 0, nan), nothing, "not run", "")
+    true = cell.fact(arms.results)
+    effect = Effect(float(true), nan, nan, nan, 0, nan)
+    return _row(claim, cell, effect, nothing, "replicated" if true else "refuted", cell.name)

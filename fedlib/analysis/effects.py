@@ -70,17 +70,15 @@ COLUMNS = [
 ]
 
 
-def table(
-    results: Mapping[str, pd.DataFrame], names: Iterable[str] | None = None, all_readings: bool = False
-) -> pd.DataFrame:
+def table(results: Mapping[str, pd.DataFrame], names: Iterable[str] | None = None) -> pd.DataFrame:
     """The effects table of some papers (None: all), from tidy tables by experiment.
 
     A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
-    cell, *not run*, under the first reading. all_readings: with rows for all readings.
+    cell, *not run*, under the first reading.
     """
     arms = Arms(results)
     claims = (claim for paper in (papers() if names is None else names) for claim in claims_of(paper))
-    return pd.DataFrame([row for claim in claims for row in rows(claim, arms, all_readings)], columns=COLUMNS)
+    return pd.DataFrame([row for claim in claims for row in rows(claim, arms)], columns=COLUMNS)
 
 
 def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:

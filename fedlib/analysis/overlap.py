@@ -70,11 +70,8 @@ def curves_of(
         if ours.empty or column not in theirs:
             continue
         tables = [
-            pd.concat({seed: read(run) for seed, run in runs.groupby("seed")}, axis=1)
-            for runs, read in (
-                (theirs, lambda run: run.set_index("round")[column]),
-                (ours, lambda run: curve(run, column)),
-            )
+            pd.concat({seed: curve(run, column) for seed, run in runs.groupby("seed")}, axis=1)
+            for runs in (theirs.assign(diverged=False), ours)
         ]
         tables = [curves.dropna().loc[1:] for curves in tables]
         shared = tables[0].index.intersection(tables[1].index)

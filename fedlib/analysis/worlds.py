@@ -15,6 +15,7 @@ from fedlib.analysis.estimators import LEVEL, Effect, holm, outcome
 
 KEYS = ["setting", "method", "seed"]
 Measure = Callable[[pd.DataFrame], float]
+COLUMNS = ["setting", "method", "difference", "low", "high", "seeds", "outcome"]
 LOST = {"refuted": "Refuted elsewhere", "undecided": "Undecided elsewhere", "equal": "No different elsewhere"}
 
 
@@ -64,7 +65,7 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
     `estimators.outcome` decides at margin 0 after Holm's correction over the methods of a setting; "equal" where a
     method and `base` have the same value in every seed.
     """
-    rows, tests = [], []
+    rows = []
     settings = dict.fromkeys(values.index.get_level_values("setting"))
     for setting in settings:
         level = values.loc[setting]
@@ -82,11 +83,10 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
                     "high": effect.high,
                     "seeds": effect.n,
                     "outcome": "equal" if effect.spread == effect.estimate == 0 else outcome(effect),
+                    "p": min(effect.p_replicated, effect.p_refuted),
                 }
             )
-            tests.append(min(effect.p_replicated, effect.p_refuted))
-    table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "seeds", "outcome"])
-    table["p"] = tests
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "p"])
     for _, family in table.groupby("setting"):
         weak = family.index[holm(family["p"]) >= 1 - LEVEL]
         decided = table["outcome"].isin(["replicated", "refuted"])

@@ -29,7 +29,15 @@ from fedlib.analysis.claim import (
     claim_on,
     versus,
 )
-from fedlib.analysis.measure import area, end_mean, rolling, roughness, rounds_below
+from fedlib.analysis.measure import (
+    area,
+    curve,
+    dominant_labels,
+    end_mean,
+    rolling,
+    roughness,
+    rounds_below,
+)
 from fedlib.analysis.readings import Where
 from fedlib.papers.clustered_sampling.names import (
     ACCURACY,
@@ -136,11 +144,7 @@ def classes(
     """A statistic of the number of distinct digits in each of Figure 1's rounds first..last."""
 
     def of_rows(rows: pd.DataFrame, owners: pd.DataFrame) -> float:
-        setting, seed = rows["setting"].iloc[0], rows["seed"].iloc[0]
-        mine = owners[
-            (owners["data"] == FIRST[0]) & (owners["setting"] == setting) & (owners["seed"] == seed)
-        ]
-        digit = np.stack(mine.sort_values("client")["counts"].to_list()).argmax(axis=1)
+        digit = dominant_labels(owners, FIRST[0])[rows["setting"].iloc[0], rows["seed"].iloc[0]]
         selections = rows.loc[rows["round"].between(first, last), "clients"]
         return statistic(
             np.array([len(set(digit[np.asarray(clients, dtype=int)])) for clients in selections])
@@ -311,28 +315,22 @@ def alike(a: str, b: str) -> Cell:
     return versus(f"{a} - {b}", first, second, **labels(SIMILARITY))
 
 
+WORKS = ("less work", "standard", "more work")
+
+
 def sooner(many_steps: str, fewer_steps: str) -> Computed:
     """Log-ratio of Algorithm 2's rounds to the highest loss at which its runs end, by seed."""
 
     def by_seed(results: Mapping[str, pd.DataFrame]) -> dict[int, float]:
         table = results["cs_work"]
-        table = table[
-            (table["method"] == ALG2) & table["setting"].isin(("less work", "standard", "more work"))
-        ]
-        curves = {
-            key: rows.set_index("round")[LOSS].dropna().sort_index()
-            for key, rows in table.groupby(["setting", "seed"])
-        }
+        table = table[(table["method"] == ALG2) & table["setting"].isin(WORKS)]
         effects = {}
-        for seed in {seed for _, seed in curves}:
-            mine = {setting: curve for (setting, owner), curve in curves.items() if owner == seed}
-            level = max(end_mean(curve) for curve in mine.values())
-            rounds = {setting: rounds_below(rolling(curve), level) for setting, curve in mine.items()}
-            effects[int(seed)] = (
-                float(np.log(rounds[fewer_steps] / rounds[many_steps]))
-                if {fewer_steps, many_steps} <= set(rounds)
-                else np.nan
-            )
+        for seed, runs in table.groupby("seed"):
+            curves = {setting: curve(run, LOSS) for setting, run in runs.groupby("setting")}
+            level = max(end_mean(losses) for losses in curves.values())
+            rounds = {setting: rounds_below(rolling(losses), level) for setting, losses in curves.items()}
+            if {fewer_steps, many_steps} <= set(rounds):
+                effects[int(str(seed))] = float(np.log(rounds[fewer_steps] / rounds[many_steps]))
         return effects
 
     return Computed(by_seed, "times", log=True)

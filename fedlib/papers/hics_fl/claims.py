@@ -25,7 +25,6 @@ from fedlib.analysis.claim import (
     Rounds,
     versus,
 )
-from fedlib.analysis.curves import Panel
 from fedlib.analysis.measure import area, end_mean, jitter
 from fedlib.analysis.readings import Where
 from fedlib.papers.hics_fl.claims_updates import OF_ESTIMATES, OF_GRADIENTS
@@ -35,17 +34,20 @@ from fedlib.papers.hics_fl.printed import BASELINES, CLUSTERS, OURS, PRINTED, TA
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet
 
 
-def in_table(panel: Panel, data: str, method: str, weight: float) -> Arm:
-    return Arm(Where(panel.experiment, panel.setting, method), weight, PRINTED[data][method])
+def in_table(data: str, method: str, weight: float = 1.0) -> Arm:
+    return Arm(Where(TABLE[data].experiment, TABLE[data].setting, method), weight, PRINTED[data][method])
+
+
+def to_target(data: str) -> Rounds:
+    return Rounds(TABLE[data].target, T=TABLE[data].T)
 
 
 def sooner(data: str, slow: str, fast: str) -> Cell:
-    panel, rounds = TABLE[data], PRINTED[data]
     name, q = NAMES.get(data, data), "q = 10 %" if data == "FMNIST" else "q = 20 %"
-    arms = in_table(panel, data, slow, 1.0), in_table(panel, data, fast, -1.0)
-    text = f"{rounds[slow]} and {rounds[fast]} rounds"
-    target = Rounds(panel.target, T=panel.T)
-    return Cell(f"{name}, {slow} over {fast}", arms, name, panel.setting, q, text, measure=target)
+    arms = in_table(data, slow), in_table(data, fast, -1.0)
+    text = f"{PRINTED[data][slow]} and {PRINTED[data][fast]} rounds"
+    partition = TABLE[data].setting
+    return Cell(f"{name}, {slow} over {fast}", arms, name, partition, q, text, measure=to_target(data))
 
 
 def in_order(data: str) -> list[Cell]:
@@ -55,14 +57,12 @@ def in_order(data: str) -> list[Cell]:
 
 
 def printed_rounds(data: str, method: str) -> Cell:
-    panel = TABLE[data]
-    arm, text = in_table(panel, data, method, 1.0), f"{PRINTED[data][method]} rounds"
-    target = Rounds(panel.target, T=panel.T)
-    name = NAMES.get(data, data)
-    return Cell(f"{name}, {method}", (arm,), name, panel.setting, shown=text, measure=target)
+    name, text = NAMES.get(data, data), f"{PRINTED[data][method]} rounds"
+    arms, partition = (in_table(data, method),), TABLE[data].setting
+    return Cell(f"{name}, {method}", arms, name, partition, shown=text, measure=to_target(data))
 
 
-TARGET = Rounds(0.75, T=2000)  # every cell has its own
+TARGET = to_target("FMNIST")  # every cell has its own
 IN_TABLE_1 = [
     claim("T1.a", "HiCS-FL needs fewer rounds to the target than every other method, on every data set.", "core",
           TARGET, [sooner(data, slower, OURS) for data in TABLE for slower in PRINTED[data] if slower != OURS], ROUNDS),
