@@ -43,10 +43,10 @@ def by_size(updates: pd.DataFrame, case: str, temperatures: Sequence[float]) -> 
                 "T_s": T_s,
                 "seed": seed,
                 "one-label clients": alone.sum(),
-                "Spearman with the update's size": np.round(spearman(sizes(clients)[alone], single), 3),
-                "their median": np.round(np.median(single), 3),
-                "their highest": np.round(single.max(), 3),
-                "balanced clients' mean": np.round(balanced, 3),
+                "Spearman with the update's size": round(spearman(sizes(clients)[alone], single), 3),
+                "their median": round(float(np.median(single)), 3),
+                "their highest": round(float(single.max()), 3),
+                "balanced clients' mean": round(float(balanced), 3),
                 "one-label clients above it": sum(single > balanced),
             }
             rows.append(row)
