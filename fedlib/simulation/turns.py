@@ -26,7 +26,7 @@ PlayRound = Callable[[list["Live"]], None]
 
 
 class SharedExecutor:
-    """An executor for threads that take part in turns, and for any other thread; implements `contract.Executor`.
+    """An executor for threads that take part in turns, and for any other thread; to them it is an `Executor`.
 
     On a GPU it computes in the default stream, and what a group does by itself has a stream of its own, which does not
     wait for the other group's training.

@@ -139,7 +139,7 @@ class ModuleExecutor(SerialExecutor):
     def _new_module(self, seed: int) -> nn.Module:
         return made(self.make, seed, self.device)
 
-    def told(self, batches: Batches) -> Batches:
+    def weighted(self, batches: Batches) -> Batches:
         if (weights := self.weights["train"]) is None:
             return batches
         filled = np.arange(batches.index.shape[2]) < batches.count[:, :, None]
@@ -179,16 +179,16 @@ class Handmade(Optimizer):
     def __init__(self, local: Local, lr: float, w: Tensor, linear: Tensor | None, net: nn.Module) -> None:
         super().__init__(local, lr, w, linear)
         trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
-        made = local.optimizer(trained, lr) if callable(local.optimizer) else None
-        if not isinstance(made, torch.optim.Optimizer):
+        optimizer = local.optimizer(trained, lr) if callable(local.optimizer) else None
+        if not isinstance(optimizer, torch.optim.Optimizer):
             raise ConfigError(
                 "local.optimizer must make a torch optimiser of (parameters, rate), but makes a "
-                f"{type(made).__name__}."
+                f"{type(optimizer).__name__}."
             )
-        self.made = made
+        self.optimizer = optimizer
 
     def move(self, w: Tensor, g: Tensor, lr: float) -> None:
-        self.made.step()
+        self.optimizer.step()
 
 
 class ModuleBench(Bench):
@@ -214,10 +214,8 @@ class ModuleBench(Bench):
     def load(self, weights: Tensor) -> None:
         self.values()
         super().load(weights)
-        if self.counters:
-            for name, buffer in self.net.named_buffers():
-                if name in self.counters:
-                    buffer.copy_(self.counters[name])
+        for name, value in self.counters.items():
+            self.net.get_buffer(name).copy_(value)
 
     def values(self) -> Tensor:
         """(d,) the module's present values, including buffers that its forward pass replaced."""
@@ -265,7 +263,7 @@ class ModuleBench(Bench):
                     ) from error
                 total = loss if term is None else loss + local.mu * term(x)
                 total.backward()
-            return self.objective.told(loss.detach(), y)
+            return self.objective.mean_loss(loss.detach(), y)
 
         with self.drawing(int(job.rng.integers(2**63))):
             yield gradient
@@ -367,7 +365,7 @@ def output_layer(net: nn.Module, x: Tensor) -> str | None:
     net, outputs = copy.deepcopy(net).eval(), {}
     for name, layer in net.named_modules():
         if name in layers:
-            layer.register_forward_hook(lambda _, given, out, name=name: outputs.update({name: out}))
+            layer.register_forward_hook(lambda _, inputs, out, name=name: outputs.update({name: out}))
     with seeded(0, x.device), torch.no_grad():
         out = net(x)
     return next((name for name, value in outputs.items() if value is out), None)

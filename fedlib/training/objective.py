@@ -76,7 +76,7 @@ class Objective:
         loss = self.loss(out, y)
         return loss.mean() if loss.dim() else loss
 
-    def told(self, loss: Tensor, y: Tensor) -> Tensor:
+    def mean_loss(self, loss: Tensor, y: Tensor) -> Tensor:
         """The mean loss of a batch, from what was minimised."""
         return loss / len(y) if self.kind == "sum" else loss
 

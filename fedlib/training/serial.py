@@ -148,7 +148,7 @@ class SerialExecutor(Executor):
     def new_bench(self) -> Bench:
         """A bench for a thread that has none."""
 
-    def told(self, batches: Batches) -> Batches:
+    def weighted(self, batches: Batches) -> Batches:
         """One job's batches, with the weights of their losses in the job's mean loss as `count`."""
         return batches
 
@@ -171,7 +171,7 @@ class SerialExecutor(Executor):
             anchors = None if previous is None else (model, previous[j])
             loss = bench.train(jobs[j], batches, model, local, work.lr, shift, anchors)
             torch.sub(bench.values(), model, out=trained.updates[j])
-            trained.losses[j] = self.told(batches).mean_loss(0, loss, local.epochs)
+            trained.losses[j] = self.weighted(batches).mean_loss(0, loss, local.epochs)
             trained.steps[j] = len(loss)
 
         self.deal(train, range(len(jobs)))

@@ -83,7 +83,7 @@ def test_a_mean_over_samples_is_the_loss_of_them_together(name: str) -> None:
         wanted = batch / len(t) if kind == "sum" else batch.mean()
         weight = torch.ones(len(t)) if weight is None else weight
         assert float((each * weight).sum() / weight.sum()) == pytest.approx(float(wanted), rel=1e-4)
-        assert float(objective.told(objective.mean(o, t), t)) == pytest.approx(float(wanted), rel=1e-5)
+        assert float(objective.mean_loss(objective.mean(o, t), t)) == pytest.approx(float(wanted), rel=1e-5)
 
 
 def test_equal_outputs_hide_no_weights() -> None:
