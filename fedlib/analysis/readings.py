@@ -116,21 +116,21 @@ def left_open(paper: str) -> pd.DataFrame:
     Its readings say it of what was varied, `LEFT_OPEN` of the rest.
     """
     options = readings(paper)
-    none = Reading(AS_WRITTEN, "there is none")
-    text = next((reading for reading in options if reading.name == AS_WRITTEN), none)
+    empty = Reading(AS_WRITTEN, "there is none")
+    text = next((reading for reading in options if reading.name == AS_WRITTEN), empty)
     rows = []
     for choice in dict.fromkeys(choice for reading in options for choice in reading.choices):
-        taken = text.choices.get(choice)
+        default = text.choices.get(choice)
         varying = [reading for reading in options if choice in reading.choices]
         tried = dict.fromkeys(reading.choices[choice] for reading in varying)
-        tried.pop(taken, None)
+        tried.pop(default, None)
         sourced = [reading for reading in varying if choice in reading.sources]
         sources = dict.fromkeys(
             f"{reading.choices[choice]}: {reading.sources[choice]}" for reading in sourced
         )
-        rows.append((choice, taken or "nothing", " · ".join(tried), " · ".join(sources)))
-    for choice, sources, taken in part(paper, "readings").LEFT_OPEN:
-        rows.append((choice, taken, "", sources))
+        rows.append((choice, default or "nothing", " · ".join(tried), " · ".join(sources)))
+    for choice, sources, default in part(paper, "readings").LEFT_OPEN:
+        rows.append((choice, default, "", sources))
     return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
 
 

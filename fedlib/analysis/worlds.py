@@ -130,9 +130,9 @@ def outcomes(effects: pd.DataFrame) -> pd.DataFrame:
 def survival(effects: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Of each method: the outcome of its claim in `reference`, and in which other settings it has which outcome."""
     wide = outcomes(effects)
-    others = wide.drop(columns=reference)
+    elsewhere = wide.drop(columns=reference)
     decided = ["replicated", "refuted", "undecided", "equal"]
-    where = {word: [", ".join(row.index[row == word]) for _, row in others.iterrows()] for word in decided}
+    where = {word: [", ".join(row.index[row == word]) for _, row in elsewhere.iterrows()] for word in decided}
     return pd.DataFrame({f"in {reference!r}": wide[reference]} | where, index=wide.index)
 
 
@@ -144,19 +144,20 @@ def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
     claim: what every method is said to be ("better than Random").
     """
     wide = outcomes(effects)
-    others = wide.drop(columns=reference)
+    elsewhere = wide.drop(columns=reference)
     hold = wide.index[wide[reference] == "replicated"]
     if not len(hold):
         return f"In “{reference}”, no method is shown to be {claim}."
     lost = {
-        word: {name: ", ".join(others.columns[others.loc[name] == word]) for name in hold} for word in LOST
+        word: {name: ", ".join(elsewhere.columns[elsewhere.loc[name] == word]) for name in hold}
+        for word in LOST
     }
     first = {name: next((word for word in LOST if lost[word][name]), "") for name in hold}
     stay = [name for name in hold if not first[name]]
-    shown = f" ({', '.join(stay)})" if stay else ""
+    survivors = f" ({', '.join(stay)})" if stay else ""
     text = (
         f"Of {len(wide)} methods, {len(hold)} {verb(hold)} {claim} in “{reference}”; {len(stay) or 'none'} of these "
-        f"{verb(stay)} so in all {others.shape[1]} others as well{shown}."
+        f"{verb(stay)} so in all {elsewhere.shape[1]} others as well{survivors}."
     )
     for word, head in LOST.items():
         if names := [name for name in hold if first[name] == word]:
@@ -191,7 +192,7 @@ def best(values: pd.Series, groups: Mapping[str, Sequence[str]], unit: float = 1
         level = means[list(names)]
         leaders = zip(level.idxmax(axis=1), level.max(axis=1), strict=True)
         tops[group] = [f"{name} ({mean:.1f})" for name, mean in leaders]
-    return pd.DataFrame(tops, means.index)
+    return pd.DataFrame(tops, list(means.index))
 
 
 def rivals(
