@@ -19,21 +19,6 @@ from fedlib.errors import DataError
 from fedlib.files import sealed
 
 
-@pytest.fixture(autouse=True)
-def _no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDLIB_MIRROR", raising=False)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "datasets"
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> Path:
-    return tmp_path / "mirror"
-
-
 def test_idx_files_of_a_mirror(mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = make_mnist(mirror, monkeypatch)
     assert datasets.prepare("mnist", mirror, root) == root / "mnist.npz"

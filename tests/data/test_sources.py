@@ -36,21 +36,6 @@ from fedlib.errors import DataError
 MIRROR = os.environ.get("FEDLIB_MIRROR")
 
 
-@pytest.fixture(autouse=True)
-def _no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDLIB_MIRROR", raising=False)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "datasets"
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> Path:
-    return tmp_path / "mirror"
-
-
 def test_recoded_cifar_is_ordered_and_says_what_it_is(
     mirror: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
