@@ -156,6 +156,8 @@ def row(
     mine = cells[cells["reading"] == lead["reading"]]
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
     where = f"{effect(lead)}; {html.escape(lead['which'])}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
+    if outcome == "not run":
+        where = tables.MISSING
     columns = {
         "claim": f"{html.escape(text)}<br><small>{name} {lead['kind']}</small>{fold}",
         "effect": f'{plot(mine.to_dict("records"))}<small title="{html.escape(lead["reading"])}">{where}</small>',
