@@ -25,7 +25,8 @@ from benchmarks.protocol import WORKLOADS, Workload
 from benchmarks.report import number, table
 from fedlib.files import write_whole
 from fedlib.simulation.engine import Lockstep
-from fedlib.training import compiled, contract, looped, stacked
+from fedlib.training import contract, looped, loops
+from fedlib.training.contract import batches_of
 
 ROUNDS = {"W2": 10, "W3": 1}
 
@@ -66,7 +67,7 @@ def describe(name: str, matrix_rate: float) -> str:
     runs = lockstep(work, ["uniform"], threads=1)
     seconds_of(runs, 1)
     plain = statistics.median(seconds_of(runs, rounds) for _ in range(3))
-    drawing = Stopwatch(contract, looped, stacked, name="draw_batches")
+    drawing = Stopwatch(contract, name="draw_batches")
     with Stopwatch(runs.executor, name="train") as training, drawing:
         watched = seconds_of(runs, rounds)
     outside = watched - training.seconds / rounds
@@ -83,7 +84,7 @@ def parts(work: Workload, runs: Lockstep, round_seconds: float) -> str:
     """The compiled functions that a client's step calls, for a dense network with one hidden layer."""
     rng, B, f32 = np.random.default_rng(0), work.batch, np.float32
     D, H, K = work.layers
-    full = -(-B // compiled.QUAD) * compiled.QUAD
+    full = -(-B // loops.QUAD) * loops.QUAD
     own = rng.integers(work.N * work.n, size=work.n)  # one client's samples, of which every batch is drawn
     rows = [rng.choice(own, B, replace=False) for _ in range(200)]
     batch, hidden, g, low = (torch.rand(full, size).numpy() for size in (D, H, K, H))
@@ -91,19 +92,19 @@ def parts(work: Workload, runs: Lockstep, round_seconds: float) -> str:
     x, scale, shift = runs.executor._samples
     y, tiny = rng.integers(K, size=B), f32(1e-9)
     calls = {  # what it is -> million operations, the function, its arguments
-        "`take`: a batch, from pixels": (0, compiled.take, [(x, r, B, scale, shift, batch) for r in rows]),
-        "`affine`: hidden layer": (2 * B * D * H, compiled.affine, [(batch, W, b, B, low)] * 200),
-        "`affine`: output layer": (2 * B * H * K, compiled.affine, [(hidden, V, c, B, g)] * 200),
-        "`cross_entropy`": (0, compiled.cross_entropy, [(g.copy(), y, B, g)] * 200),
-        "`back`: to the hidden layer": (2 * B * H * K, compiled.back, [(g, V, B, hidden, f32(1), low)] * 200),
+        "`take`: a batch, from pixels": (0, loops.take, [(x, r, B, scale, shift, batch) for r in rows]),
+        "`affine`: hidden layer": (2 * B * D * H, loops.affine, [(batch, W, b, B, low)] * 200),
+        "`affine`: output layer": (2 * B * H * K, loops.affine, [(hidden, V, c, B, g)] * 200),
+        "`cross_entropy`": (0, loops.cross_entropy, [(g.copy(), y, B, g)] * 200),
+        "`back`: to the hidden layer": (2 * B * H * K, loops.back, [(g, V, B, hidden, f32(1), low)] * 200),
         "`accumulate`: output layer": (
             2 * B * H * K,
-            compiled.accumulate,
+            loops.accumulate,
             [(g, hidden, B, tiny, V, c)] * 200,
         ),
         "`accumulate`: hidden layer": (
             2 * B * D * H,
-            compiled.accumulate,
+            loops.accumulate,
             [(low, batch, B, tiny, W, b)] * 200,
         ),
     }
@@ -138,17 +139,17 @@ def nothing(*given):
 
 def stages(work: Workload, runs: Lockstep) -> str:
     """The passes of a CNN's stages, in a client's training."""
-    bench, live = runs.executor._bench, runs.live[0]
-    start, out = live.models[0], torch.empty(runs.executor.layout.d)
+    bench, live = runs.executor.bench, runs.live[0]
 
     def train(client: int) -> None:
-        bench.train(live.job(0, client), start, live.run.local, work.lr, None, None, out)
+        job = live.job(0, client)
+        bench.train(job, batches_of([job], live.run.local), live.models[0], live.run.local, work.lr)
 
     train(0)
     passes = [
         [Stopwatch(stage, name=way) for way in ("forward", "backward")] for stage in bench.passes.stages
     ]
-    gather, draw = Stopwatch(bench, name="images"), Stopwatch(looped, name="dropout_bits")
+    gather, draw = Stopwatch(bench, name="_images"), Stopwatch(looped, name="dropout_bits")
     with ExitStack() as watched, Stopwatch(bench, name="train") as whole:
         for watch in (gather, draw, *chain(*passes)):
             watched.enter_context(watch)
@@ -159,7 +160,7 @@ def stages(work: Workload, runs: Lockstep) -> str:
         (what, number(1e3 * watch.seconds / steps), "", "", f"{watch.seconds / whole.seconds:.1%}")
         for what, watch in (("a batch of images", gather), ("bits for dropout", draw))
     ]
-    x = bench.images("train", torch.arange(work.batch))
+    x = bench._images("train", torch.arange(work.batch))
     with torch.no_grad():
         for i, (stage, ways) in enumerate(zip(bench.passes.stages, passes, strict=True)):
             x = stage.forward(x, iter(()), training=False)

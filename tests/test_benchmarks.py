@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import arrays, gpu, gpu_left, gpu_page, own, protocol, report
+from benchmarks import arrays, gpu, gpu_left, gpu_page, own, profile, protocol, report
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
@@ -232,3 +232,16 @@ def test_the_page_of_a_card_says_whether_a_convolution_is_worth_writing(
     text = gpu_page.page(RESULTS | {"steps": [step], "products": rows})
     assert verdict in text
     assert "at most 130 TFLOP/s" in text
+
+
+@pytest.mark.parametrize("name", ["W2", "W3"])
+def test_the_profile_finds_every_part_of_a_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = replace(WORKLOADS[name], N=4, m=2, n=20, steps=2, batch=5)
+    monkeypatch.setitem(WORKLOADS, name, work)
+    text = profile.describe(name, matrix_rate=100.0)
+    expected = (
+        ["`affine`: hidden layer", "`cross_entropy`"]
+        if name == "W2"
+        else ["a batch of images", "64 x 32 x 3 x 3"]
+    )
+    assert all(part in text for part in [*expected, "all else"])
