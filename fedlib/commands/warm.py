@@ -29,13 +29,22 @@ from fedlib.errors import StoreError
 VARIABLE = "FEDLIB_WARM"
 SERVE = "serve-warm"  # the argument for which `__main__` calls `serve`
 PRELOADED = (
-    "fedlib.commands.notebooks",
+    "IPython.core.completer",
+    "IPython.core.magics",
+    "fedlib.commands.cli",
     "fedlib.commands.inprocess",
+    "fedlib.commands.notebooks",
     "fedlib.drawing.plots",
+    "fedlib.pages.artifact",
+    "fedlib.pages.logbook",
+    "fedlib.runs.simulate",
     "fedlib.simulation.engine",
     "fedlib.training.compiled",
-    "fedlib.runs.simulate",
     "jinja2",
+    "matplotlib.backends.backend_svg",
+    "papermill.execute",
+    "pyarrow.dataset",
+    "scipy.signal",
 )
 BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
 KILLED = 128 + signal.SIGKILL  # as shells say it
