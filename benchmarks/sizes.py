@@ -9,7 +9,6 @@ more memory than that is not tried, as `fedlib.simulate` would refuse it.
 
 from __future__ import annotations
 
-import inspect
 import os
 import resource
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.samplers import SAMPLERS, Federation, Report, ServerLosses, Updates, find
+from fedlib.samplers import SAMPLERS, Federation, Report, ServerLosses, Updates, answered, find
 from fedlib.streams import stream
 
 SIZES, M, D, K = (1_000, 10_000, 100_000), 10, 1_000, 10
@@ -49,20 +48,17 @@ def answer(question: Any, rng: np.random.Generator) -> np.ndarray:
 
 def called(method: Callable[..., Any], *arguments: object, rng: np.random.Generator) -> tuple[Any, float]:
     """What a sampler's method returns, and its own seconds."""
-    started, result = time.perf_counter(), method(*arguments)
-    spent = time.perf_counter() - started
-    if inspect.isgenerator(result):
-        reply = None
-        try:
-            while True:
-                started = time.perf_counter()
-                question = result.send(reply)
-                spent += time.perf_counter() - started
-                reply = answer(question, rng)
-        except StopIteration as stop:
-            spent += time.perf_counter() - started
-            result = stop.value
-    return result, spent
+    started, waited = time.perf_counter(), 0.0
+
+    def reply(question: Any) -> np.ndarray:
+        nonlocal waited
+        asked_at = time.perf_counter()
+        rows = answer(question, rng)
+        waited += time.perf_counter() - asked_at
+        return rows
+
+    result = answered(method(*arguments), reply)
+    return result, time.perf_counter() - started - waited
 
 
 def measured(name: str, N: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 
-from fedlib.samplers import Federation, Sampler, Selection, Updates
+from fedlib.samplers import Federation, Sampler, Selection, Updates, answered
 
 
 def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
@@ -17,13 +16,9 @@ def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: in
     nothing = slice(d, d)
     fed = Federation(sizes, np.full((N, 1), 100), m, T, d, nothing, nothing)
     sampler.setup(fed, rng)
-    answer: Any = sampler.select(fed.round(1, rng))
-    if isinstance(answer, Generator):
-        try:
-            question = next(answer)
-            while True:
-                updates = G[question.clients]
-                question = answer.send(question.encode(updates) if isinstance(question, Updates) else updates)
-        except StopIteration as stop:
-            answer = stop.value
-    return answer
+
+    def answer(question: Any) -> np.ndarray:
+        updates = G[question.clients]
+        return question.encode(updates) if isinstance(question, Updates) else updates
+
+    return answered(sampler.select(fed.round(1, rng)), answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from fedlib.errors import SamplerError
 from fedlib.flower.answers import ASK
 from fedlib.flower.records import FlatModel, number, only_arrays
 from fedlib.flower.wire import Request, Wire
-from fedlib.samplers import Gradients, Losses, Selection, TrialLosses, Updates
+from fedlib.samplers import Gradients, Losses, Selection, TrialLosses, Updates, answered
 from fedlib.simulation.ledger import Ledger
 
 T = TypeVar("T")
@@ -68,17 +67,15 @@ class Asker:
     def converse(self, method: Callable, *arguments: Any) -> Any:
         """Call a sampler's method; if it yields questions, answer them."""
         started, waited = time.perf_counter(), 0.0
-        result = method(*arguments)
-        if inspect.isgenerator(result):
-            try:
-                question = next(result)
-                while True:
-                    sent_at = time.perf_counter()
-                    answer = self.answer(question)
-                    waited += time.perf_counter() - sent_at
-                    question = result.send(answer)
-            except StopIteration as stop:
-                result = stop.value
+
+        def answer(question: Any) -> np.ndarray:
+            nonlocal waited
+            asked_at = time.perf_counter()
+            rows = self.answer(question)
+            waited += time.perf_counter() - asked_at
+            return rows
+
+        result = answered(method(*arguments), answer)
         self.ledger.costs.server_seconds += time.perf_counter() - started - waited
         return result
 

@@ -16,6 +16,7 @@ from fedlib.samplers.base import (
     ServerLosses,
     TrialLosses,
     Updates,
+    answered,
     read_only,
 )
 from fedlib.samplers.registry import find, register, unloaded, version_of
@@ -45,6 +46,7 @@ __all__ = [
     "ServerLosses",
     "TrialLosses",
     "Updates",
+    "answered",
     "find",
     "read_only",
     "register",

@@ -299,6 +299,18 @@ class Stateful:
         vars(self).update(state)
 
 
+def answered(result: Any, answer: Callable[[Any], Any]) -> Any:
+    """What a sampler's method returned; if it yields questions, `answer(question)` answers each."""
+    if not isinstance(result, Generator):
+        return result
+    try:
+        question = next(result)
+        while True:
+            question = result.send(answer(question))
+    except StopIteration as stop:
+        return stop.value
+
+
 @dataclass
 class Sampler(Stateful):
     """Base class of all samplers: dataclass fields are hyper-parameters, all other attributes are state."""

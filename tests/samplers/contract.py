@@ -12,7 +12,7 @@ A sampler's tests subclass `SamplerContract` and say how the sampler is made::
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from fedlib.samplers import (
     ServerLosses,
     TrialLosses,
     Updates,
+    answered,
 )
 from fedlib.samplers.base import Question
 from fedlib.streams import stream
@@ -109,15 +110,7 @@ class World:
 
     def ask(self, step: Any) -> Any:
         """Run what `select` or `observe` returned to its end, answering what it asks."""
-        if not isinstance(step, Generator):
-            return step
-        answer = None
-        while True:
-            try:
-                question = step.send(answer)
-            except StopIteration as stop:
-                return stop.value
-            answer = self.answer(question)
+        return answered(step, self.answer)
 
     def play(self, sampler: Sampler, rounds: int, seed: int = 0, start: int = 1) -> list[Selection]:
         """Rounds `start` .. `start` + `rounds` - 1 of a sampler that is set up; the model moves along."""
