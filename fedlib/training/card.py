@@ -22,10 +22,11 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, length, workers
+from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, length
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Measure, StackedExecutor
+from fedlib.training.threads import workers
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
 NARROWEST = 8  # jobs that a step computes, at least

@@ -10,12 +10,10 @@ by step (in `modules.py`: a seed for everything that its forward pass draws).
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +21,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, softplus
 
@@ -31,6 +28,7 @@ from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
+from fedlib.training.threads import workers
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]  # each layer's p, and the shape that it masks
 Split = Literal["train", "test"]
@@ -158,30 +156,6 @@ class Executor(ABC):
     @abstractmethod
     def evaluate(self, weights: Tensor, split: Split, rows: Rows = None) -> Measures:
         """Loss (float32) and correctness (bool) of each sample under each model (R, d), in evaluation mode."""
-
-
-def workers(threads: int) -> ThreadPoolExecutor:
-    """Threads that each let torch use one core. How the work is split does not depend on their number.
-
-    The products of numpy and scipy use one core as well. Those of the samplers are small, and BLAS threads that wait
-    for more work keep cores busy (rounds of Algorithm 2 took twice as long).
-    """
-    _keep_freed_memory()
-    threadpool_limits(1, user_api="blas")
-    return ThreadPoolExecutor(threads, "fedlib", initializer=torch.set_num_threads, initargs=(1,))
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep memory that one step frees, because the next step needs it again.
-
-    Otherwise glibc returns it to the system, which hands it out again page by page: thousands of page faults per step
-    of a CNN.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        trim_threshold, mmap_threshold = -1, -3
-        libc.mallopt(trim_threshold, 2**31 - 1)
-        libc.mallopt(mmap_threshold, 2**30)
 
 
 @dataclass(frozen=True)

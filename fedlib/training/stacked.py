@@ -35,11 +35,11 @@ from fedlib.training.contract import (
     batches_of,
     dropout_bits,
     length,
-    workers,
 )
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies, measured
 from fedlib.training.stacks import Batch, DenseStack, Losses, ModuleStack, Stack
+from fedlib.training.threads import workers
 
 CHUNK = 16  # jobs trained together on a CPU, at most; many more would not fit into the cache
 ON_A_GPU = {"dense": 1024, "maps": 64}  # the same on a GPU, whose memory holds the maps of 64 jobs

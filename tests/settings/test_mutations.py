@@ -270,7 +270,7 @@ def test_careless_edits_are_refused_or_understood(record_property):
     ("old", "new", "message"),
     [
         ("  tiny:\n", "  ../tiny:\n", r"experiments: '\.\./tiny' is not a valid name; use letters, digits"),
-        ("  tiny:\n", "  /tmp/tiny:\n", "is not a valid name"),
+        ("  tiny:\n", "  /tiny:\n", "is not a valid name"),
         ("  tiny:\n", "  'x; rm -rf y':\n", "is not a valid name"),
         ("  fedcor_toy:\n", "  $(toy):\n", r"studies: '\$\(toy\)' is not a valid name"),
         ("  fedcor-figure_1:\n", "  fedcor figure:\n", "artifacts: 'fedcor figure' is not a valid name"),
