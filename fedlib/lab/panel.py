@@ -177,10 +177,8 @@ class Lab(Setting):
                 raise ConfigError("choose at least one method.")
             from fedlib.lab.training import Training
 
-            training, selected = (
-                Training(self.setting(), range(self.seeds.value), self._finished()),
-                self.selected,
-            )
+            training = Training(self.setting(), range(self.seeds.value), self._finished())
+            selected = self.selected
             for label, method in selected.items():
                 training.enter(label, method)
             self.training, self.ran = training, selected
