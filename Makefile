@@ -4,7 +4,7 @@ BIN    := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # with it, every process compiles PyTorch's and SciPy's modules again: 8 s each
 # The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
-relative = cd $(1)/lib/python3.*/site-packages && rm _editable_impl_fedlib_selection.pth && echo ../../../.. > _editable_impl_fedlib_selection.pth
+relative = cd $(1)/lib/python3.*/site-packages && for path in _*fedlib_*.pth; do rm $$path && echo ../../../.. > $$path; done
 
 .PHONY: help repro report test flower lab bench bench-gpu lint clean
 
@@ -43,11 +43,11 @@ clean:                          ## remove all generated files except prepared da
 	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site data/repro.*
 	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
-$(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml
+$(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml workspace/pyproject.toml
 	python3 -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-setup.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e workspace
 	$(call relative,.venv)
 	touch $@
 

@@ -19,7 +19,7 @@ from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
 from benchmarks.protocol import WORKLOADS, tell
 from fedlib.files import write_whole
-from fedlib.pages import readme
+from workspace.pages import readme
 
 START, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
 SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")

@@ -5,7 +5,7 @@ from latex2mathml.converter import convert
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from fedlib.pages import docstrings
+from workspace.pages import docstrings
 
 project = "Client selection in federated learning"
 extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc"]

@@ -12,8 +12,8 @@ import nbformat
 from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from fedlib.commands import notebooks, pipeline
 from fedlib.settings.schema import ROOT
+from workspace.commands import notebooks, pipeline
 
 
 def copy_project(root: Path) -> dict[str, str]:
@@ -21,7 +21,7 @@ def copy_project(root: Path) -> dict[str, str]:
 
     Bytecode and machine code come along: they are those of unchanged files, and to compile them takes long.
     """
-    for name in ("fedlib", "notebooks", "site", "arena"):
+    for name in ("fedlib", "workspace", "notebooks", "site", "arena"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
     shutil.copytree(ROOT / "data" / "reference", root / "data" / "reference")
     for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv"):
@@ -38,7 +38,7 @@ class ForkedKernel(AsyncKernelManager):
     """Begins a notebook's kernel in a fork, if its environment is `forked.forking`."""
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
-        return [sys.executable, "-m", "fedlib", "python", "-c", KERNEL, "-f", self.connection_file]
+        return [sys.executable, "-m", "workspace", "python", "-c", KERNEL, "-f", self.connection_file]
 
 
 PARAMS = """\
@@ -75,7 +75,7 @@ class Project:
 
     def __init__(self, folder: Path, settings: str = PARAMS) -> None:
         self.folder = folder
-        for name in ("fedlib", "site", "docs", "dvc.yaml", ".dvcignore"):
+        for name in ("fedlib", "workspace", "site", "docs", "dvc.yaml", ".dvcignore"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
         (folder / "notebooks").mkdir()
@@ -86,7 +86,7 @@ class Project:
         for name in ("tiny", "elsewhere"):
             show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
             opened = f"artifact = Artifact.open('theory-{name}', scale)"
-            cells = "from fedlib.pages.artifact import Artifact", opened, show, "artifact.judge()"
+            cells = "from workspace.pages.artifact import Artifact", opened, show, "artifact.judge()"
             _write(self.notebook(name), *cells)
         pipeline.write_stages(folder / "dvc.yaml")
         self.environment = {**os.environ, "PYTHONPATH": str(folder), "FEDLIB_WORKERS": "1"}

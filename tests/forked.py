@@ -1,6 +1,6 @@
-"""Commands and programs, forked from a process that has imported all libraries, but `fedlib` itself.
+"""Commands and programs, forked from a process that has imported all libraries, but the project itself.
 
-To import PyTorch, SciPy and the others takes far longer than what most commands do. A fork imports `fedlib` anew, from
+To import PyTorch, SciPy and the others takes far longer than what most commands do. A fork imports the project from
 where PYTHONPATH says, so that a copy of the project runs its own code. What a fork starts is forked, too.
 """
 
@@ -18,7 +18,7 @@ from contextlib import chdir
 from pathlib import Path
 from types import ModuleType
 
-from fedlib.commands.warm import SERVE, VARIABLE, WarmServer, ask
+from workspace.commands.warm import SERVE, VARIABLE, WarmServer, ask
 
 LIBRARIES = (  # not `dvc`, which keeps the standard output that it is imported with
     "IPython.core.interactiveshell",
@@ -96,7 +96,7 @@ def serve(address: str) -> None:
     path = list(sys.path)
 
     def begin() -> int:
-        for name in [name for name in sys.modules if name.split(".")[0] == "fedlib"]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("fedlib", "workspace")]:
             del sys.modules[name]
         own = os.environ.get("PYTHONPATH")
         sys.path[:] = [*(own.split(os.pathsep) if own else []), *path]
@@ -104,9 +104,9 @@ def serve(address: str) -> None:
         if sys.argv[1] in PROGRAMS:
             return PROGRAMS[sys.argv[1]](sys.argv[2:])
         importlib.import_module("fedlib.files").find_home()
-        app = importlib.import_module("fedlib.commands.cli").app
+        app = importlib.import_module("workspace.commands.cli").app
         if sys.argv[1] == SERVE:
-            importlib.import_module("fedlib.commands.warm").serve(sys.argv[2], app)
+            importlib.import_module("workspace.commands.warm").serve(sys.argv[2], app)
         return app()
 
     with WarmServer(address, begin) as server:

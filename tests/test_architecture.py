@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fedlib.digests import imports
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT
 
-HOUSE = ROOT / "fedlib"
+ROOTS = (ROOT / "fedlib", ROOT / "workspace")  # the library, and what stands on it
 WORDS = (  # that say nothing of a thing
     "about above after again another any as asked at been before begun below between both by did done "
     "drawn each else every few for found from given gone got had has have held here in into is it kept "
@@ -25,76 +25,92 @@ WORDS = (  # that say nothing of a thing
 )
 VAGUE = set(WORDS.split())
 NAMED = (
-    "data/",
-    "settings/",
-    "world/",
-    "simulation/",
-    "runs/",
-    "flower/",
-    "drawing/",
-    "pages/",
-    "lab/",
-    "commands/",
+    "fedlib/data/",
+    "fedlib/settings/",
+    "fedlib/world/",
+    "fedlib/simulation/",
+    "fedlib/runs/",
+    "fedlib/flower/",
+    "fedlib/drawing/",
+    "workspace/figures/",
+    "workspace/pages/",
+    "workspace/lab/",
+    "workspace/commands/",
 )  # rooms whose names are checked
-FILES = sorted(file for file in HOUSE.rglob("*.py") if file.read_text().strip())
+FILES = sorted(file for root in ROOTS for file in root.rglob("*.py") if file.read_text().strip())
 
 
 def floors() -> dict[str, int]:
-    """Room, as `files.py` or `samplers/`, -> its line in the table of rooms."""
-    table = (ROOT / "ARCHITECTURE.md").read_text().split("| room |")[1].split("\n\n")[0]
-    rooms = [re.findall(r"`([^`]+)`", line.split("|")[1]) for line in table.splitlines() if line]
+    """Room, as `fedlib/files.py` or `workspace/pages/`, -> its line in the two tables of rooms."""
+    rows = [
+        (root.name, line)
+        for root, table in zip(
+            ROOTS, (ROOT / "ARCHITECTURE.md").read_text().split("| room |")[1:], strict=True
+        )
+        for line in table.split("\n\n")[0].splitlines()
+        if line
+    ]
+    rooms = [
+        [f"{root}/{name}" for name in re.findall(r"`([^`]+)`", line.split("|")[1])] for root, line in rows
+    ]
     return {room: floor for floor, names in enumerate(rooms) for room in names}
 
 
 def room_of(file: Path) -> str:
-    first, *inner = file.relative_to(HOUSE).parts
-    return f"{first}/" if inner else first
+    root, first, *inner = file.relative_to(ROOT).parts
+    return f"{root}/{first}/" if inner else f"{root}/{first}"
 
 
-def imported(file: Path, house: Path = HOUSE) -> Iterator[Path]:
-    """The files of the house that a file imports, at the top or inside functions, for the type checker or to run."""
+def imported(file: Path, roots: Sequence[Path] = ROOTS) -> Iterator[Path]:
+    """The files below the roots that a file imports, at the top or inside functions, for the type checker or to run."""
 
     def file_of(name: str) -> Path | None:
-        base = house.parent / name.replace(".", "/")
+        base = roots[0].parent / name.replace(".", "/")
         return next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.exists()), None)
 
     for _, names in imports(file.read_text()):
         module, *members = names
         paths = {file_of(name) or file_of(module) for name in members or [module]} - {None, file}
-        yield from paths if module.split(".")[0] == house.name else ()
+        yield from paths if module.split(".")[0] in {root.name for root in roots} else ()
 
 
-def circle(house: Path = HOUSE) -> list[str]:
+def circle(roots: Sequence[Path] = ROOTS) -> list[str]:
     """Files that import each other in a circle; none if there is no circle."""
-    graph = {file: set(imported(file, house)) for file in house.rglob("*.py")}
+    graph = {file: set(imported(file, roots)) for root in roots for file in root.rglob("*.py")}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        return [file.relative_to(house).as_posix() for file in error.args[1]]
+        return [file.relative_to(roots[0].parent).as_posix() for file in error.args[1]]
     return []
 
 
 def test_the_map_has_every_room_and_little_stands_outside_of_them():
-    assert set(floors()) | {"__init__.py"} == {room_of(file) for file in FILES} | {"__init__.py"}
-    assert {file.name for file in HOUSE.glob("*.py")} <= {
-        "__init__.py",
-        "__main__.py",
-        "digests.py",
-        "errors.py",
-        "files.py",
-        "kinds.py",
-        "registry.py",
-        "streams.py",
+    tops = {f"{root.name}/__init__.py" for root in ROOTS}
+    assert set(floors()) | tops == {room_of(file) for file in FILES}
+    assert {room for room in floors() if not room.endswith("/")} == {
+        *(
+            f"fedlib/{name}.py"
+            for name in ("digests", "errors", "files", "kinds", "measure", "registry", "streams")
+        ),
+        "workspace/__main__.py",
     }
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(HOUSE).as_posix())
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_a_room_imports_only_from_rooms_above_it(file: Path):
     floor = floors()
-    if room_of(file) == "__init__.py":
+    if file.parent in ROOTS and file.name == "__init__.py":
         return
     later = {room for room in map(room_of, imported(file)) if floor.get(room, 0) > floor[room_of(file)]}
     assert not later, f"{file.name} imports from {', '.join(sorted(later))}"
+
+
+def test_the_library_never_imports_the_workspace():
+    """Not even by name: what others install is `fedlib` alone."""
+    library = [file for file in FILES if file.is_relative_to(ROOTS[0])]
+    assert not [
+        file for file in library if re.search(r"\bworkspace\.\w|\bimport workspace\b", file.read_text())
+    ]
 
 
 def test_no_files_import_each_other():
@@ -110,7 +126,7 @@ def test_a_circle_is_found(import_a: str, tmp_path: Path):
     house.mkdir()
     (house / "a.py").write_text(import_a)
     (house / "b.py").write_text("from house import a\nx = 0")
-    assert set(circle(house)) == {"a.py", "b.py"}
+    assert set(circle([house])) == {"house/a.py", "house/b.py"}
 
 
 @pytest.mark.parametrize(
@@ -119,8 +135,12 @@ def test_a_circle_is_found(import_a: str, tmp_path: Path):
 def test_the_library_knows_no_experiment_and_no_paper(room: str):
     """Neither the name of an experiment nor that of a paper's folder stands in its code; samplers may be called so."""
     written = read(ROOT / "params.yaml")
-    papers = {path.name for path in (HOUSE / "papers").iterdir() if path.is_dir() and room != "samplers"}
-    for file in (HOUSE / room).rglob("*.py"):
+    papers = {
+        path.name
+        for path in (ROOT / "workspace" / "papers").iterdir()
+        if path.is_dir() and room != "samplers"
+    }
+    for file in (ROOT / "fedlib" / room).rglob("*.py"):
         texts = {n.value for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Constant)}
         assert not texts & {*written["experiments"], *written["studies"], *papers}, file
 
@@ -142,7 +162,7 @@ def bound(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-@pytest.mark.parametrize("room", [*NAMED, "library/"])
+@pytest.mark.parametrize("room", [*NAMED, "fedlib/library/"])
 def test_names_say_what_a_thing_is(room: str):
     """At most one in a hundred is a word such as `found` or `other`, which says nothing of the thing."""
     files = [file for file in FILES if room_of(file) == room]

@@ -15,7 +15,7 @@ from benchmarks import arrays, gpu, gpu_left, gpu_page, own, profile, protocol, 
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import Candidate, Failed
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
-from fedlib.pages.readme import replace_between
+from workspace.pages.readme import replace_between
 
 
 @pytest.mark.parametrize(

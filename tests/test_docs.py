@@ -166,7 +166,7 @@ def the_paper_is_everywhere(copy: Copy) -> None:
     board = "".join(path.read_text() for path in (made / "scoreboard").glob("*.csv"))
     assert "fc.F1.a" in board or "fc.F1.a" in (made / "scoreboard" / "notebook.ipynb").read_text()
     check = """
-from fedlib.pages.site import SECTIONS
+from workspace.pages.site import SECTIONS
 
 assert SECTIONS["forgotten"] == ("Forgotten Clients", "Nobody: MD Sampling Forgets Clients. 2026.")
 """
@@ -198,7 +198,7 @@ def the_submission_is_accepted(copy: Copy) -> None:
     assert set(table["method"]) == {"Fewest turns", "trial 1", "trial 2"}
     assert set(table["rules"].str.split().str[0]) == {"1.0"}
     edit = """
-from fedlib.analysis.arena import HOME, Submission
+from workspace.analysis.arena import HOME, Submission
 from fedlib.runs import archive
 
 submission = Submission.open(HOME / "submissions" / "fewest_turns")

@@ -15,7 +15,9 @@ import pytest
 import fedlib
 from fedlib.settings.schema import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, WORKSPACE = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "workspace")
+)
 MODULES = {"ipykernel": "ipykernel", "myst-nb": "myst_nb", "pydata-sphinx-theme": "pydata_sphinx_theme"}
 WITHOUT = """
 import sys
@@ -36,12 +38,12 @@ def modules(requirements: list[str]) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path):
-    """Runs a program in an empty folder, with a copy of the package alone, and the workspace's libraries missing."""
+    """Runs a program in an empty folder, with a copy of the library alone, and the workspace's libraries missing."""
     shutil.copytree(
         ROOT / "fedlib", tmp_path / "lib" / "fedlib", ignore=shutil.ignore_patterns("__pycache__")
     )
     (tmp_path / "here").mkdir()
-    without = WITHOUT.format(names=modules(PROJECT["optional-dependencies"]["workspace"]))
+    without = WITHOUT.format(names=modules(WORKSPACE["dependencies"]))
 
     def program(text: str) -> subprocess.CompletedProcess:
         begin = f"{without}\nsys.path.insert(0, {str(tmp_path / 'lib')!r})\n"
@@ -75,17 +77,6 @@ def test_settings_are_missed_in_one_sentence(run, tmp_path: Path):
     assert not list((tmp_path / "here").iterdir())
 
 
-def test_the_command_line_says_what_it_needs(run):
-    done = run(
-        "import importlib.util as u; u.find_spec = lambda name: None\nfrom fedlib.__main__ import main\nmain()"
-    )
-    assert (
-        done.stderr
-        == "The command line needs more than simulation does: in this project's folder, pip install "
-        "'.[workspace]' (fedlib on PyPI is another's).\n"
-    )
-
-
 def test_the_package_is_typed_and_of_one_version():
     assert (ROOT / "fedlib" / "py.typed").exists()
     assert f"\n## {fedlib.__version__}" in (ROOT / "CHANGELOG.md").read_text()
@@ -107,7 +98,11 @@ def test_the_wheel_has_a_name_of_its_own_and_the_version_of_what_is_imported(tmp
     subprocess.run([*command, "--python", sys.executable], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
-        (metadata,) = [name for name in packed.namelist() if name.endswith("dist-info/METADATA")]
+        names = packed.namelist()
+        (metadata,) = [name for name in names if name.endswith("dist-info/METADATA")]
         lines = packed.read(metadata).decode().splitlines()
+        holds = {name.split("/")[0] for name in names}
+    assert holds == {"fedlib", f"fedlib_selection-{fedlib.__version__}.dist-info"}, "the library alone"
+    assert metadata.replace("METADATA", "entry_points.txt") not in names, "it declares no command"
     assert {"Name: fedlib-selection", f"Version: {fedlib.__version__}"} <= set(lines)
     assert PROJECT["name"] == "fedlib-selection"

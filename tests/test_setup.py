@@ -17,7 +17,10 @@ LOCKS = sorted(
 )
 SCRIPTS = ("Makefile", ".ci/run", ".binder/postBuild", "Containerfile")
 HASHED = re.compile(r"--require-hashes -r (\S+\.lock)$")
-BUILT = "--no-deps --no-build-isolation -e ."  # what has no digest: this project itself
+BUILT = (
+    "--no-deps --no-build-isolation -e .",
+    "--no-deps --no-build-isolation -e . -e workspace",
+)  # this project
 
 
 def pins(lock: Path) -> dict[str, str]:

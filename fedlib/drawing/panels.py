@@ -13,8 +13,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.analysis.measure import Missing
 from fedlib.drawing.style import Look
+from fedlib.measure import Missing
 
 MOST_NAMES = 10  # lines of a panel that have their names beside them
 WIDEST = 12.8  # inches: of a wider figure, the text is too small on a page

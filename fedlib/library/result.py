@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from fedlib.analysis import measure
+from fedlib import measure
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.library.callbacks import QUALITY

@@ -1,5 +1,5 @@
 // The chooser: filters the arena's settings, compares every sampler with Random on paired seeds, and ranks them.
-// Data: chooser-data.js (fedlib/pages/chooser.py). The address keeps the choice.
+// Data: chooser-data.js (workspace/pages/chooser.py). The address keeps the choice.
 (() => {
   const MOST = 8; // lines of the figure
   const COSTS = { round: "rounds", megabytes: "bytes", client_steps: "client steps", server_seconds: "server time" };

@@ -1,4 +1,4 @@
-// Interactive curves: each .interactive element names a script with the points of a figure (fedlib/pages/interactive.py).
+// Interactive curves: each .interactive element names a script with the points of a figure (workspace/pages/interactive.py).
 // The picture before it stays for print and for browsers without scripts.
 (() => {
   const NARROW = 620; // pixels; below this width panels are stacked

@@ -1,4 +1,4 @@
-// The multiverse: a claim's effect under every archived reading. Data: multiverse-data.js (fedlib/pages/multiverse.py).
+// The multiverse: a claim's effect under every archived reading. Data: multiverse-data.js (workspace/pages/multiverse.py).
 // The address keeps the choice.
 (() => {
   const ROW = 15; // pixels of an option below the dots

@@ -1,4 +1,4 @@
-// Full-text search: ranks the pages of search-index.js (fedlib/pages/search.py) by the words of the query.
+// Full-text search: ranks the pages of search-index.js (workspace/pages/search.py) by the words of the query.
 function searchIndex(pages) {
   const query = (new URLSearchParams(location.search).get("q") || "").trim().toLowerCase();
   const list = document.getElementById("search-results"), count = document.getElementById("search-count");

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from fedlib.analysis.arrivals import Arrivals, followed
+from workspace.analysis.arrivals import Arrivals, followed
 
 
 def runs(arrive: dict[int, tuple[float, int]], diverge: tuple[int, ...] = ()) -> pd.DataFrame:

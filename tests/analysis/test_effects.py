@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlib.analysis import effects
-from fedlib.analysis.claim import Arms, Claim, Rounds, claims_of, versus
-from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import Reading, Where, readings
-from fedlib.drawing import summary
 from fedlib.runs.archive import ARCHIVE
+from workspace.analysis import effects
+from workspace.analysis.claim import Arms, Claim, Rounds, claims_of, versus
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import Reading, Where, readings
+from workspace.figures import summary
 
 T975 = {3: 4.302653, 5: 2.776445}  # Student's, by number of seeds
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedlib.analysis.estimators import Effect, holm, outcome, seeds_for, trend
+from workspace.analysis.estimators import Effect, holm, outcome, seeds_for, trend
 
 values = st.lists(st.floats(-3, 3, allow_nan=False), min_size=2, max_size=10)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.analysis import headline
-from fedlib.analysis.claim import Arms, claims_of
-from fedlib.analysis.headline import Headline, Row, cell, closest, distance
-from fedlib.analysis.measure import Missing
-from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap
+from fedlib.measure import Missing
+from workspace.analysis import headline
+from workspace.analysis.claim import Arms, claims_of
+from workspace.analysis.headline import Headline, Row, cell, closest, distance
+from workspace.analysis.readings import AS_WRITTEN, Reading, Swap
 
 METHODS = ("A", "B")
 ROW = Row("row", "e", "s", 0.5, {"A": "20", "B": "10"}, {"A": 20.0, "B": 10.0}, 50)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedlib.analysis import measure
+from fedlib import measure
 
 
 def table(

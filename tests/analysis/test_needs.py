@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedlib.analysis import needs
 from fedlib.runs.work import Plan
 from fedlib.settings import params
+from workspace.analysis import needs
 
 
 def test_claims_ask_for_their_arms_under_every_reading() -> None:

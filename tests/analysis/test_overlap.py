@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.analysis import overlap
+from workspace.analysis import overlap
 
 
 def test_values_outside_are_counted_and_expected() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedlib.analysis.planning import MARGIN, START, Condition, Need, fitting, shared, units
 from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
+from workspace.analysis.planning import MARGIN, START, Condition, Need, fitting, shared, units
 
 SPEC = {
     "experiments": {

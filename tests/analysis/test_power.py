@@ -7,9 +7,9 @@ import math
 import pandas as pd
 import pytest
 
-from fedlib.analysis import power
-from fedlib.analysis.claim import claims_of
-from fedlib.analysis.paper import papers
+from workspace.analysis import power
+from workspace.analysis.claim import claims_of
+from workspace.analysis.paper import papers
 
 MEASURED = {claim.id: claim for paper in papers() for claim in claims_of(paper) if claim.measure is not None}
 TABLE = pd.read_csv(power.TABLE, float_precision="round_trip").set_index("claim")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from fedlib.analysis.measure import Missing
-from fedlib.analysis.profiles import Profiles, interquartile_mean
+from fedlib.measure import Missing
+from workspace.analysis.profiles import Profiles, interquartile_mean
 
 # Task a: the target is 0.4 above Random in both seeds. Task b: 0.1 and 0.3, so 0.2 on average.
 EXAMPLE = {

@@ -7,10 +7,10 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from fedlib.analysis.claim import Arms
-from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import AS_WRITTEN, Reading, Swap, Where, grid, readings
 from fedlib.settings import params
+from workspace.analysis.claim import Arms
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import AS_WRITTEN, Reading, Swap, Where, grid, readings
 
 ALPHA = Swap("e", settings={"MNIST": "MNIST, alpha = 0.1", "FMNIST": "FMNIST, alpha = 0.1"})
 ATTRITION = Swap("e", methods={"Random": "Random, attrition"})

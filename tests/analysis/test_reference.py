@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from fedlib.analysis.reference import NAMED, REFERENCE, beside, programs, reference
 from fedlib.errors import StoreError
 from fedlib.settings import params
+from workspace.analysis.reference import NAMED, REFERENCE, beside, programs, reference
 
 
 @pytest.mark.parametrize("paper", programs())

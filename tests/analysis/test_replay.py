@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedlib.analysis.replay import replay
 from fedlib.data import datasets, partition
 from fedlib.settings.schema import Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
+from workspace.analysis.replay import replay
 
 WORK = {
     "steps": Local(lr=0.1, batch=10, steps=5),

@@ -14,12 +14,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.analysis.plans import plan, study_module
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, DataError
-from fedlib.papers.fedcor import study_loss_changes, study_toy
-from fedlib.papers.hics_fl import study_assumption
 from fedlib.runs import halfway, supply
 from fedlib.runs.finished import Finished
 from fedlib.runs.halfway import Halfway
@@ -33,6 +30,9 @@ from fedlib.training import executors
 from fedlib.training.chain import initialise
 from fedlib.training.layout import Layout
 from fedlib.training.models import build
+from workspace.analysis.plans import plan, study_module
+from workspace.papers.fedcor import study_loss_changes, study_toy
+from workspace.papers.hics_fl import study_assumption
 
 EXPERIMENT = {
     "title": "a small one",
@@ -183,7 +183,7 @@ def test_scales_and_unknown_names(settings, place, tmp_path):
     assert set(measured("x_partitions", settings, place, tmp_path, "cpu")["seed"]) == {0}
     with pytest.raises(ConfigError, match="no experiment 'x_none'; "):
         plan("x_none", "demo", settings)
-    with pytest.raises(ConfigError, match=r"there is no fedlib/papers/<paper>/study_nonsense\.py"):
+    with pytest.raises(ConfigError, match=r"there is no workspace/papers/<paper>/study_nonsense\.py"):
         study_module("x_nonsense")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedlib.analysis.worlds import (
+from workspace.analysis.worlds import (
     at_equal_cost,
     best,
     changes,
@@ -22,7 +22,7 @@ from fedlib.analysis.worlds import (
     survival,
     tally,
 )
-from fedlib.drawing import summary
+from workspace.figures import summary
 
 KEYS = ["setting", "method", "seed"]
 

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from copies import copy_project
 
-from fedlib.analysis import arena
-from fedlib.analysis.arena import HOME, Rules, Submission
-from fedlib.commands import arena as command
 from fedlib.errors import ConfigError, SamplerError, StoreError
 from fedlib.runs import archive as archives
 from fedlib.runs.archive import read
 from fedlib.samplers import SAMPLERS
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
+from workspace.analysis import arena
+from workspace.analysis.arena import HOME, Rules, Submission
+from workspace.commands import arena as command
 
 EXAMPLE = HOME / "submissions" / "last_loss"
 EXPERIMENT = "arena_tasks"

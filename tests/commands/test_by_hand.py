@@ -14,11 +14,11 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from fedlib.commands import notebooks
-from fedlib.commands.inprocess import IN_ORDER
 from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
+from workspace.commands import notebooks
+from workspace.commands.inprocess import IN_ORDER
 
 # As `%reset -f`, which takes 0.4 s longer each time.
 CLEAR = """\

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedlib.commands import cli, cli_runs, listing, pipeline
 from fedlib.errors import ConfigError
 from fedlib.runs import place
 from fedlib.settings import params, schema
+from workspace.commands import cli, cli_runs, listing, pipeline
 
 COMMANDS = [
     "list",
@@ -75,7 +75,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     ],
 )
 def test_what_only_reads_settings_imports_nothing_that_takes_long(arguments: list[str]) -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "fedlib", *arguments]
+    command = [sys.executable, "-X", "importtime", "-m", "workspace", *arguments]
     told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=schema.ROOT).stderr
     imported = {line.split("|")[-1].strip().split(".")[0] for line in told.splitlines() if "|" in line}
     assert "fedlib" in imported

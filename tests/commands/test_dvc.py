@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.commands.dvc import Loop, reproduce
+from workspace.commands.dvc import Loop, reproduce
 
 SECONDS = 60.0  # that anything may take on a busy machine
 PIPELINE = """

@@ -8,12 +8,12 @@ import time
 import pytest
 from small import EXPERIMENT as SMALL
 
-from fedlib.analysis import planning
-from fedlib.analysis.planning import Unit
-from fedlib.commands import next as next_runs
 from fedlib.errors import ConfigError
 from fedlib.runs.work import Plan, training
 from fedlib.settings.params import build
+from workspace.analysis import planning
+from workspace.analysis.planning import Unit
+from workspace.commands import next as next_runs
 
 SHARED = {key: SMALL[key] for key in ("dataset", "partition", "model", "N", "m", "T", "local")}
 RUN = build({**SHARED, "method": {"sampler": "md"}}, 0, "tiny")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from papermill import execute_notebook
 
-import fedlib.commands.inprocess  # noqa: F401 - here, so that the child processes find it imported
-from fedlib.commands import notebooks
+import workspace.commands.inprocess  # noqa: F401 - here, so that the child processes find it imported
 from fedlib.errors import ConfigError
+from workspace.commands import notebooks
 
 
 def execute(source: Path, output: Path, parameters: dict) -> None:
@@ -168,7 +168,7 @@ def test_a_failing_cell_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
     cells = (
-        "from fedlib.pages.lookup import Results\nprint('before')",
+        "from workspace.pages.lookup import Results\nprint('before')",
         "Results('demo', {})['e']",
         "print('after')",
     )
@@ -177,7 +177,7 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
 
 def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims(tmp_path: Path) -> None:
     cells = (
-        "from fedlib.analysis.measure import Missing\nfrom types import SimpleNamespace",
+        "from fedlib.measure import Missing\nfrom types import SimpleNamespace",
         "artifact = SimpleNamespace(judge=lambda: print('decided'))",
         "raise Missing('MD has not been run')",
         "print('after')",

@@ -16,13 +16,13 @@ from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 from papermill import inspect_notebook
 
-from fedlib.analysis import power
-from fedlib.commands import notebooks, pipeline, uses
-from fedlib.pages import seals
 from fedlib.runs import archive, coverage, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
+from workspace.analysis import power
+from workspace.commands import notebooks, pipeline, uses
+from workspace.pages import seals
 
 SETTINGS = params.load(ROOT / "params.yaml")
 
@@ -51,7 +51,7 @@ def test_a_simulation_depends_on_neither_plots_nor_claims() -> None:
         used
     )
     assert not any("plots" in file or "claims" in file or "site" in file for file in used)
-    assert all(list((ROOT / "fedlib").glob(pattern)) for pattern in uses.NUMBERS)
+    assert all(list(ROOT.glob(pattern)) for pattern in uses.NUMBERS)
 
 
 def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
@@ -66,7 +66,7 @@ def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
         "coverage.py",
         "group.py",
     }
-    used = {file for pattern in uses.NUMBERS for file in (ROOT / "fedlib").glob(pattern)}
+    used = {file for pattern in uses.NUMBERS for file in ROOT.glob(pattern)}
     for file in used:
         nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         found = uses.imported("\n".join(map(ast.unparse, nodes)), ROOT)
@@ -75,20 +75,20 @@ def test_a_study_depends_on_all_that_its_numbers_are_made_by() -> None:
 
 def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Path) -> None:
     code = {
-        "a": "from fedlib import b",
-        "b": "import fedlib.c",
-        "c": "x = 0",
-        "d": "x = 1",
-        "papers/p/claims": "",
-        "papers/q/claims": "",
+        "workspace/a": "from fedlib import b",
+        "fedlib/b": "import fedlib.c",
+        "fedlib/c": "x = 0",
+        "fedlib/d": "x = 1",
+        "workspace/papers/p/claims": "",
+        "workspace/papers/q/claims": "",
     }
     for name, text in code.items():
-        path = tmp_path / "fedlib" / f"{name}.py"
+        path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    notebook = new_notebook(cells=[new_code_cell("def f():\n    import fedlib.d\nfrom fedlib.a import x")])
+    notebook = new_notebook(cells=[new_code_cell("def f():\n    import fedlib.d\nfrom workspace.a import x")])
     found = uses.digests("p/figure_1", notebook, tmp_path)
-    assert set(found) == {f"fedlib/{name}.py" for name in ("a", "b", "c", "papers/p/claims")}
+    assert set(found) == {"workspace/a.py", "fedlib/b.py", "fedlib/c.py", "workspace/papers/p/claims.py"}
     (tmp_path / "fedlib" / "c.py").write_text("x = 2\n")
     changed = uses.digests("p/figure_1", notebook, tmp_path)
     assert {file for file in found if found[file] != changed[file]} == {"fedlib/c.py"}
@@ -213,7 +213,7 @@ def test_plots_are_dvcs(project: Project) -> None:
 
 def make_pages(project: Project) -> None:
     """`fedlib report` without the site."""
-    code = "from fedlib.commands import pipeline; assert not pipeline.make_pages('demo')"
+    code = "from workspace.commands import pipeline; assert not pipeline.make_pages('demo')"
     project.call("python", "-c", code)
 
 
@@ -238,8 +238,11 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     made = {path: path.stat().st_mtime_ns for path in (page, log)}
     make_pages(project)
     assert {path: path.stat().st_mtime_ns for path in made} == made
-    for module in ("pages/artifact", "runs/results"):  # the page uses one of them, its log the other
-        with open(project.folder / "fedlib" / f"{module}.py", "a") as code:
+    for module in (
+        "workspace/pages/artifact",
+        "fedlib/runs/results",
+    ):  # the page uses one of them, its log the other
+        with open(project.folder / f"{module}.py", "a") as code:
             code.write("# A comment.\n")
     left = page.with_name("no_longer_made.csv")
     left.touch()

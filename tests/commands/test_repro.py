@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedlib.commands import dvc
-from fedlib.commands.command import Command
-from fedlib.commands.progress import TRUST, StageProgress
-from fedlib.commands.repro import taking_all_cores
-from fedlib.commands.warm import VARIABLE
 from fedlib.runs.place import Place
+from workspace.commands import dvc
+from workspace.commands.command import Command
+from workspace.commands.progress import TRUST, StageProgress
+from workspace.commands.repro import taking_all_cores
+from workspace.commands.warm import VARIABLE
 
 NEEDS = {
     "data": set(),

@@ -16,14 +16,14 @@ import psutil
 import pytest
 from system import until
 
-from fedlib.commands import warm
 from fedlib.settings.schema import ROOT
+from workspace.commands import warm
 
 FORK = multiprocessing.get_context("fork")
 
 
 def fedlib(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedlib", *arguments]
+    command = [sys.executable, "-m", "workspace", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -24,13 +24,8 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from ruamel.yaml import YAML
 
-from fedlib.commands import notebooks
 from fedlib.data import datasets
 from fedlib.errors import ConfigError
-from fedlib.lab import export, picture
-from fedlib.lab.panel import LOADING, Lab, as_lines
-from fedlib.lab.setting import SCHEMES, Setting, split
-from fedlib.lab.training import Training, standings
 from fedlib.runs import work
 from fedlib.runs.finished import Finished
 from fedlib.runs.place import Place
@@ -38,6 +33,11 @@ from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
+from workspace.commands import notebooks
+from workspace.lab import export, picture
+from workspace.lab.panel import LOADING, Lab, as_lines
+from workspace.lab.setting import SCHEMES, Setting, split
+from workspace.lab.training import Training, standings
 
 SMALL = {
     "dataset": "digits",
@@ -174,7 +174,9 @@ def test_train_pressed_before_anything_is_loaded_is_answered_and_then_trains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def watch() -> Lab:
-        monkeypatch.setattr("fedlib.lab.panel.NEEDED", ("fedlib.lab.training", "wsgiref"))  # not loaded yet
+        monkeypatch.setattr(
+            "workspace.lab.panel.NEEDED", ("workspace.lab.training", "wsgiref")
+        )  # not loaded yet
         lab = small_lab()
         assert lab.status.value == as_lines(LOADING)
         lab.train.click()
@@ -227,7 +229,7 @@ def test_a_script_brings_the_cell_that_defines_a_sampler() -> None:
 def test_the_panel_is_there_before_anything_that_trains_or_draws_is_loaded() -> None:
     code = (
         "import asyncio, sys\n"
-        "from fedlib.lab.panel import Lab\n"
+        "from workspace.lab.panel import Lab\n"
         "async def show():\n"
         "    Lab('arena_common').panel\n"
         "    print(*sorted({'torch', 'numba', 'pandas', 'scipy', 'matplotlib', 'seaborn'} & set(sys.modules)))\n"
@@ -277,7 +279,7 @@ def test_standings_rank_by_accuracy_and_say_never() -> None:
 
 
 def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)  # a look after every round
+    monkeypatch.setattr("workspace.lab.panel.MOMENT", 0.0)  # a look after every round
 
     async def watch() -> tuple[Lab, int, int]:
         lab = small_lab(T=10)
@@ -309,7 +311,7 @@ def test_stop_holds_and_continue_goes_on_to_the_same_end(monkeypatch: pytest.Mon
 
 
 def test_a_long_first_round_is_told_and_stop_answers_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedlib.lab.panel.PATIENCE", 0.01)
+    monkeypatch.setattr("workspace.lab.panel.PATIENCE", 0.01)
     goes_on, advance = threading.Event(), Training.advance
 
     def slow(self: Training) -> None:  # one of its methods is through its round, the other one compiles
@@ -339,7 +341,7 @@ def test_a_long_first_round_is_told_and_stop_answers_within_it(monkeypatch: pyte
 
 
 def test_training_begun_anew_while_it_goes_on_takes_the_new_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedlib.lab.panel.MOMENT", 0.0)
+    monkeypatch.setattr("workspace.lab.panel.MOMENT", 0.0)
 
     async def watch() -> Lab:
         lab = small_lab(T=500)

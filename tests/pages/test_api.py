@@ -15,8 +15,8 @@ from test_site import small_project
 
 import fedlib
 from fedlib import samplers
-from fedlib.pages import docstrings, site
 from fedlib.settings.schema import ROOT, model_names
+from workspace.pages import docstrings, site
 
 MODULES = ("algorithms", "samplers")  # of classes; their bases have entries of their own
 QUESTIONS = ("Losses", "Updates", "Gradients", "TrialLosses")

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from test_evidence import AGAINST, CLEAR, NOISE, ONE, TWO, cell
 
-from fedlib.analysis import effects
-from fedlib.analysis.paper import papers
 from fedlib.errors import ConfigError
-from fedlib.pages import article, forest, published
-from fedlib.pages.evidence import Evidence
 from fedlib.settings.schema import ROOT
+from workspace.analysis import effects
+from workspace.analysis.paper import papers
+from workspace.pages import article, forest, published
+from workspace.pages.evidence import Evidence
 
 
 def made(first: list[float], outcome: str = "replicated") -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_what_is_written_by_hand_has_all_parts_and_no_result(paper: str):
     said = article.handwritten(paper)
     assert said["title"][0] in papers()[paper].citation
     assert all(len(said[part]) >= 2 for part in article.PARTS)
-    text = (files("fedlib") / "papers" / paper / "article.md").read_text()
+    text = (files("workspace") / "papers" / paper / "article.md").read_text()
     assert not re.findall(r"\d\s*(?:×|%|times|nats|points)|\[\d|\d\.\d", text), "numbers come from the table"
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib.analysis.paper import papers, part
-from fedlib.analysis.readings import readings
-from fedlib.drawing import summary
-from fedlib.pages import discrepancies, tables
-from fedlib.pages.artifact import Artifact
+from workspace.analysis.paper import papers, part
+from workspace.analysis.readings import readings
+from workspace.figures import summary
+from workspace.pages import discrepancies, tables
+from workspace.pages.artifact import Artifact
 
 CURVE = pd.DataFrame(
     {

@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedlib.analysis import effects
-from fedlib.analysis.readings import readings
-from fedlib.pages import forest, front, published, readme
-from fedlib.pages.evidence import DEPENDS, Evidence, pooled
 from fedlib.settings.schema import ROOT
+from workspace.analysis import effects
+from workspace.analysis.readings import readings
+from workspace.pages import forest, front, published, readme
+from workspace.pages.evidence import DEPENDS, Evidence, pooled
 
 # Effects of five seeds on the logarithmic scale, and what they come to for a claim of "more" with margin 1.
 ONE, TWO = (reading.name for reading in readings("hcsfed")[:2])

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.drawing import interactive, plots, studies
+from fedlib.drawing import plots
+from workspace.figures import interactive, studies
 
 
 def results() -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from fedlib.pages import layout
+from workspace.pages import layout
 
 
 def output(**data: str):

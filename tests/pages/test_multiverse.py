@@ -6,8 +6,8 @@ from math import nan
 
 import pandas as pd
 
-from fedlib.analysis.readings import Where
-from fedlib.pages.multiverse import Curves
+from workspace.analysis.readings import Where
+from workspace.pages.multiverse import Curves
 
 
 def test_a_curve_is_the_mean_over_seeds_in_percent_and_what_was_not_measured_has_none() -> None:

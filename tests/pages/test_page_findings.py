@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedlib.pages import findings
+from workspace.pages import findings
 
 
 def test_the_board_counts_every_core_claim_once():

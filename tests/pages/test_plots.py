@@ -12,13 +12,15 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgba
 
-from fedlib.analysis import measure, tables
-from fedlib.analysis.asking import ask
-from fedlib.drawing import picture, plots, studies, summary
+from fedlib import measure
+from fedlib.drawing import plots
 from fedlib.drawing.style import FAMILIES, family, looks
-from fedlib.pages.evidence import OUTCOMES
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
+from workspace.analysis import tables
+from workspace.analysis.asking import ask
+from workspace.figures import picture, studies, summary
+from workspace.pages.evidence import OUTCOMES
 
 mpl.use("agg")
 

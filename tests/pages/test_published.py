@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedlib.pages import chooser, front, published
 from fedlib.samplers import SAMPLERS
+from workspace.pages import chooser, front, published
 
 
 def test_runs_are_counted_by_data_set():

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.analysis import effects
-from fedlib.analysis.paper import papers
 from fedlib.errors import ConfigError
-from fedlib.pages import front, readme
-from fedlib.pages.evidence import Evidence
 from fedlib.settings import params
+from workspace.analysis import effects
+from workspace.analysis.paper import papers
+from workspace.pages import front, readme
+from workspace.pages.evidence import Evidence
 
 
 def test_readme_is_in_step_with_the_archive() -> None:

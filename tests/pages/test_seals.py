@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from fedlib.errors import StoreError
-from fedlib.pages import seals
+from workspace.pages import seals
 
 
 @pytest.fixture

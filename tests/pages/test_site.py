@@ -26,18 +26,18 @@ import pytest
 from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from fedlib.analysis import effects
-from fedlib.analysis.readings import readings
-from fedlib.commands import notebooks
-from fedlib.drawing import interactive, picture
 from fedlib.errors import ConfigError
-from fedlib.pages import chooser, forest, seals, site, tables
-from fedlib.pages.artifact import Artifact
-from fedlib.pages.evidence import Evidence
-from fedlib.pages.origin import cut, described
 from fedlib.settings import params, schema
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
+from workspace.analysis import effects
+from workspace.analysis.readings import readings
+from workspace.commands import notebooks
+from workspace.figures import interactive, picture
+from workspace.pages import chooser, forest, seals, site, tables
+from workspace.pages.artifact import Artifact
+from workspace.pages.evidence import Evidence
+from workspace.pages.origin import cut, described
 
 PARAMS = """\
 scale: demo

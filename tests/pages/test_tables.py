@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.pages import tables
+from workspace.pages import tables
 
 
 def cells(table: str, tag: str = "td") -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 
 from fedlib import samplers
 from fedlib.data.schemes import DirichletClients
-from fedlib.pages import chooser, multiverse
 from fedlib.settings import params
+from workspace.pages import chooser, multiverse
 
 
 @pytest.mark.parametrize(

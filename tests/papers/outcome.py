@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from fedlib.analysis import effects
-from fedlib.analysis.claim import Arms, claims_of
-from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import readings
+from workspace.analysis import effects
+from workspace.analysis.claim import Arms, claims_of
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import readings
 
 
 def judge(id: str, results: Mapping[str, pd.DataFrame], reading: str = "") -> pd.Series:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedlib.analysis import effects
 from fedlib.settings.schema import ROOT
+from workspace.analysis import effects
 
 
 @cache

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from outcome import judge
 
-from fedlib.analysis.claim import Arm, Claim, claims_of
-from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import Where, readings
-from fedlib.papers.hcsfed.theory import SCHEMES
+from workspace.analysis.claim import Arm, Claim, claims_of
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import Where, readings
+from workspace.papers.hcsfed.theory import SCHEMES
 
 T, SEEDS = 40, 5
 T_OF_PAPER = 2000  # the longest that a paper follows a run
@@ -287,7 +287,7 @@ def test_clusters_of_compressed_updates():
 def test_facts_that_need_no_runs(id, name, wrong, monkeypatch):
     """They are facts of the samplers, and none of another scheme."""
     assert judge(id, {}).outcome == "replicated"
-    monkeypatch.setattr(f"fedlib.papers.{name}", wrong)
+    monkeypatch.setattr(f"workspace.papers.{name}", wrong)
     assert judge(id, {}).outcome == "refuted"
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from outcome import judge, none_run
 
-from fedlib.analysis import effects
-from fedlib.analysis.claim import Arms, claims_of
+from workspace.analysis import effects
+from workspace.analysis.claim import Arms, claims_of
 
 Curve = Callable[[np.ndarray], np.ndarray]
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from outcome import judge, none_run
 
-from fedlib.analysis.curves import arrivals, shown
-from fedlib.papers.fedcor import printed, process
-from fedlib.papers.fedcor.process import stationarity
-from fedlib.papers.fedcor.tables import annealing, counts_of
+from workspace.analysis.curves import arrivals, shown
+from workspace.papers.fedcor import printed, process
+from workspace.papers.fedcor.process import stationarity
+from workspace.papers.fedcor.tables import annealing, counts_of
 
 Curve = Callable[[np.ndarray], np.ndarray]
 METHODS = printed.METHODS

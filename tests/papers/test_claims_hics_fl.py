@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from outcome import judge, none_run
 
-from fedlib.analysis.curves import arrivals, shown
-from fedlib.analysis.measure import Missing
-from fedlib.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
-from fedlib.papers.hics_fl.printed import METHODS, OURS, TABLE
-from fedlib.papers.hics_fl.tables import (
+from fedlib.measure import Missing
+from workspace.analysis.curves import arrivals, shown
+from workspace.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
+from workspace.papers.hics_fl.printed import METHODS, OURS, TABLE
+from workspace.papers.hics_fl.tables import (
     costs,
     drawn_entropy,
     speed_table,

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 import pytest
 
-from fedlib.papers.hcsfed import findings
-from fedlib.papers.hcsfed.printed import COLUMNS
+from workspace.papers.hcsfed import findings
+from workspace.papers.hcsfed.printed import COLUMNS
 
 
 def runs(random: int, ours: int = 10, attrition: int = 60) -> pd.DataFrame:

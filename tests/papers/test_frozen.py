@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib.analysis.claim import Claim, claims_of
-from fedlib.analysis.paper import papers
 from fedlib.settings.schema import ROOT
+from workspace.analysis.claim import Claim, claims_of
+from workspace.analysis.paper import papers
 
-FOLDER = ROOT / "fedlib" / "papers"
+FOLDER = ROOT / "workspace" / "papers"
 FROZEN = [paper for paper in papers() if claims_of(paper)]
 
 

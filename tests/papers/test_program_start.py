@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
-from fedlib.analysis.reference import REFERENCE, reference
 from fedlib.data import datasets
 from fedlib.errors import DataError
-from fedlib.papers.fedcor import program_start
 from fedlib.settings import params
 from fedlib.settings.schema import Local, Method, Run
+from workspace.analysis.reference import REFERENCE, reference
+from workspace.papers.fedcor import program_start
 
 
 def test_each_client_has_one_shard_of_one_label_and_keeps_a_fifth_aside() -> None:

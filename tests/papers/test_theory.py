@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.papers.fedcor import theory as theory_gp
-from fedlib.papers.hics_fl import theory as theory_hics
 from fedlib.samplers.fedcor import choose
+from workspace.papers.fedcor import theory as theory_gp
+from workspace.papers.hics_fl import theory as theory_hics
 
 
 def test_lemma_2_and_the_closed_form_are_algorithm_1() -> None:

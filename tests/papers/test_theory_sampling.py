@@ -7,9 +7,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fedlib.papers.clustered_sampling import theory as theory_cs
-from fedlib.papers.hcsfed import theory as theory_hcsfed
-from fedlib.papers.hcsfed.theory import Population, square
+from workspace.papers.clustered_sampling import theory as theory_cs
+from workspace.papers.hcsfed import theory as theory_hcsfed
+from workspace.papers.hcsfed.theory import Population, square
 
 
 @pytest.fixture

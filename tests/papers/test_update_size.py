@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.analysis.measure import Missing
-from fedlib.papers.hics_fl.update_size import balanced_draws, by_size
+from fedlib.measure import Missing
+from workspace.papers.hics_fl.update_size import balanced_draws, by_size
 
 
 def test_at_a_high_temperature_short_updates_of_one_label_score_as_balanced_ones_do() -> None:

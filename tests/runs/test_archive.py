@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from small import Small
 
-from fedlib.analysis import partitions
-from fedlib.analysis.plans import plan
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
 from fedlib.runs import archive, coverage, results, sealed, train, work
@@ -23,6 +21,8 @@ from fedlib.runs.finished import Finished
 from fedlib.runs.simulate import simulate
 from fedlib.runs.work import Plan
 from fedlib.settings import params, schema
+from workspace.analysis import partitions
+from workspace.analysis.plans import plan
 
 CHANGES = {
     "methods": {"MD": {"sampler": "md"}, "Random": {"sampler": "uniform"}, "the same": {"sampler": "md"}},

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from small import Small
 
-from fedlib.commands import pipeline
 from fedlib.data import datasets
 from fedlib.errors import DataError, StoreError
 from fedlib.files import sealed
@@ -21,6 +20,7 @@ from fedlib.runs import archive, results
 from fedlib.runs.place import address
 from fedlib.runs.sealed import rows_digest
 from fedlib.runs.store import Store
+from workspace.commands import pipeline
 
 FLIPS = 40  # of each kind of file
 

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from small import EXPERIMENT, Small
 
-from fedlib.commands import cli, verify
 from fedlib.data import datasets
 from fedlib.errors import StoreError
 from fedlib.runs import archive, results, retrain, sealed
 from fedlib.runs.place import Place
 from fedlib.settings.params import Experiments
+from workspace.commands import cli, verify
 
 KINDS = ["datasets", "inputs", "finished runs", "checkpoints", "results", "archives"]
 

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from fedlib.analysis.plans import plan
-from fedlib.commands import pipeline
 from fedlib.errors import ConfigError
 from fedlib.settings.params import Experiments
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import SCALES
+from workspace.analysis.plans import plan
+from workspace.commands import pipeline
 
 FILE = """\
 scale: demo

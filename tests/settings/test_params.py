@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.analysis.claim import asks, claims_of
-from fedlib.analysis.paper import papers
-from fedlib.analysis.readings import readings
-from fedlib.commands.notebooks import EXAMPLES
 from fedlib.settings import params
+from workspace.analysis.claim import asks, claims_of
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import readings
+from workspace.commands.notebooks import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = params.load(ROOT / "params.yaml")

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.commands import cli
 from fedlib.data import datasets, partition
 from fedlib.errors import SamplerError
 from fedlib.runs.coverage import failed
@@ -31,6 +30,7 @@ from fedlib.simulation.engine import Lockstep
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.training.executors import make_executor
 from tests.simulation.lockstep import finish
+from workspace.commands import cli
 
 SETTING: dict[str, Any] = {
     "dataset": "digits",

@@ -1,0 +1,146 @@
+"""Readings: named, consistent sets of choices that a paper leaves open, and the runs that belong to each.
+
+A rule, a table or a figure asks for an experiment, a setting, a method and a column by the paper's own names. A
+reading maps these names to runs, so that one rule judges every reading::
+
+    Reading(
+        "as run",
+        "what the authors' program does",
+        {"numbering of clients": "by digit"},                       # what is left open -> what is taken
+        {"numbering of clients": "the authors' program"},           # the source of each choice
+        (
+            Swap("cs_mnist", settings={"random ids": "ids sorted by digit"}),
+            Swap("cs_mnist", methods={"Algorithm 1": "Algorithm 1, authors' tie order"}),
+        ),
+    )
+
+Each `Swap` acts on the result of those before it: here Algorithm 1's runs in "random ids" are those of the authors' tie
+order in "ids sorted by digit". A paper's readings are `READINGS` in `papers/<paper>/readings.py`: "as written"
+first, "as run" if the authors' program is public, then all others that are archived. `LEFT_OPEN`, in the
+same file, lists the choices that no reading varies: what is left open, what the sources say, what is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple
+
+import pandas as pd
+
+from workspace.analysis.paper import part
+
+AS_WRITTEN, AS_RUN, CLOSEST = "as written", "as run", "closest to print"
+
+
+class Where(NamedTuple):
+    """One method's runs in one setting, and the column that is measured."""
+
+    experiment: str
+    setting: str
+    method: str
+    column: str = "test_accuracy"
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Runs that replace others: a request for one name is answered with the runs of another.
+
+    settings, methods: asked -> found; names that are not listed are unaffected, and an empty mapping means all, each
+    under its own name. source: the experiment that has the runs ("": the same). columns: asked -> measured, for the
+    runs that the swap affects.
+    """
+
+    experiment: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+
+    def find(self, where: Where) -> Where:
+        concerned = (
+            where.experiment == self.experiment
+            and where.setting in (self.settings or (where.setting,))
+            and where.method in (self.methods or (where.method,))
+        )
+        if not concerned:
+            return where
+        return Where(
+            self.source or where.experiment,
+            self.settings.get(where.setting, where.setting),
+            self.methods.get(where.method, where.method),
+            self.columns.get(where.column, where.column),
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One consistent set of choices.
+
+    words: the reading in one line. choices: what is left open -> the option taken. sources: what is left open -> the
+    source of the option (text, code, the authors' correction). swaps: the runs that replace others, in order. commit:
+    of the authors' repository, if the reading is what their program does there.
+    """
+
+    name: str
+    words: str
+    choices: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    swaps: tuple[Swap, ...] = ()
+    commit: str = ""
+
+    def find(self, where: Where) -> Where:
+        """The runs that answer a request under this reading."""
+        for swap in reversed(self.swaps):
+            if swap.experiment == where.experiment:  # asked a million times
+                where = swap.find(where)
+        return where
+
+
+def readings(paper: str) -> list[Reading]:
+    """All readings of a paper (`workspace/papers/<paper>/readings.py`), "as written" first."""
+    return part(paper, "readings").READINGS
+
+
+def named(paper: str) -> list[Reading]:
+    """The readings that tables show: `SHOWN` in a paper's `readings.py`, or else "as written" and "as run"."""
+    return getattr(part(paper, "readings"), "SHOWN", None) or [
+        reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)
+    ]
+
+
+def left_open(paper: str) -> pd.DataFrame:
+    """What a paper leaves open, one row a thing: what its sources say, what is taken as written, what else was tried.
+
+    Its readings say it of what was varied, `LEFT_OPEN` of the rest.
+    """
+    options = readings(paper)
+    empty = Reading(AS_WRITTEN, "there is none")
+    text = next((reading for reading in options if reading.name == AS_WRITTEN), empty)
+    rows = []
+    for choice in dict.fromkeys(choice for reading in options for choice in reading.choices):
+        default = text.choices.get(choice)
+        varying = [reading for reading in options if choice in reading.choices]
+        tried = dict.fromkeys(reading.choices[choice] for reading in varying)
+        tried.pop(default, None)
+        sourced = [reading for reading in varying if choice in reading.sources]
+        sources = dict.fromkeys(
+            f"{reading.choices[choice]}: {reading.sources[choice]}" for reading in sourced
+        )
+        rows.append((choice, default or "nothing", " · ".join(tried), " · ".join(sources)))
+    for choice, sources, default in part(paper, "readings").LEFT_OPEN:
+        rows.append((choice, default, "", sources))
+    return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
+
+
+def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:
+    """Every combination of options, in order; options: what is left open -> (option -> its swaps)."""
+    combinations = []
+    for combination in product(*(option.items() for option in options.values())):
+        choices = {choice: value for choice, (value, _) in zip(options, combination, strict=True)}
+        swaps = tuple(swap for _, swaps in combination for swap in swaps)
+        combinations.append(
+            Reading("; ".join(choices.values()), "one of the readings tried", choices, {}, swaps)
+        )
+    return combinations

@@ -1,0 +1,91 @@
+"""Commands of the arena: train, check and score submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workspace.commands.cli_options import ScaleOption, settings_at, short, tell
+
+commands = typer.Typer(no_args_is_help=True, help="The arena: train, check and score submissions.")
+Folders = Annotated[list[Path], typer.Argument(help="Folders below arena/submissions.")]
+
+
+@commands.command()
+def rules() -> None:
+    """Print the version and the digest of the rules, as a submission's YAML has them."""
+    from workspace.analysis.arena import Rules
+
+    typer.echo(Rules.read().stamp)
+
+
+@commands.command()
+def run(folders: Folders, scale: ScaleOption = None) -> None:
+    """Train what the archives of submissions lack, and write them.
+
+    Example: fedlib arena run arena/submissions/last_loss --scale paper
+    """
+    from workspace.analysis.arena import Submission
+    from workspace.commands import arena
+
+    settings, scale = settings_at(scale)
+    for folder in folders:
+        path = arena.run(Submission.open(folder), scale, settings, tell)
+        typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
+
+
+@commands.command()
+def check(
+    folders: Folders,
+    scale: ScaleOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**32 - 1, help="Seed that draws the runs to train again. Default: a new one."
+        ),
+    ] = None,
+) -> None:
+    """Check submissions as they are checked before they are merged; this executes their code.
+
+    The exit status is 0 only if all keep the rules. Example: fedlib arena check arena/submissions/*
+    """
+    from workspace.analysis.arena import Submission
+    from workspace.commands import arena
+
+    settings, scale = settings_at(scale)
+    for folder in folders:
+        arena.check(Submission.open(folder), scale, settings, tell, seed)
+        typer.echo(f"{folder.resolve().name}: keeps the rules.")
+
+
+@commands.command()
+def score(scale: ScaleOption = None) -> None:
+    """Score every submission and every method of the arena that has run at a scale."""
+    from rich.console import Console
+
+    from fedlib.errors import StoreError
+    from fedlib.measure import Missing
+    from workspace.analysis import arena
+    from workspace.analysis.plans import opened
+    from workspace.commands.listing import table
+
+    under = arena.Rules.read()
+    settings, scale = settings_at(scale)
+    run_first = (
+        f"run: fedlib run {under.experiment} --scale {scale} --methods {under.baseline},{under.target}"
+    )
+    if not (baseline := opened(under.experiment, scale, settings)):
+        raise StoreError(f"{under.experiment} has not been run at scale {scale}; {run_first}")
+    try:
+        profiles, board = arena.scored(baseline[0], scale, under, settings)
+    except Missing as missing:
+        raise StoreError(f"{under.experiment} [{scale}]: {missing}; {run_first}") from None
+    rows = [
+        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information)
+        for method, iqm, low, high, mean, runs, information, _ in board.itertuples()
+    ]
+    title = f"Interquartile means over {len(profiles.scores)} runs, scale {scale}, rules {under.stamp}"
+    columns = ("method", "score", "95 % interval", "mean", "runs", "sees")
+    Console().print(table(title, columns, rows))

@@ -1,0 +1,88 @@
+"""Commands about the machine and its datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workspace.commands.cli_options import ScaleOption, settings_at, short
+
+commands = typer.Typer()
+data_commands = typer.Typer(no_args_is_help=True, help="Datasets: show, prepare and verify them.")
+
+
+@commands.command()
+def doctor(
+    scale: ScaleOption = None,
+    node_cores: Annotated[
+        int | None,
+        typer.Option(min=1, help="Estimate a whole scale on 1, 10 and 100 nodes with this many cores each."),
+    ] = None,
+) -> None:
+    """Check the environment, the data and the disk, and estimate how long a scale takes on this machine."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from workspace.commands import listing
+
+    console = Console()
+    settings, scale = settings_at(scale)
+    if node_cores:
+        with console.status("measuring this machine ..."):
+            report = listing.cluster(settings, scale, node_cores)
+        console.print(report)
+        return
+    console.print(listing.environment())
+    with Live(console=console) as live:
+        live.update("measuring this machine ...")
+        listing.costs(settings, scale, live.update)
+    console.print(listing.measurements(settings, scale))
+
+
+@data_commands.command("status")
+def data_status() -> None:
+    """Show every dataset: prepared, missing or damaged, and its source."""
+    from rich.console import Console
+
+    from workspace.commands import listing
+
+    Console().print(listing.datasets())
+
+
+@data_commands.command("prepare")
+def data_prepare(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="digits, mnist, ...; `fedlib data status` lists all.")
+    ] = None,
+    needed: Annotated[
+        bool, typer.Option("--needed", help="All datasets that the experiments need at a scale.")
+    ] = False,
+    scale: ScaleOption = None,
+    mirror: Annotated[Path | None, typer.Option(help="Folder to take files from (or FEDLIB_MIRROR).")] = None,
+) -> None:
+    """Prepare datasets from a mirror folder if there is one, otherwise by download. Contents are verified."""
+    if not names and not needed:
+        raise typer.BadParameter("name the datasets, or use --needed")
+    from fedlib.data import datasets
+    from workspace.commands import pipeline
+
+    if needed:
+        for problem in pipeline.prepare_inputs(scale).values():
+            typer.secho(f"Not available (its experiments will say so): {problem}", fg="yellow", err=True)
+    for name in names or []:
+        path = datasets.prepare(name, mirror)
+        pipeline.forget_missing(name)
+        typer.echo(f"{short(path)}: {datasets.status(name)['provenance']}")
+
+
+@data_commands.command("verify")
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all prepared.")] = None,
+) -> None:
+    """Hash the prepared arrays again and compare the digests with the recorded ones."""
+    from fedlib.data import datasets
+
+    for name in names or [n for n in datasets.KINDS if datasets.status(n)["state"] != "missing"]:
+        typer.echo(f"{name}: {datasets.verify(name)}")

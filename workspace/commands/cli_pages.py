@@ -1,0 +1,113 @@
+"""Commands about pages: the report, the pipeline, README's tables and single notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workspace.commands.cli_options import ScaleOption, settings_at, short, tell
+
+commands = typer.Typer()
+notebook_commands = typer.Typer(no_args_is_help=True, help="Run or normalise notebooks as the pipeline does.")
+
+
+@commands.command()
+def report(
+    scale: ScaleOption = None,
+    as_is: Annotated[bool, typer.Option("--as-is", help="Use only existing pages; make none.")] = False,
+) -> None:
+    """Make the missing pages from finished or archived runs, and the site, without training."""
+    from workspace.commands import pipeline
+    from workspace.pages import site
+
+    _, scale = settings_at(scale)
+    failed = [] if as_is else pipeline.make_pages(scale, tell)
+    index = site.render(scale)
+    typer.echo(f"Open {short(index)} in a browser.")
+    for command in failed:
+        tell(f"Failed, see above: {command}")
+    raise typer.Exit(1 if failed else 0)
+
+
+@commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def repro(context: typer.Context) -> None:
+    """Make every page whose code, settings or results changed, then the site; or only the named pages.
+
+    It does the same as `dvc repro`, with the same arguments, but faster: several stages run at once.
+    What DVC and the stages print is kept in data/repro.log. After a stop or a kill, the same command goes on.
+
+    Example: fedlib repro fedcor-table_1
+    """
+    from workspace.commands import pipeline
+    from workspace.commands.repro import repro
+
+    pipeline.without_git()
+    raise typer.Exit(repro(context.args))
+
+
+@commands.command("pipeline")
+def pipeline_() -> None:
+    """Update the artifacts' stages in dvc.yaml from params.yaml."""
+    from workspace.commands import pipeline
+
+    changed = pipeline.write_stages()
+    typer.echo("dvc.yaml: " + ("rewritten." if changed else "up to date."))
+
+
+@commands.command()
+def readme() -> None:
+    """Update README's scoreboard and headline tables from the archive."""
+    from workspace.pages import readme
+
+    typer.echo("README.md: " + ("rewritten." if readme.write() else "up to date."))
+
+
+@commands.command()
+def fairness() -> None:
+    """Update data/error_rates.csv: both error rates of every claim."""
+    from workspace.analysis import power
+
+    typer.echo("data/error_rates.csv: " + ("rewritten." if power.write() else "up to date."))
+
+
+@commands.command()
+def effects(scale: ScaleOption = None) -> None:
+    """Update the effects table of a scale (data/effects/<scale>.parquet), which pages and README read."""
+    from workspace.analysis import effects
+
+    _, scale = settings_at(scale)
+    typer.echo(f"data/effects/{scale}.parquet: {len(effects.load(scale))} rows.")
+
+
+@notebook_commands.command("run")
+def notebook_run(
+    name: Annotated[str, typer.Argument(help="An artifact, such as fedcor-table_1, or `simulate`.")],
+    scale: ScaleOption = None,
+    experiment: Annotated[str | None, typer.Option(help="With `simulate`: the experiment.")] = None,
+    only_finished: Annotated[
+        bool, typer.Option("--only-finished", help="With `simulate`: do not train.")
+    ] = False,
+) -> None:
+    """Run an artifact's notebook, or `simulate` for one experiment, as the pipeline does."""
+    from workspace.commands import notebooks
+
+    _, scale = settings_at(scale)
+    typer.echo(f"{short(notebooks.run(name, scale, experiment, only_finished))}: written.")
+
+
+@notebook_commands.command("normalise")
+def notebook_normalise(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Normalise these in place. Default: copy all to data/notebooks."),
+    ] = None,
+) -> None:
+    """Remove outputs, counts and editor metadata from notebooks."""
+    from workspace.commands import notebooks
+
+    for path in paths or []:
+        notebooks.clean(path)
+    if not paths:
+        typer.echo(f"{len(notebooks.normalise_all())} notebooks normalised.")

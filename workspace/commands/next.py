@@ -1,0 +1,158 @@
+"""`fedlib next`: train for a given time what decides most core claims per hour (`analysis/planning.py`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError, Unfinished
+from fedlib.runs import cost
+from fedlib.runs.finished import Finished
+from fedlib.runs.place import Place, cores
+from fedlib.runs.progress import duration
+from fedlib.runs.simulate import pack, tidy
+from fedlib.runs.spent import Spent
+from fedlib.runs.work import Plan, Work
+from fedlib.settings import params
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis import needs, planning
+from workspace.analysis.paper import papers
+from workspace.analysis.planning import Unit
+
+Tell = Callable[[str], None]
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds_of(text: str) -> float:
+    """ "150m", "2.5h" or "90s" -> seconds.
+
+    Raises:
+        ConfigError: the text is none of these, or the time is zero.
+    """
+    match = re.fullmatch(r"([0-9.]+)\s*([smh])", text.strip())
+    with suppress(ValueError):
+        if match and (seconds := float(match[1]) * UNITS[match[2]]) > 0:
+            return seconds
+    raise ConfigError(f"--within {text}: write a time as 90s, 150m or 2.5h.")
+
+
+def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
+    """All missing runs that could decide a claim, most core claims per hour first; reports what cannot be trained."""
+    experiments = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
+    names = sorted(set().union(*experiments.values()))
+    tell(f"looking for the runs of {len(names)} experiments ...")
+    place = Place.from_environment()
+    missing: list[Work] = []
+    plans: dict[str, Plan] = {}
+    tables: dict[str, pd.DataFrame] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        plans[name] = Plan.of_experiment(name, scale, settings)
+        finished = Finished(plans[name], place)
+        possible, without_data = finished.lacking(plans[name].work)
+        missing += possible
+        absent |= {str(work.dataset): finished.why_not(work) for work in without_data}
+        table = tidy(plans[name], Finished(plans[name], place, any_data=True))[0]
+        tables |= {name: table} if len(table) else {}
+    for reason in absent.values():
+        tell(f"Left out: {reason}")
+    tell("judging what is not decided ...")
+    parts: dict[str, tuple[bool, list[frozenset[planning.Condition]]]] = {}
+    for paper in experiments:
+        parts |= needs.needed(paper, tables)
+    lacks = {planning.Condition.of(work) for work in missing}
+    open_claims = {
+        claim: (core, [arms for arms in alternatives if arms & lacks])
+        for claim, (core, alternatives) in parts.items()
+    }
+    spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
+    useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
+    seconds = _costs([work for work in missing if planning.Condition.of(work) in useful], spent, tell)
+    trainable = [work for work in missing if work in seconds]
+    return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
+
+
+def _costs(missing: Iterable[Work], spent: Spent, tell: Tell) -> dict[Work, float]:
+    """The seconds of every run, from finished runs or measured; without those whose model's weights are missing."""
+    seconds: dict[Work, float] = {}
+    for work in missing:
+        duration_s = spent.seconds(work)
+        if duration_s is None and work.run:
+            try:
+                duration_s = cost.seconds(work.run)
+            except ConfigError as error:
+                tell(f"Left out: {work.name}: {error}")
+                continue
+        seconds[work] = duration_s or 0.0
+    return seconds
+
+
+def busy() -> str:
+    """A sentence if this machine is busy; empty otherwise."""
+    load, n_cores = os.getloadavg()[0], cores()
+    if load < n_cores / 2:
+        return ""
+    return (
+        f"This machine is busy (load {load:.1f} on {n_cores} cores): training will take longer than the times below, "
+        "which are those of finished runs, and what is measured now is too long."
+    )
+
+
+def lines(chosen: list[Unit]) -> list[str]:
+    """The plan in words, one line per unit."""
+    return [
+        f"{i}. {unit.experiment} {unit.setting} seed {unit.seed}: {', '.join(unit.methods)}; "
+        f"about {duration(unit.seconds)}{'' if unit.whole else ', begun and kept at its last checkpoint'}; "
+        f"{unit.worth[0]:.2g} core claims per hour, {unit.worth[1]:.2g} others "
+        f"({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
+        for i, unit in enumerate(chosen, start=1)
+    ]
+
+
+def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None:
+    """Train units one by one until `deadline` (monotonic seconds), and archive each experiment as soon as one ends.
+
+    If estimates were too low, the remaining units are not started, or are stopped at the deadline; `fedlib run` and
+    `fedlib next` continue from their last checkpoints.
+    """
+    for unit in chosen:
+        remaining = deadline - time.monotonic()
+        if remaining < planning.MARGIN and remaining < unit.seconds:
+            tell(f"No time is left for {unit.experiment} {unit.setting} seed {unit.seed} and what follows.")
+            return
+        ended = _run(command(unit, scale), remaining)
+        with suppress(Unfinished, DataError):
+            pack(Plan.of_experiment(unit.experiment, scale, params.load()), tell)
+        how = "done" if ended else "stopped; the next command continues from its last checkpoint"
+        tell(f"{unit.experiment} {unit.setting} seed {unit.seed}: {how}.")
+
+
+def command(unit: Unit, scale: Scale) -> list[str]:
+    setting = ["--setting", unit.setting] if unit.setting else []
+    methods = [option for method in unit.methods for option in ("--methods", method)]
+    return ["run", unit.experiment, "--scale", scale, *setting, *methods, "--seeds", str(unit.seed)]
+
+
+def _run(arguments: list[str], seconds: float) -> bool:
+    """Run `fedlib` in a separate process for at most `seconds`; True if it ended by itself."""
+    process = subprocess.Popen([sys.executable, "-P", "-m", "workspace", *arguments], cwd=ROOT)
+    try:
+        process.wait(timeout=max(1.0, seconds))
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        process.terminate()
+        process.wait()
+    if process.returncode:
+        raise ConfigError(
+            f"fedlib {' '.join(arguments)} failed, see above; fix it, or remove it from params.yaml."
+        )
+    return True

@@ -1,0 +1,297 @@
+"""The parts of `dvc.yaml` beyond single notebooks: inputs, the artifacts' stages, the whole pipeline.
+
+DVC reads and writes its whole lock file at every stage, so stages depend on few files with much content: a notebook's
+normalised copy contains the digests of the code that it uses (`uses.py`), and an experiment's input contains all its
+settings. DVC can loop over the experiments of `params.yaml`, but not over lists of dependencies, so `fedlib pipeline`
+writes out the artifacts' stages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.files import alone, read_sealed, say, sealed, write_whole
+from fedlib.settings import params
+from fedlib.settings.code import code_of
+from fedlib.settings.params import Experiments
+from fedlib.settings.schema import ROOT, Scale
+from workspace.commands import notebooks
+from workspace.commands.command import Command, Start, commands
+from workspace.commands.turns import in_turn
+from workspace.pages import seals
+
+INPUTS = ROOT / "data" / "inputs"
+PIPELINE = ROOT / "dvc.yaml"
+MARK = "  # Artifacts, written by `fedlib pipeline` from params.yaml.\n"
+LOG = ROOT / "data" / "report.log"
+MOST = 8  # notebooks at once
+
+
+def set_scale(scale: Scale, path: Path = params.PARAMS) -> None:
+    """Rewrite the line of `params.yaml` that names the current scale."""
+    line = rb"^(\xef\xbb\xbf)?scale:[ \t]*\w+"
+    content, lines = re.subn(
+        line, rb"\1scale: " + scale.encode(), path.read_bytes(), count=1, flags=re.MULTILINE
+    )
+    if not lines:
+        raise ConfigError(f"{path.name} has no line `scale: ...` at its top level; add one.")
+    write_whole(path, content)
+
+
+def prepare_inputs(scale: Scale | None) -> dict[str, str]:
+    """Prepare every dataset that the experiments need at a scale; returns dataset -> reason, for those that failed.
+
+    `data/inputs/<scale>/<name>.json` then contains everything that determines an experiment or study: its settings at
+    the scale, its data (provenance, digest) or the reason for its absence, and the digest of its archive. The
+    simulation stage depends on this file.
+    """
+    from fedlib.runs import archive
+
+    settings = params.load()
+    scale = scale or settings.scale
+    runs = {
+        name: [
+            vars(labelled) | {"run": labelled.run.model_dump(mode="json")}
+            for labelled in settings.runs(name, scale)
+        ]
+        for name in settings.names
+    }
+    studies = {name: settings.study(name, scale) for name in settings.studies}
+    used = {name: sorted({run["run"]["dataset"] for run in labelled}) for name, labelled in runs.items()}
+    data = {name: _prepared(name) for name in sorted(set().union(*used.values()))}
+    inputs: dict[str, dict[str, Any]] = {
+        name: {"runs": labelled, "data": {d: data[d] for d in used[name]}} for name, labelled in runs.items()
+    }
+    for name, study in studies.items():
+        followed = sorted(experiment for experiment in runs if experiment in _words(study))
+        inputs[name] = {"study": study, "experiments": {e: _digest(inputs[e]) for e in followed}}
+    for name, content in inputs.items():
+        if code := code_of(content):
+            content["code"] = code
+        if tried := _failed(name, scale):
+            content["failed"] = tried
+        if (packed := archive.path_of(name, scale)).exists():
+            content["archive"] = hashlib.sha256(packed.read_bytes()).hexdigest()
+        write_whole(INPUTS / scale / f"{name}.json", _text(sealed(content)))
+    for old in (INPUTS / scale).glob("*.json"):  # DVC keeps the files in this folder
+        if old.stem not in inputs:
+            old.unlink()
+    return {name: entry["missing"] for name, entry in data.items() if "missing" in entry}
+
+
+def _failed(name: str, scale: Scale) -> list[str]:
+    """The times at which runs of an experiment failed, from its record; they make DVC try again."""
+    from fedlib.runs import results
+
+    return [run["failed"] for run in results.record(name, scale).get("missing", []) if "failed" in run]
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(_text(content)).hexdigest()
+
+
+def _words(nested: Any) -> set[str]:
+    """Every string in nested settings."""
+    if isinstance(nested, dict):
+        nested = list(nested.values())
+    if isinstance(nested, list):
+        return set().union(*map(_words, nested))
+    return {nested} if isinstance(nested, str) else set()
+
+
+def _prepared(name: str) -> dict[str, str]:
+    from fedlib.data import datasets
+
+    try:
+        datasets.prepare(name)
+    except DataError as error:
+        return {"missing": str(error)}
+    status = datasets.status(name)
+    return {key: status[key] for key in ("provenance", "digest")}
+
+
+def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
+    """Delete the inputs that record a dataset's absence (None: any dataset's), so that DVC looks for it again."""
+    for path in root.rglob("*.json"):
+        try:
+            data = read_sealed(path).get("data", {})
+        except ValueError:  # a damaged input, which DVC makes again
+            path.unlink()
+            continue
+        if any("missing" in data.get(name, {}) for name in ([dataset] if dataset else data)):
+            path.unlink()
+
+
+def forget_changed(scale: Scale) -> None:
+    """Delete the inputs of experiments whose samplers' code changed or whose runs failed: DVC runs them again."""
+    for path in (INPUTS / scale).glob("*.json"):
+        content = json.loads(path.read_text())
+        code = content.pop("code", {})
+        with suppress(ValueError):  # a sampler that no longer exists is reported by its own stage
+            if code_of(content) != code or _failed(path.stem, scale):
+                path.unlink()
+
+
+def stages(settings: Experiments) -> str:
+    """The artifacts' stages, as text of `dvc.yaml`."""
+    return "".join(_stage(name, experiments) for name, experiments in settings.artifacts.items())
+
+
+def _stage(name: str, experiments: list[str]) -> str:
+    results = [
+        f"data/results/${{scale}}/{experiment}.{kind}"
+        for experiment in experiments
+        for kind in ("parquet", "json")
+    ]
+    if name in notebooks.WHOLE_SCALE:
+        results = ["data/results/${scale}"]
+    results += notebooks.BESIDE.get(name, [])
+    needed = [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
+    lines = [
+        f"  {name}:",
+        f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
+        "    deps:",
+        *(f"      - {dependency}" for dependency in needed),
+        "    outs:",
+        f"      - data/artifacts/${{scale}}/{name}",
+        "    metrics:",
+        f"      - data/metrics/${{scale}}/{name}.json",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_stages(path: Path = PIPELINE) -> bool:
+    """Update the artifacts' part of `dvc.yaml`; True if it changed."""
+    text = path.read_text()
+    if MARK not in text:
+        raise ConfigError(
+            f"{path.name} has lost the line {MARK.strip()!r}; put it back before the artifacts."
+        )
+    new = text[: text.index(MARK)] + MARK + stages(params.load(path.parent / params.PARAMS.name))
+    if new == text:
+        return False
+    write_whole(path, new.encode())
+    return True
+
+
+def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
+    """Make the logs and pages that are missing, not as they were made, or made from other results, code or settings.
+
+    Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
+    another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
+    logs of its own scale.
+
+    Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
+
+    Raises:
+        StoreError: another process is making pages or packing the archive.
+    """
+    from fedlib.runs import coverage, results
+    from workspace.pages import site
+
+    settings = params.load()
+    names, sources = [*settings.names, *settings.studies], settings.artifacts
+    with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
+        notebooks.normalise_all()
+        failed = _run(_stale_logs(names, settings, scale), scale, tell, start)
+        failed += _run(_stale_pages(sources, scale), scale, tell, start)
+        if instead := site.INSTEAD.get(scale):
+            gaps = {name for name in names if results.record(name, scale).get("missing", True)}
+            used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
+            failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell, start)
+            fuller = {
+                name: experiments
+                for name, experiments in sources.items()
+                if coverage.covered(experiments, instead) - coverage.covered(experiments, scale)
+            }
+            failed += _run(_stale_pages(fuller, instead), instead, tell, start)
+    return failed
+
+
+def _stale_logs(
+    names: Iterable[str], settings: Experiments, scale: Scale, logs: bool = True
+) -> list[list[str]]:
+    """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
+    from fedlib.runs import results
+    from fedlib.runs.archive import path_of
+    from fedlib.runs.finished import Finished
+    from fedlib.runs.place import Place
+    from workspace.analysis.plans import plan
+
+    commands, environment = [], Place.from_environment()
+    for name in names:
+        page = path_of(name, scale, results.RESULTS).with_suffix(".ipynb")
+        whole = plan(name, scale, settings)
+        finished = Finished(whole, environment, any_data=True)
+        addresses = [finished.address(work) for work in whole.work]
+        current = results.shows(name, scale, addresses) and (
+            not logs or seals.is_current(page, notebooks.log_sources(name, scale))
+        )
+        if any(addresses) and not current:
+            log = ["notebook", "run", "simulate", "--experiment", name, "--only-finished"]
+            commands.append(log if logs else ["results", name])
+    return commands
+
+
+def _stale_pages(sources_of: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
+    """The commands that make the stale pages of artifacts; shown: artifact -> experiments.
+
+    Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
+    """
+    sizes = {}
+    for name, experiments in sources_of.items():
+        sources = notebooks.page_sources(name, experiments, scale)
+        if not seals.is_current(notebooks.page(name, scale), sources):
+            tables = [path for path in sources if path.suffix == ".parquet" and path.exists()]
+            sizes[name] = sum(table.stat().st_size for table in tables)
+    order = sorted(sizes, key=lambda name: (sizes[name] > 0, -sizes[name]))
+    return [["notebook", "run", name] for name in order]
+
+
+def _run(stale: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
+    """Run `fedlib` commands, one a core; returns those that failed, of which the last lines are shown."""
+    from fedlib.runs.place import cores
+
+    words = [f"fedlib {' '.join(command)} --scale {scale}" for command in stale]
+    running: set[Command] = set()
+
+    def work(number: int) -> Command:
+        tell(f"{number + 1} of {len(words)}: {words[number]}")
+        names = [word for word in stale[number] if not word.startswith("-")]
+        command = start(names[-1], words[number], os.environ)
+        running.add(command)
+        command.wait()
+        return command
+
+    def stop() -> None:
+        for command in running:
+            command.stop()
+
+    order = list(range(len(words)))
+    failed = []
+    with closing(in_turn(order, dict.fromkeys(order, ()), work, stop, min(cores(), MOST))) as turns:
+        for number, future in turns:
+            if future.result().status:
+                failed.append(number)
+                for line in future.result().tail:
+                    say(line)
+    return [words[number] for number in sorted(failed)]
+
+
+def without_git() -> None:
+    """Tell DVC, which refuses otherwise, where the project is in no git repository but comes from an archive."""
+    local = ROOT / ".dvc" / "config.local"
+    if not local.exists() and not any((folder / ".git").exists() for folder in (ROOT, *ROOT.parents)):
+        write_whole(local, b"[core]\n    no_scm = true\n")

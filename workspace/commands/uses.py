@@ -1,0 +1,118 @@
+"""The files of both packages that a notebook imports, directly or indirectly, found by reading, not by running them.
+
+Their digests are stored in the notebook's normalised copy, so that this copy alone determines whether its stage is
+stale: a change of a plot makes pages again, never simulations.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from IPython.core.inputtransformer2 import TransformerManager
+from nbformat import NotebookNode
+
+from fedlib.digests import import_statements, imported_files
+
+# The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
+NUMBERS = (
+    "fedlib/__init__.py",
+    "fedlib/digests.py",
+    "fedlib/kinds.py",
+    "fedlib/registry.py",
+    "fedlib/streams.py",
+    "fedlib/kernels/*.py",
+    "fedlib/samplers/*.py",
+    "fedlib/data/**/*.py",
+    "fedlib/algorithms/*.py",
+    "fedlib/settings/*.py",
+    "fedlib/world/*.py",
+    "fedlib/training/*.py",
+    "fedlib/training/models/*.py",
+    "fedlib/simulation/*.py",
+    "fedlib/runs/__init__.py",
+    "fedlib/runs/archive.py",
+    "fedlib/runs/finished.py",
+    "fedlib/runs/followed.py",
+    "fedlib/runs/halfway.py",
+    "fedlib/runs/results.py",
+    "fedlib/runs/sealed.py",
+    "fedlib/runs/simulate.py",
+    "fedlib/runs/studies.py",
+    "fedlib/runs/supply.py",
+    "fedlib/runs/work.py",
+    "workspace/analysis/partitions.py",
+    "workspace/papers/*/study_*.py",
+)
+ROOTS = ("fedlib", "workspace")  # the packages whose files count
+EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
+
+
+def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
+    """File (relative to the project) -> digest of its content, for a notebook at `notebooks/<place>.ipynb`."""
+    if place == "simulate":
+        files = {path for pattern in NUMBERS for path in root.glob(pattern)}
+    else:
+        claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
+        folders = root / "workspace" / "papers"
+        books = [
+            path
+            for name in ("claims", "readings", "headline")
+            for path in folders.glob(f"{claims}/{name}.py")
+        ]
+        cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        used = [path for cell in cells if parsed(cell) for path in imported(plain(cell), root)]
+        files = closure([*used, *books], root)
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(files)
+    }
+
+
+def plain(cell: str) -> str:
+    """A cell's code without IPython's own syntax: `%matplotlib inline`, `!pip list`, `%%time` in its first line."""
+    first, _, remainder = cell.partition("\n")
+    return TransformerManager().transform_cell(remainder if first.startswith("%%") else cell)
+
+
+def parsed(cell: str) -> bool:
+    """Whether a cell's code can be read; an unfinished one fails where it is run."""
+    try:
+        ast.parse(plain(cell))
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def closure(files: Iterable[Path], root: Path) -> set[Path]:
+    """The files, and all files of the project that they import, directly or indirectly."""
+    files_used: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file not in files_used:
+            files_used.add(file)
+            waiting += imported(file.read_text(), root)
+    return files_used
+
+
+@cache
+def imported(code: str, root: Path) -> list[Path]:
+    """Files of the project that a piece of code imports when it is loaded (not when its functions are called)."""
+    statements = list(import_statements(_loaded(ast.parse(code))))
+    files = [path for top in ROOTS for path in imported_files(statements, root, root / top, [root])]
+    return [path for path in files if path.stat().st_size]
+
+
+def _loaded(tree: ast.Module) -> Iterator[ast.stmt]:
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            waiting += node.body + node.orelse
+        elif isinstance(node, ast.Try | ast.With):
+            waiting += node.body

@@ -1,0 +1,163 @@
+"""`fedlib verify`: check stored files, train archived runs again, and add digests to old archives.
+
+Every file is read back by the same rule as usual (`runs/sealed.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.table import Table
+
+from fedlib.data import datasets
+from fedlib.errors import DataError, StoreError
+from fedlib.files import read_sealed
+from fedlib.runs import archive as archives
+from fedlib.runs import retrain
+from fedlib.runs.archive import ARCHIVE
+from fedlib.runs.place import Place
+from fedlib.runs.results import RESULTS, read_table
+from fedlib.runs.sealed import info_of, named
+from fedlib.runs.store import Store
+from fedlib.runs.work import words
+from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis import power, reference
+from workspace.commands.listing import table
+from workspace.commands.pipeline import INPUTS
+from workspace.pages import seals
+
+SECONDS = 5.0
+
+
+@dataclass
+class Checked:
+    """Files of one kind: how many there are, how many of them are too old to have digests, and what is wrong."""
+
+    kind: str
+    files: int
+    older: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list[Checked]:
+    """Check everything: datasets, inputs, finished runs and measurements, checkpoints, results and the archive."""
+    store, runs = Store(place.runs), place.runs.glob("??/*/run.json")
+    prepared = [
+        name for name in datasets.KINDS if datasets.status(name, place.datasets)["state"] != "missing"
+    ]
+    return [
+        check_each(
+            "datasets",
+            prepared,
+            lambda name: datasets.verify(name, place.datasets),
+            lambda name: _lacks_digest(place.datasets / f"{name}.json"),
+        ),
+        check_each("inputs", inputs.glob("*/*.json"), _json, _lacks_digest),
+        check_each("finished runs", runs, lambda path: store.read(path.parent.name), _lacks_digest),
+        check_each(
+            "checkpoints",
+            place.runs.glob("??/*/checkpoint.pt"),
+            lambda path: store.checkpoint(path.parent.name),
+        ),
+        check_each("results", results.glob("*/*.parquet"), _results),
+        check_each(
+            "archives",
+            archives.all_of(archive),
+            lambda archived: archives.read(archived[1].stem, archived[0], archive).table,
+            lambda archived: "seals" not in info_of(archived[1].read_bytes())[0],
+        ),
+    ]
+
+
+def check_each(
+    kind: str, files: Iterable, check: Callable[..., object], older: Callable[..., bool] = lambda file: False
+) -> Checked:
+    """Check files of one kind. check: raises what is wrong with one. older: whether one is too old for digests."""
+    files = sorted(files)
+    checked = Checked(kind, len(files))
+    for file in files:
+        try:
+            check(file)
+            checked.older += older(file)
+        except (DataError, StoreError) as error:
+            checked.wrong.append(str(error))
+    return checked
+
+
+def _lacks_digest(path: Path) -> bool:
+    return "sha256" not in json.loads(path.read_bytes())
+
+
+def _json(path: Path) -> None:
+    with named(path, "delete it; the pipeline makes it again"):
+        read_sealed(path)
+
+
+def _results(path: Path) -> None:
+    read_table(path)
+    _json(path.with_suffix(".json"))
+
+
+def checked() -> tuple[Table, list[str]]:
+    """One row per kind of file, and a sentence for each file that is not as written."""
+    kinds = everything(Place.from_environment(), RESULTS, ARCHIVE, INPUTS)
+    pages = (ROOT / "data" / "artifacts").glob("*/*/notebook.ipynb")
+    kinds += [
+        check_each("pages", pages, seals.opened),
+        check_each("logs", RESULTS.glob("*/*.ipynb"), seals.opened, lambda path: not seals.is_sealed(path)),
+        check_each("error rates of claims", [power.TABLE], power.stored),
+        check_each("reference curves", reference.programs(), reference.reference),
+    ]
+    rows = [
+        (kind.kind, kind.files, kind.files - kind.older - len(kind.wrong), kind.older, len(kind.wrong))
+        for kind in kinds
+    ]
+    title = "Stored files (older: written before files had digests; identified only by their addresses)"
+    return table(title, ("", "files", "as written", "older", "wrong"), rows), [
+        s for kind in kinds for s in kind.wrong
+    ]
+
+
+def trained_again(
+    scale: Scale, n: int, rounds: int | None, seed: int, tell: Callable[[str], None]
+) -> tuple[Table, bool]:
+    """One row per archived run that was trained again, and whether all differ only as `docs/determinism.md` allows.
+
+    rounds: the first rounds of each run; None: those that took `SECONDS` when it was archived.
+    """
+    place = Place.from_environment()
+    sample = retrain.sample(scale, n, seed, ARCHIVE, place)
+    compared = []
+    for i, archived in enumerate(sample, start=1):
+        tell(f"{i} of {len(sample)}: {archived.experiment}, {words(archived.record)}")
+        compared.append(
+            retrain.train_again(archived, rounds or retrain.rounds_within(archived, SECONDS), place)
+        )
+    rows = [
+        (
+            run.run.experiment,
+            words(run.run.record),
+            f"{run.rounds} of {len(run.run.rows) - 1}",
+            f"{run.largest:.0e}",
+            run.verdict,
+        )
+        for run in compared
+    ]
+    columns = ("experiment", "run", "rounds", "losses differ by", "")
+    title = f"Archived runs of scale {scale}, trained again (seed {seed})"
+    return table(title, columns, rows), all(run.allowed for run in compared)
+
+
+def renewed() -> Iterable[str]:
+    """Seal the old archives; yields one line per archive, then the counts of all."""
+    files = runs = rows = 0
+    for _, path in archives.all_of(ARCHIVE):
+        archive = archives.renew(path)
+        files, runs, rows = files + 1, runs + archive.runs, rows + archive.rows
+        outcome = "sealed" if archive.rewritten else "unchanged"
+        counts = f"{archive.runs:,} runs, {archive.rows:,} rows, {archive.moved:,} with another address"
+        yield f"{path.relative_to(ROOT)}: {outcome}; {counts}"
+    yield f"{files} files, {runs:,} runs, {rows:,} rows"

@@ -1,0 +1,174 @@
+"""What all figure, table and theory notebooks share: they read results and write pictures, numbers and verdicts.
+
+    artifact = Artifact.open("clustered_sampling-figure_1", scale)  # says what it is made from, or what to run first
+    results = artifact.results["cs_mnist"]                          # the experiment's tidy table
+    artifact.show(plots.curves(results, ...), data=...)             # picture as SVG, data as CSV
+    artifact.table(frame, "table_1")                                # table, also as CSV
+    artifact.judge()                                                # decides this artifact's claims
+
+The cells need not handle missing results: `artifact.results[...]` ends the notebook with a notice that names the
+command to run. An artifact that can show a part loops over `artifact.available`. All files are byte-stable and go to
+`data/artifacts/<scale>/<artifact>/`; the number of verdicts goes to `data/metrics/<scale>/<artifact>.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from IPython.display import HTML, Markdown, display
+
+from fedlib.errors import ConfigError
+from fedlib.files import write_whole
+from fedlib.settings import params
+from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis import effects
+from workspace.analysis.claim import Arms, Claim, claims_of
+from workspace.analysis.paper import papers
+from workspace.analysis.plans import opened
+from workspace.figures import interactive, picture
+from workspace.pages import forest, tables
+from workspace.pages.evidence import OUTCOMES, Evidence
+from workspace.pages.lookup import Results
+from workspace.pages.origin import described
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One figure, table or theory page at one scale.
+
+    info: experiment -> the record of its runs (settings, data, versions, device, date).
+    """
+
+    name: str
+    scale: Scale
+    experiments: tuple[str, ...]
+    results: Results
+    info: dict[str, dict[str, Any]]
+    root: Path = ROOT
+
+    @classmethod
+    def open(cls, name: str, scale: Scale | None = None, root: Path = ROOT) -> Artifact:
+        """Open an artifact of `params.yaml` at the given or the current scale, and display what it is made from.
+
+        Results that are not there are collected from the store and the archive first.
+
+        Raises:
+            ConfigError: there is no such artifact.
+        """
+        tables.as_here()
+        settings = params.load(root / params.PARAMS.name)
+        if name not in settings.artifacts:
+            raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
+        scale = scale or settings.scale
+        experiments = tuple(settings.artifacts[name])
+        frames, info = {}, {}
+        for experiment in experiments:
+            if (collected := opened(experiment, scale, settings, root)) and len(collected[0]):
+                frames[experiment], info[experiment] = collected
+        artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
+        artifact._write_outcomes([])  # until judged
+        if experiments:
+            results = root / "data" / "results"
+            display(Markdown(described(name, scale, info, artifact.missing, settings, results)))
+        return artifact
+
+    @property
+    def place(self) -> str:
+        """The place of its notebook below `notebooks/`, without suffix: "clustered_sampling/figure_1"."""
+        return self.name.replace("-", "/", 1)
+
+    @property
+    def paper(self) -> str:
+        """Its paper's folder; "" if it belongs to none."""
+        section = self.place.split("/")[0]
+        return section if section in papers() else ""
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "data" / "artifacts" / self.scale / self.name
+
+    @property
+    def available(self) -> dict[str, pd.DataFrame]:
+        return self.results.tables
+
+    @property
+    def missing(self) -> list[str]:
+        return [experiment for experiment in self.experiments if experiment not in self.results]
+
+    def everything(self) -> dict[str, pd.DataFrame]:
+        """The tables of all experiments and studies at this scale, collected where they are not there yet."""
+        settings = params.load(self.root / params.PARAMS.name)
+        names = sorted([*settings.names, *settings.studies])
+        collected = {name: opened(name, self.scale, settings, self.root) for name in names}
+        return {name: results[0] for name, results in collected.items() if results}
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        return (
+            [claim for claim in claims_of(self.paper) if claim.artifact == self.place] if self.paper else []
+        )
+
+    def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
+        """Display a figure; save it as `<name>.svg`, with its data as `<name>.csv`.
+
+        data: the numbers behind it; by default the points of its lines.
+        """
+        svg = picture.svg(figure, self.name)
+        write_whole(self.folder / f"{name}.svg", svg)
+        if (panels := interactive.panels(figure)) is not None:
+            self.data(panels, name)
+        self.keep(picture.lines(figure) if data is None else data, name)
+        picture.show(svg, picture=name)  # the site finds its data by this name
+
+    def table(self, frame: pd.DataFrame, name: str = "table", index: bool = True) -> None:
+        """Display a table and save it as `<name>.csv`."""
+        self.keep(frame, name, index)
+        tables.show(frame, index)
+
+    def say(self, finding: str) -> None:
+        """Display a finding in words; it leads the page, its first paragraph the paper on the first page."""
+        path = self.folder / "finding.txt"
+        if finding:
+            if self.scale == "demo":
+                finding = f"(Scale demo: digits in place of every dataset.) {finding}"
+            write_whole(path, finding.encode())
+            display(Markdown(finding), metadata={"finding": True})  # which the site has said already
+        else:
+            path.unlink(missing_ok=True)
+
+    def judge(self) -> None:
+        """Decide this artifact's claims, display and save the outcomes."""
+        if not self.claims:
+            return
+        arms = Arms(self.available)
+        cells = [row for claim in self.claims for row in effects.rows(claim, arms)]
+        evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
+        decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
+        self._write_outcomes(decided)
+        display(HTML(forest.table([evidence.row(claim.id) for claim in self.claims])))
+
+    def data(self, content: Any, name: str) -> None:
+        """Save what a script of the site reads, as `<name>.json`."""
+        write_whole(self.folder / f"{name}.json", json.dumps(content, separators=(",", ":")).encode())
+
+    def keep(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
+        """Save a table as `<name>.csv` without displaying it."""
+        # Ten digits: 34.7, where binary arithmetic gave 34.699999999999996.
+        text = frame.to_csv(index=index, float_format="%.10g")
+        write_whole(self.folder / f"{name}.csv", text.encode())
+
+    def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
+        """Save the claims with their outcomes, and how many have each."""
+        outcomes = [row["verdict"] for row in decided]
+        summary = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
+        metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
+        write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
+        write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())

@@ -1,0 +1,99 @@
+"""The page of discrepancies: a specification curve for each headline claim, and what each paper leaves open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from IPython.display import Markdown, display
+
+from fedlib.measure import Missing
+from workspace.analysis.cells import rows as rows_of
+from workspace.analysis.claim import Arms, claims_of
+from workspace.analysis.headline import closest, headlines, specifications
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import AS_RUN, AS_WRITTEN, left_open, readings
+from workspace.figures import summary
+from workspace.pages import tables
+from workspace.pages.artifact import Artifact
+
+MARKED = (AS_WRITTEN, AS_RUN)
+
+
+def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """How far each paper's headline table is from the print, by the typical factor; a row a paper that prints numbers.
+
+    Columns: cells of the table that were run; the factor as written, of the reading closest to print, and of the best
+    of as many readings by luck; how many readings were looked at; and what the closest one takes.
+    """
+    rows, arms = {}, Arms(results)
+    for paper, headline in headlines().items():
+        try:
+            near = closest(headline, readings(paper), arms) if headline.rows else None
+        except Missing:
+            continue
+        if near:
+            rows[papers()[paper].title] = {
+                "cells": near.cells,
+                "as written": factor(near.written),
+                "closest": factor(near.distance),
+                "by luck": factor(near.by_luck),
+                "readings": near.looked_at,
+                "the closest one": choices_of(near.reading.name, near.reading.choices),
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("paper")
+
+
+def factor(distance: float) -> str:
+    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"."""
+    return f"× {2**distance:.2f}"
+
+
+def choices_of(name: str, choices: Mapping[str, str]) -> str:
+    return (
+        name if name == AS_WRITTEN else "; ".join(f"{choice}: {value}" for choice, value in choices.items())
+    )
+
+
+def sentence(cell: Mapping[str, Any], text: str, rows: pd.DataFrame) -> str:
+    """A specification curve in a sentence: printed, as written, as run, and over all readings.
+
+    cell: a row of `effects.table`; text: of its claim; rows: `headline.specifications`.
+    """
+    parts = [f"{row['reading']} {_value(row)}" for _, row in rows.iterrows() if row["reading"] in MARKED]
+    printed = [] if math.isnan(cell["printed"]) else [f"printed {cell['printed']:.3g}"]
+    above_null = int((rows["effect"] > cell["null"]).sum())
+    low, high = rows["effect"].min(), rows["effect"].max()
+    spread = f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {above_null} of them above {cell['null']:g}"
+    parts += [spread] if len(rows) > 1 else ["no other reading is archived"]
+    return f"`{cell['claim']}` {text} {cell['cell']} ({cell['unit']}): {'; '.join([*printed, *parts])}."
+
+
+def _value(row: pd.Series) -> str:
+    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if row["low"] < row["high"] else ""
+    return f"{row['effect']:.3g}{interval}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
+
+
+def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
+    """A paper's part of the page: a specification curve a headline effect; folded, what it leaves open."""
+    arms, by_id = Arms(results), {claim.id: claim for claim in claims_of(paper)}
+    for k, (claim, name) in enumerate(headlines()[paper].effects, start=1):
+        text = by_id[claim].text
+        cells = [cell for cell in rows_of(by_id[claim], arms) if cell["cell"] == name]
+        try:
+            rows = specifications(cells)
+        except Missing:
+            display(Markdown(f"`{claim}` {text} {name}: not run."))
+            continue
+        display(Markdown(sentence(cells[0], text, rows)))
+        if len(rows) < 2:
+            continue
+        printed = None if math.isnan(cells[0]["printed"]) else cells[0]["printed"]
+        words = f"{name} ({cells[0]['unit']})"
+        figure = summary.specification_curve(rows, words, printed, cells[0]["null"])
+        artifact.show(figure, f"{paper}_curve_{k}", data=rows)
+    choices = left_open(paper)
+    artifact.keep(choices, f"{paper}_left_open")
+    tables.fold(choices, f"What the paper leaves open: {len(choices)} things, each with its sources", "words")

@@ -1,0 +1,197 @@
+"""Claims as rows of a forest plot: a mark per cell for the printed effect, ours with its interval, and the margin."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from workspace.analysis import effects
+from workspace.analysis.paper import papers
+from workspace.pages import layout, tables
+
+WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
+FULL, LEAST = 200, 9  # pixels: from which height on rows come closer, and how close
+LARGEST = 64.0  # ratios beyond it are plotted at the edge
+AGREEMENT = "agreement with print"  # an estimator whose null is the printed value
+TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+
+
+def number(value: float) -> str:
+    """Three digits; "–" for what is not there."""
+    if not math.isfinite(value):
+        return tables.MISSING
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def effect(row: Mapping[str, Any]) -> str:
+    """An effect in words: "1.10 × [1.03, 1.17]"; "≥ 1.10 ×" if it may be larger, "exact" of an exact fact."""
+    if row.get("estimator") == "exact fact":
+        return "exact"
+    if not math.isfinite(row["estimate"]):
+        return tables.MISSING
+    unit = "\u00a0×" if row["unit"] == "times" else f"\u00a0{row['unit']}" if row["unit"] else ""
+    bounds = f" [{number(row['low'])}, {number(row['high'])}]" if math.isfinite(row["low"]) else ""
+    return f"{'≥ ' if row.get('open') else ''}{number(row['estimate'])}{unit}{bounds}"
+
+
+def plot(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The cells of a claim under one reading as an SVG, one line a cell; numbers on hover."""
+    plotted = [
+        {**cell, "printed": cell["null"]} if cell.get("estimator") == AGREEMENT else cell
+        for cell in cells
+        if math.isfinite(cell["estimate"])
+    ]
+    if not plotted:
+        return ""
+    ratio = plotted[0]["unit"] == "times"
+
+    def scaled(value: float) -> float:
+        return math.log(min(LARGEST, max(1 / LARGEST, value))) if ratio else value
+
+    keys = ("estimate", "low", "high", "printed", "null", "margin")
+    ends = [scaled(cell[key]) for cell in plotted for key in keys if math.isfinite(cell[key])]
+    low, high = min(ends), max(ends)
+
+    def x(value: float) -> float:
+        return round(EDGE + (scaled(value) - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE), 1)
+
+    line = min(LINE, max(LEAST, FULL / len(plotted)))
+    height = round(line * len(plotted) + 18)
+    parts = [
+        f'<line class="null" x1="{x(plotted[0]["null"])}" x2="{x(plotted[0]["null"])}" y1="0" y2="{height - 16}"/>'
+    ]
+    for k, cell in enumerate(plotted):
+        y = round(line * (k + 0.5), 1)
+        words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds, {cell['outcome']}"
+        words += f"; printed {cell['shown']}" if cell["shown"] else ""
+        marks = []
+        if math.isfinite(cell["low"]):
+            marks.append(f'<line x1="{x(cell["low"])}" x2="{x(cell["high"])}" y1="{y}" y2="{y}"/>')
+        if math.isfinite(cell["margin"]) and cell["margin"] != cell["null"]:
+            position = x(cell["margin"])
+            marks.append(f'<line class="margin" x1="{position}" x2="{position}" y1="{y - 6}" y2="{y + 6}"/>')
+        if math.isfinite(cell["printed"]):
+            position = x(cell["printed"])
+            marks.append(f'<path class="printed" d="M{position - 4} {y}l4 -4 4 4 -4 4z"/>')
+        position = x(cell["estimate"])
+        marks.append(f'<circle cx="{position}" cy="{y}" r="4"/>')
+        if cell.get("open"):  # the true effect may be larger
+            marks.append(f'<path class="open" d="M{position + 4} {y}h9m-4 -4l4 4l-4 4"/>')
+        kind = cell["outcome"].replace(" ", "-")
+        parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
+    ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [
+        plotted[0]["null"]
+    ]
+    parts += [
+        f'<text x="{x(tick)}" y="{height - 3}" text-anchor="middle">{number(tick)}</text>'
+        for tick in ticks[:: 1 + len(ticks) // 6]
+    ]
+    label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in plotted))
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
+    return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def numbers(cells: pd.DataFrame) -> pd.DataFrame:
+    """The table behind the plot: one row per cell and reading."""
+    return pd.DataFrame(
+        {
+            "reading": cells["reading"],
+            "cell": cells["cell"],
+            "printed": cells["shown"].replace("", tables.MISSING),
+            "effect": [effect(row) for row in cells.to_dict("records")],
+            "margin": [number(value) for value in cells["margin"]],
+            "seeds": cells["n"],
+            "outcome": cells["outcome"],
+            "": cells["words"],
+        }
+    )
+
+
+OPEN = 8  # claims of a page that are all shown at once
+MANY = 4  # readings: of more, the median effect stands for all
+
+
+def standing(judged: pd.DataFrame) -> dict[str, Any]:
+    """The row that stands for a claim's readings, and as "which" the words for it.
+
+    It is the first of a few readings, the median effect of many. Only readings that count (`effects.counted`) and have
+    an interval can stand for others; where some of many have one seed, there is no median either.
+    """
+    several = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
+    candidates = effects.counted(several if len(several) else judged)
+    if (
+        len(candidates) <= MANY
+        or candidates["estimate"].isna().all()
+        or (judged["outcome"] == "one seed").any()
+    ):
+        first = candidates.iloc[0].to_dict()
+        return first | {"which": first["reading"]}
+    ordered = candidates.dropna(subset="estimate").sort_values("estimate", kind="stable")
+    return ordered.iloc[(len(ordered) - 1) // 2].to_dict() | {
+        "which": f"the median of {len(candidates)} readings"
+    }
+
+
+def row(
+    cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, words: str, text: str, link: str = ""
+) -> str:
+    """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
+
+    cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. said: the same in
+    words. link: to the page that shows it.
+    """
+    lead = standing(judged)
+    name = f"<code>{html.escape(lead['claim'])}</code>"
+    name = f'<a href="{link}">{name}</a>' if link else name
+    badge = f" ({html.escape(lead['badge'])})" if lead["badge"] else ""
+    remarks = f"<br><small>{html.escape(words)}</small>" if words != outcome else ""
+    needed = int(lead["needed"])
+    if outcome == "undecided" and needed:
+        seeds = "more than 1,000" if needed > 1000 else str(needed)
+        remarks += f"<br><small>about {seeds} seeds would decide</small>"
+    mine = cells[cells["reading"] == lead["reading"]]
+    fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
+    where = f"{effect(lead)}; {html.escape(lead['which'])}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
+    if outcome == "not run":
+        where = tables.MISSING
+    columns = {
+        "claim": f"{html.escape(text)}<br><small>{name} {lead['kind']}</small>{fold}",
+        "effect": f'{plot(mine.to_dict("records"))}<small title="{html.escape(lead["reading"])}">{where}</small>',
+        "outcome": f"{layout.mark(outcome)}{remarks}",
+    }
+    joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in columns.items())
+    attributes = f'id="{lead["claim"]}" data-paper="{html.escape(papers()[lead["paper"]].title)}"'
+    return f'<tr {attributes} data-kind="{lead["kind"]}">{joined}</tr>\n'
+
+
+MARK = '<svg class="forest key" viewBox="0 0 14 12" width="14">{}</svg>'
+KEY = (
+    '<p class="note">Each line is a cell: '
+    + MARK.format('<g class="cell"><circle cx="7" cy="6" r="4"/></g>')
+    + " ours with its 95 % interval over seeds, "
+    + MARK.format('<path class="printed" d="M3 6l4 -4 4 4 -4 4z"/>')
+    + " printed; vertical line: no effect; short dashed line: the margin; "
+    "≥, an arrow: may be larger. Point at a line for its numbers.</p>"
+)
+
+
+def on_page(rows: Mapping[str, tuple[bool, str]]) -> str:
+    """The claims of a page; of many, those that are not core open on a click. rows: claim -> is it core, its row."""
+    core = [row for is_core, row in rows.values() if is_core]
+    others = [row for is_core, row in rows.values() if not is_core]
+    if len(rows) <= OPEN or not core or not others:
+        return table([row for _, row in rows.values()]) if rows else ""
+    summary = f"<summary>{len(others)} supporting claims</summary>"
+    return f"{table(core)}<details>{summary}{table(others)}</details>"
+
+
+def table(rows: Sequence[str], board: bool = False) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("claim", "effect", "outcome"))
+    kind = "dataframe verdicts board" if board else "dataframe verdicts"
+    return (
+        f'{KEY}<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table>'
+    )

@@ -1,0 +1,149 @@
+"""The data of the multiverse: the effect of every core claim under every archived reading, with its cells and curves.
+
+`site/static/multiverse.js` lets the reader take the choices that a paper leaves open and shows what the claim comes to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib import measure
+from workspace.analysis.claim import Cell, claims_of
+from workspace.analysis.paper import papers
+from workspace.analysis.readings import Reading, Where, readings
+from workspace.pages.evidence import pooled
+
+POINTS = 40  # of a curve
+NUMBERS = ("estimate", "low", "high", "margin")
+ABOUT = (*NUMBERS, "n", "outcome", "badge", "open")
+
+
+def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
+    """One row per core claim and archived reading: what it takes, and what the claim comes to.
+
+    table, judged: `effects.table` and `effects.claims`.
+    """
+    ran = judged[(judged["kind"] == "core") & ~judged["outcome"].isin(["not run"])]
+    rows = []
+    for row in ran.to_dict("records"):
+        reading = named(row["paper"], row["reading"])
+        if reading is not None:
+            keys = ("paper", "claim", "reading", "unit", "null", *ABOUT)
+            rows.append({key: row[key] for key in keys} | {"choices": dict(reading.choices)})
+    return pd.DataFrame(rows)
+
+
+def named(paper: str, name: str) -> Reading | None:
+    return next((reading for reading in readings(paper) if reading.name == name), None)
+
+
+def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """What the page's script reads, claims with the most readings first; one with one reading has no choices."""
+    curves = Curves(results)
+    readings_of_claims = numbers(table, judged)
+    texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
+    listed = []
+    groups: list[tuple[Any, pd.DataFrame]] = (
+        list(readings_of_claims.groupby(["paper", "claim"], sort=False)) if len(readings_of_claims) else []
+    )
+    for (paper, name), rows in groups:
+        if len(rows) < 2 or name not in texts:
+            continue
+        claim, cells = texts[name], table[table["claim"] == name]
+        listed.append(
+            {
+                "id": name,
+                "paper": papers()[paper].title,
+                "page": f"{claim.artifact}.html",
+                "text": claim.text,
+                "unit": rows["unit"].iloc[0],
+                "null": plain(rows["null"].iloc[0]),
+                "printed": plain(pooled(cells)),
+                "choices": varied([row["choices"] for _, row in rows.iterrows()]),
+                "readings": [
+                    {
+                        "name": row["reading"],
+                        "choices": row["choices"],
+                        **{key: plain(row[key]) for key in ABOUT},
+                        "cells": [
+                            cell_of(cell, by_name(claim.cells, cell["cell"]), paper, row["reading"], curves)
+                            for cell in cells[cells["reading"] == row["reading"]].to_dict("records")
+                        ],
+                    }
+                    for _, row in rows.iterrows()
+                ],
+            }
+        )
+    main = {paper.headline for paper in papers().values()}
+    listed.sort(key=lambda claim: (-len(claim["readings"]), claim["id"] not in main))
+    return {"claims": listed, "curves": curves.known}
+
+
+def by_name(cells: Iterable[Cell], name: str) -> Cell:
+    return next(cell for cell in cells if cell.name == name)
+
+
+def varied(readings_of: list[Mapping[str, str]]) -> dict[str, list[str]]:
+    """What the readings take differently: choice -> its options, in the order of the readings."""
+    names = dict.fromkeys(name for choices in readings_of for name in choices)
+    options = {name: list(dict.fromkeys(choices.get(name, "") for choices in readings_of)) for name in names}
+    return {name: values for name, values in options.items() if len(values) > 1}
+
+
+def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves: Curves) -> dict[str, Any]:
+    reading_found = named(paper, reading)
+    assert reading_found is not None
+    arms = [(arm.where.method, curves.key(reading_found.find(arm.where))) for arm in cell.arms]
+    numbers = {
+        key: plain(row[key])
+        for key in ("estimate", "low", "high", "printed", "n", "outcome", "shown", "open")
+    }
+    return {"cell": row["cell"], **numbers, "arms": [[name, key] for name, key in arms if key]}
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON: five digits; None for what is not finite."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return float(f"{float(value):.5g}") if math.isfinite(value) else None
+
+
+class Curves:
+    """Mean curves over seeds, each kept once; a name for those that have been run."""
+
+    def __init__(self, results: Mapping[str, pd.DataFrame]) -> None:
+        self.results = results
+        self.known: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, dict[Any, pd.DataFrame]] = {}
+
+    def key(self, where: Where) -> str:
+        """The name of a method's curve; "" if it has not been run or measured."""
+        name = "/".join(where)
+        if name not in self.known:
+            table = self.results.get(where.experiment)
+            if table is None or where.column not in table or "method" not in table:
+                return ""
+            if where.experiment not in self.groups:
+                self.groups[where.experiment] = dict(list(table.groupby(["setting", "method"], sort=False)))
+            rows = self.groups[where.experiment].get((where.setting, where.method))
+            if rows is None:
+                return ""
+            mean = rows.dropna(subset=[where.column]).groupby("round")[where.column].mean()
+            if mean.empty:
+                return ""
+            smooth = measure.rolling(mean, max(1, int(mean.index.max()) // 60))
+            points = smooth.iloc[np.unique(np.linspace(0, len(smooth) - 1, POINTS).astype(int))]
+            scale = 100 if "accuracy" in where.column else 1
+            self.known[name] = {
+                "column": where.column,
+                "x": [int(x) for x in points.index],
+                "y": [plain(scale * y) for y in points],
+            }
+        return name

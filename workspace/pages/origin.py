@@ -1,0 +1,81 @@
+"""What a page is made from, in words: scale, data, finished and missing runs, and what is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedlib.runs.coverage import failed, lacking
+from fedlib.runs.results import record
+from fedlib.settings.params import Experiments, Labelled
+from fedlib.settings.schema import Scale
+from workspace.pages.layout import escaped
+
+
+def described(
+    name: str,
+    scale: Scale,
+    info: Mapping[str, dict[str, Any]],
+    missing: Sequence[str],
+    settings: Experiments,
+    results: Path,
+) -> str:
+    """In Markdown: scale, data, the number of finished and planned runs, reductions, and missing runs.
+
+    name: of the artifact. info: experiment -> the record of its runs. missing: its experiments without results.
+    """
+    lines = []
+    for experiment, results_record in info.items():
+        data = ", ".join(sorted({run["data"]["provenance"] for run in results_record["runs"]}))
+        counted = f"{len(results_record['runs'])} of {results_record['planned']} runs"
+        lacks = f" Missing: {escaped(lacking(results_record))}." if results_record.get("missing") else ""
+        reduction = cut(settings, experiment, scale)
+        reduction = f" Reduced from scale paper: {reduction}." if reduction else ""
+        words = f"{counted}, {escaped(data)}.{reduction}{lacks}{_failures(results_record)}"
+        lines.append(f"`{experiment}` at scale **{scale}**: {words}")
+    for experiment in missing:
+        command = f"`fedlib run {experiment} --scale {scale}`"
+        why = _failures(record(experiment, scale, results))
+        lines.append(f"`{experiment}` has not been run at scale **{scale}**: {command}{why}")
+    if missing:
+        lines.append(f"To make everything this page needs: `fedlib scale {scale} && dvc repro {name}`")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _failures(results_record: dict[str, Any]) -> str:
+    return "".join(f" Failed: {escaped(failure)}" for failure in failed(results_record))
+
+
+def cut(settings: Experiments, name: str, scale: Scale) -> str:
+    """How an experiment or study is reduced from scale `paper`, in words; empty if it is not."""
+    if scale == "paper":
+        return ""
+    seldom = often = 1
+    if name in settings.studies:
+        planned, paper = settings.study(name, scale), settings.study(name, "paper")
+        keys = [key for key in ("subsets", "seeds", "rounds") if key in planned and key in paper]
+        pairs = [(planned[key], paper[key], key) for key in keys]
+        follows = "every" in planned and "rounds" not in planned  # its experiments' runs, to their end
+        followed = planned["experiments"].values() if follows else []
+    else:
+        followed, pairs = [name], []
+        plans = settings.runs(name, scale), settings.runs(name, "paper")
+        for noun, key in (("settings", lambda run: run.setting), ("seeds", lambda run: run.run.seed)):
+            pairs.append((*(len(set(map(key, plan))) for plan in plans), noun))
+        seldom, often = (max(run.run.evaluate.every for run in plan) for plan in plans)
+    rounds = {pair for experiment in followed for pair in _rounds(settings, experiment, scale)}
+    pairs = [*((*pair, "rounds") for pair in sorted(rounds)), *pairs]
+    reductions = [f"{reduced:,} of {full:,} {noun}" for reduced, full, noun in pairs if reduced < full]
+    return ", ".join([*reductions, *([f"measured every {seldom} rounds"] if seldom > often else [])])
+
+
+def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[int, int]]:
+    """(T at this scale, T at scale paper) of an experiment's settings; 0 where scale paper has no such setting."""
+    planned, paper = _longest(settings.runs(experiment, scale)), _longest(settings.runs(experiment, "paper"))
+    return {(T, paper.get(setting, 0)) for setting, T in planned.items()}
+
+
+def _longest(plan: list[Labelled]) -> dict[str, int]:
+    """setting -> the largest T of its runs."""
+    return {run.setting: run.run.T for run in sorted(plan, key=lambda run: run.run.T)}

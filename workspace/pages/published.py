@@ -1,0 +1,108 @@
+"""Files published with the site: all verdicts in one file with a schema, an RO-Crate, and a printed report."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedlib import __version__
+from fedlib.files import write_whole
+from workspace.pages.evidence import Evidence
+
+NAME = "Client selection in federated learning, re-run"
+LICENCE = "https://spdx.org/licenses/MIT"
+
+
+class PublishedClaim(BaseModel):
+    """What one claim of a paper comes to under one reading (a row of `effects.claims`)."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    paper: str = Field(description="the paper's folder in workspace/papers")
+    claim: str = Field(description="stable name of the claim")
+    text: str = Field(description="the paper's statement, as it is judged here")
+    artifact: str = Field(description="the page that shows it: <paper>/<figure or table>")
+    kind: str = Field(description="core, supporting, construction, or control (no claim of the paper)")
+    reading: str = Field(description="the reading of the paper, by name")
+    outcome: str = Field(description="replicated, refuted, undecided, one seed, infeasible or not run")
+    unit: str = Field(description="times for ratios; otherwise the unit of a difference")
+    null: float | None = Field(description="the value of no effect")
+    margin: float | None = Field(description="the least effect that agrees with the claim")
+    estimate: float | None = Field(description="the effect, pooled over the judged cells")
+    low: float | None = Field(description="lower end of its 95 % interval over seeds")
+    high: float | None = Field(description="upper end of its 95 % interval over seeds")
+    n: int = Field(description="number of paired seeds")
+    cells: int = Field(description="number of cells that were judged")
+    of: int = Field(description="number of all cells")
+
+
+class Verdicts(BaseModel):
+    """All verdicts at one scale."""
+
+    fedlib: str = Field(description="version of the library")
+    scale: str = Field(description="demo, cpu or paper")
+    coverage: str = Field(description="how many of the planned runs exist")
+    claims: list[PublishedClaim]
+
+
+def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
+    """`verdicts.json`: what every claim comes to under every archived reading, in the form of `schema`."""
+    rows = [] if evidence is None else evidence.claims.to_dict("records")
+    claims = []
+    for row in rows:
+        values = {key: None if pd.isna(value) else value for key, value in row.items()}
+        claims.append(PublishedClaim.model_validate(values | {"text": Evidence.text(row["claim"])}))
+    document = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
+    return document.model_dump_json(indent=1) + "\n"
+
+
+def schema() -> str:
+    """JSON Schema of `verdicts.json`."""
+    return json.dumps(Verdicts.model_json_schema(), indent=1) + "\n"
+
+
+def describe(site: Path, title: str, provenance: Mapping[str, Iterable[str]]) -> None:
+    """Write `ro-crate-metadata.json` for a rendered site: its pages, data, pictures, verdicts, code and licence."""
+    from rocrate.model.contextentity import ContextEntity
+    from rocrate.rocrate import ROCrate
+
+    crate = ROCrate()
+    crate.name, crate.description, crate.license = NAME, title, LICENCE
+    code = {"@type": "SoftwareSourceCode", "name": "fedlib", "version": __version__, "license": LICENCE}
+    crate.add(ContextEntity(crate, "#fedlib", properties=code))
+    for key, values in provenance.items():
+        for value in values:
+            properties = {"@type": "PropertyValue", "name": key, "value": value}
+            crate.root_dataset.append_to(
+                "additionalProperty", crate.add(ContextEntity(crate, f"#{value}", properties=properties))
+            )
+    kinds = {
+        ".csv": "text/csv",
+        ".svg": "image/svg+xml",
+        ".html": "text/html",
+        ".json": "application/json",
+        ".pdf": "application/pdf",
+    }
+    for path in sorted(site.rglob("*")):
+        if path.suffix in kinds and "_static" not in path.parts:
+            name = path.relative_to(site).as_posix()
+            properties = {"encodingFormat": kinds[path.suffix], "contentSize": str(path.stat().st_size)}
+            crate.add_file(dest_path=name, properties=properties, source=str(path))
+    crate.metadata.write(str(site))
+
+
+def report(pdf: Path, template: Path, data: Mapping[str, Any]) -> None:
+    """Write the report from a Typst template, which reads `data` as `report.json` next to it."""
+    import typst
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, template.name)
+        source.write_bytes(template.read_bytes())
+        Path(folder, "report.json").write_text(json.dumps(data))
+        write_whole(pdf, typst.compile(str(source)))

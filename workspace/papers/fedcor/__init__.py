@@ -1,0 +1,15 @@
+"""FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning (CVPR 2022)."""
+
+from workspace.analysis.paper import Paper
+
+PAPER = Paper(
+    title="FedCor",
+    year=2022,
+    citation=(
+        "Tang, Ning, Wang, Sun, Wang, Li, Chen: FedCor: Correlation-Based Active Client Selection"
+        " Strategy for Heterogeneous Federated Learning. CVPR 2022."
+    ),
+    headline="fedcor.T1.b",
+    url="https://arxiv.org/abs/2103.13822",
+    code=("https://github.com/Yoruko-Tang/FedCor", "a89bd66"),
+)

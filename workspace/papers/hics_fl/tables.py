@@ -1,0 +1,172 @@
+"""HiCS-FL's tables, ours next to the printed ones: rounds to a target, costs, numbers of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedlib import measure
+from fedlib.measure import (
+    BYTES,
+    Missing,
+    area,
+    capped_mean,
+    common_end,
+    comparable,
+    end_mean,
+    followed,
+    per_run,
+)
+from workspace.analysis.curves import Panel, arrivals
+from workspace.analysis.tables import number, short_cell
+from workspace.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
+
+
+def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
+    """Table 1's columns for a dataset of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
+
+    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as cap + 1, and
+    its method's mean is then marked as a lower bound. For a method without runs only the printed numbers are shown.
+    """
+    mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
+    open_ended = (values > cap).groupby("method").any()
+    rows = {}
+    for method, printed in PRINTED[data].items():
+        ours = {"rounds": "not run", "speed-up": "-", "seeds": 0}
+        if method in mean:
+            lower = "≥ " if open_ended[method] else ""
+            ours |= {"rounds": f"{lower}{mean[method]:.1f}", "seeds": len(values[method])}
+            if "Random" in mean:
+                ratio = mean["Random"] / mean[method]
+                ours["speed-up"] = ratio_cell(ratio, open_ended["Random"], open_ended[method])
+        rows[method] = {**ours, "rounds, paper": printed, "speed-up, paper": SPEED_UP[data][method]}
+    return pd.DataFrame(rows).T.rename_axis("method")
+
+
+def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
+    """A speed-up as text: a bound if one of the two never arrived, empty if neither did."""
+    if base_open and own_open:
+        return "-"
+    return f"{'≥ ' if base_open else '≤ ' if own_open else ''}{number(ratio)}"
+
+
+def speed_tables(
+    results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
+) -> pd.DataFrame:
+    """`speed_table` of every dataset that has been run, side by side."""
+    rounds = arrivals(results, panels, methods)
+    settings = dict.fromkeys(rounds.index.get_level_values("setting"))
+    tables = {d: speed_table(rounds.loc[d], d, panels[d].arrivals(results)[1]) for d in settings}
+    return pd.concat(tables, axis=1).reindex(methods).fillna("")
+
+
+def warm_up(table: pd.DataFrame) -> int:
+    """Number of rounds of HiCS-FL's warm-up, in which every selected client is selected for the first time.
+
+    Raises:
+        Missing: the runs have been archived without their selected clients.
+    """
+    if "clients" not in table or table["clients"].isna().any():
+        raise Missing("the clients that HiCS-FL selected have not been archived")
+    clients_so_far: set[int] = set()
+    for clients in table.sort_values("round")["clients"]:
+        if clients_so_far & set(map(int, clients)):
+            break
+        clients_so_far |= set(map(int, clients))
+    return -(-len(clients_so_far) // max(1, len(table.loc[table["round"] == 1, "clients"].iloc[0])))
+
+
+def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a setting after HiCS-FL's warm-up, in the rounds that all its runs have."""
+    first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+    return table[table["round"].between(warm_up(first) + 1, common_end(table))]
+
+
+def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
+    """The rounds with the mean label entropy of their clients as `drawn_entropy` (nats), if the partition is known.
+
+    results: settings are named "data setting" (`curves.shown`); text after a comma does not concern the partition.
+    owners: the study of partitions.
+    """
+    owners = owners.assign(
+        partition=owners["data"] + " " + owners["setting"], drawn_entropy=owners["entropy"]
+    )
+    selections = results.assign(partition=results["setting"].str.split(",").str[0], client=results["clients"])
+    selections = selections[["partition", "seed", "client"]].explode("client").dropna().reset_index()
+    key = ["partition", "seed", "client"]
+    merged = selections.merge(owners[[*key, "drawn_entropy"]].astype({"client": object}), on=key)
+    return results.join(merged.groupby("index")["drawn_entropy"].mean(), how="inner")
+
+
+def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Means per round of setting (2) (`after_warm_up`) by dataset and method; also the median of the server's time."""
+    columns = {
+        "parameters_down": "sent down (MB)",
+        "parameters_up": "sent up (MB)",
+        "scalars_up": "scalars up",
+        "client_steps": "local steps",
+        "samples_evaluated": "samples evaluated",
+        "server_seconds": "server (ms)",
+        "server_median": "server, median (ms)",
+    }
+    names = {"FMNIST": "hics_fmnist", "CIFAR-10": "hics_cifar10"}
+    tables = {}
+    for data, name in {d: n for d, n in names.items() if n in results}.items() or [
+        ("FMNIST", names["FMNIST"])
+    ]:
+        table = results[name].query("setting == '(2)'")
+        if OURS not in set(table["method"]):
+            continue
+        rounds = after_warm_up(table).groupby("method", sort=False)
+        mean = rounds[list(columns)[:-1]].mean().assign(server_median=rounds["server_seconds"].median())
+        mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
+        mean[["server_seconds", "server_median"]] *= 1000
+        tables[data] = mean.rename(columns=columns).round(3)
+    if not tables:
+        raise Missing(f"{OURS} has not been run in setting (2)")
+    return pd.concat(tables, names=["data", "method"])
+
+
+def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
+    """Final and mean accuracy (%) and first round at a target, mean ± std over seeds, one row per (setting, method)."""
+    alike = comparable(results)
+    values = {
+        "final (%)": 100 * per_run(alike, "test_accuracy", end_mean, share=0.05),
+        "mean (%)": 100 * per_run(alike, "test_accuracy", area),
+        f"rounds to {100 * target:.0f} %": measure.arrivals(results, target),
+    }
+    keys = ["setting", "method"]
+    tables = dict(list(results.groupby(keys)))
+
+    def cell(seeds: pd.Series) -> str:
+        return short_cell(followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
+
+    return pd.DataFrame({name: runs.groupby(keys, sort=False).agg(cell) for name, runs in values.items()})
+
+
+def spreads(results: pd.DataFrame) -> pd.DataFrame:
+    """Std over a round's clients of their local training loss, its mean (nats) and the final accuracy (%).
+
+    Means over rounds and seeds, one row per (setting, method); the accuracy: `end_mean`.
+    """
+    values = {
+        "std of local loss (nats)": per_run(results, "local_loss_std", area),
+        "mean local loss (nats)": per_run(results, "local_loss", area),
+        "final accuracy (%)": 100 * per_run(results, "test_accuracy", end_mean, share=0.05),
+    }
+    means = pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean()
+    return means.round(3).round({"final accuracy (%)": 1})
+
+
+def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Final accuracy (%) by number of clusters, ours and printed, for the settings that have been run."""
+    names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
+    tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
+    table = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
+    for (name, setting), printed in PRINTED_CLUSTERS.items():
+        if name in tables and (tables[name]["setting"] == setting).any():
+            fin = ends(tables[name][tables[name]["setting"] == setting], 0.6).loc[setting]["final (%)"]
+            label = f"{'CIFAR-10' if 'cifar' in name else 'Mini-ImageNet'} {setting}"
+            table[label], table[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
+    return table
