@@ -7,6 +7,7 @@ from fedlib.samplers.base import (
     Aggregation,
     Federation,
     Gradients,
+    Information,
     Losses,
     Question,
     Report,
@@ -18,6 +19,7 @@ from fedlib.samplers.base import (
     Updates,
     answered,
     read_only,
+    sees,
 )
 from fedlib.samplers.registry import find, register, unloaded, version_of
 
@@ -37,6 +39,7 @@ __all__ = [
     "Aggregation",
     "Federation",
     "Gradients",
+    "Information",
     "Losses",
     "Question",
     "Report",
@@ -50,6 +53,7 @@ __all__ = [
     "find",
     "read_only",
     "register",
+    "sees",
     "unloaded",
     "version_of",
 ]

@@ -37,6 +37,7 @@ __all__ = [
     "Count",
     "Federation",
     "Gradients",
+    "Information",
     "Losses",
     "NotNegative",
     "Positive",
@@ -52,9 +53,11 @@ __all__ = [
     "Whole",
     "read_only",
     "register",
+    "sees",
 ]
 
 Aggregation = Literal["mean", "data_size", "attrition", "ipw"]
+Information = Literal["losses", "updates", "labels", "validation set", "speeds"]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -155,10 +158,10 @@ class Question:
 
     A question is answered at the current global model: in `select`, the model that the round starts from; in `observe`,
     the model that the round ended with.
-    reveals: the most that an answer tells of a client. method: of the engine, which answers it.
+    reveals: the class of information that an answer belongs to. method: of the engine, which answers it.
     """
 
-    reveals: ClassVar[Literal["nothing", "losses", "updates"]] = "updates"
+    reveals: ClassVar[Information] = "updates"
     method: ClassVar[str]
 
     @classmethod
@@ -235,7 +238,7 @@ class ServerLosses(Question):
     The run's setting `validation` says how many samples the server has.
     """
 
-    reveals = "nothing"
+    reveals = "validation set"
     method = "server_losses"
 
     teams: Sequence[Sequence[int]]
@@ -321,8 +324,8 @@ class Sampler(Stateful):
     fewer: ClassVar[bool] = False  # may it choose fewer than m, as at the end of a pass over all clients?
     needs: ClassVar[frozenset[Literal["labels", "output layer"]]] = frozenset()
     # knowledge that not every federation has
-    reads: ClassVar[frozenset[Literal["squared"]]] = frozenset()
-    # numbers of the report that cost extra to make
+    reads: ClassVar[frozenset[Literal["losses", "updates", "seconds", "squared"]]] = frozenset()
+    # what its choices depend on in a report; "seconds" is the clock, too, and "squared" costs extra to make
     asks: ClassVar[frozenset[type[Question]] | None] = None
     # the questions that it may yield, which the engine then checks; None: not stated, any
 
@@ -340,3 +343,22 @@ class Sampler(Stateful):
 
     def observe(self, round: Round, report: Report) -> None | Asking:
         """Learn from what the chosen clients sent. May ask questions too, answered at the new global model."""
+
+
+READ: dict[str, Information] = {
+    "losses": "losses",
+    "squared": "losses",
+    "updates": "updates",
+    "seconds": "speeds",
+}  # what a sampler reads -> what it sees by it
+
+
+def sees(sampler: type[Sampler] | Sampler) -> frozenset[Information]:
+    """What a sampler's choices depend on beside the clients' sizes and who trained before, as it declares.
+
+    It follows from the questions that it `asks`, and from what it `needs` and `reads`. One that sees nothing is blind;
+    one that does not state its questions may ask any.
+    """
+    questions = (Losses, Updates, ServerLosses) if sampler.asks is None else sampler.asks
+    labels: set[Information] = {"labels"} if "labels" in sampler.needs else set()
+    return frozenset({q.reveals for q in questions} | {READ[what] for what in sampler.reads} | labels)

@@ -14,7 +14,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "draws": ("distinct", "repeated", "random"),
     "fewer": (True, False),
 }
-SETS = {"needs": {"labels", "output layer"}, "reads": {"squared"}}
+SETS = {"needs": {"labels", "output layer"}, "reads": {"losses", "updates", "seconds", "squared"}}
 ELSEWHERE = {  # what makes random numbers without the round's generator -> where it is
     "default_rng": "numpy.random",
     "RandomState": "numpy.random",

@@ -261,6 +261,7 @@ class ClusteredSimilarity(Sampler):
     """
 
     asks = frozenset()
+    reads = frozenset({"updates"})
     draws = "repeated"
     measure: Measure = "arccos"
     linkage: Linkage = "rows"

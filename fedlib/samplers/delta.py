@@ -36,6 +36,7 @@ class Delta(Sampler):
     """
 
     asks = frozenset()
+    reads = frozenset({"losses", "updates"})
     beta: Share = 0.5
     replacement: bool = True
     floor: Annotated[float, Field(gt=0, le=1)] = 0.01

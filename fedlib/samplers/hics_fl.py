@@ -71,6 +71,7 @@ class HiCSFL(Sampler):
 
     asks = frozenset()
     needs = frozenset({"output layer"})
+    reads = frozenset({"updates"})
 
     variant: Literal["P", "C0", "C"] = "P"
     T_s: Positive = 0.0025

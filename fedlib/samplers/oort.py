@@ -58,6 +58,7 @@ class Oort(Sampler):
     """
 
     asks = frozenset()
+    reads = frozenset({"losses"})
     warmup: Whole = 25
     exploration: Share = 0.9
     decay: Share = 0.8

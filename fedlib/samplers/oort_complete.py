@@ -57,7 +57,7 @@ class OortComplete(Sampler):
     """
 
     asks = frozenset()
-    reads = frozenset({"squared"})
+    reads = frozenset({"losses", "seconds", "squared"})
     exploration: Share = 0.9
     decay: Share = 0.98
     exploration_min: Share = 0.3

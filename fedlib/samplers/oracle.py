@@ -42,6 +42,7 @@ class Oracle(Sampler):
 
     asks = frozenset()
     needs = frozenset({"labels", "output layer"})
+    reads = frozenset({"updates"})
 
     lam: NotNegative = 10.0
     M: Count = 5

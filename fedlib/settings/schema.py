@@ -36,7 +36,6 @@ from fedlib.kinds import (
     Positive,
     Settings,
     Steps,
-    Whole,
     checked,
     first_error,
     optional,
@@ -265,7 +264,7 @@ class Run(Settings):
     validation: Count | None = optional()  # samples that only the server has: no client trains on them
     method: Method
     questions: Count | None = optional()  # that a sampler may ask per round; None: MOST_QUESTIONS
-    seed: Whole
+    seed: Annotated[int, Field(ge=0, le=2**53)]  # exact in every language
 
     @field_validator("dataset", "scaling", "model")
     @classmethod

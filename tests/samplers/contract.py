@@ -12,8 +12,8 @@ A sampler's tests subclass `SamplerContract` and say how the sampler is made::
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,14 @@ from fedlib.samplers import (
     Gradients,
     Losses,
     Report,
+    Round,
     Sampler,
     Selection,
     ServerLosses,
     TrialLosses,
     Updates,
     answered,
+    sees,
 )
 from fedlib.samplers.base import Question
 from fedlib.streams import stream
@@ -129,6 +131,18 @@ class World:
         return out
 
 
+class Blindfolded:
+    """A sampler that is told zeros in place of whatever it does not see."""
+
+    def __init__(self, sampler: Sampler, seen: Collection[str]) -> None:
+        self.sampler, self.select = sampler, sampler.select
+        self.hidden = [name for name in ("losses", "updates") if name not in seen]
+
+    def observe(self, round: Round, report: Report) -> Any:
+        zeros = {name: np.zeros_like(getattr(report, name)) for name in self.hidden}
+        return self.sampler.observe(round, replace(report, **zeros))
+
+
 def check_clients(clients: np.ndarray, N: int) -> np.ndarray:
     clients = np.asarray(clients)
     assert clients.ndim == 1
@@ -201,6 +215,19 @@ class SamplerContract:
         second.load_state_dict(unpack(pack(first.state_dict())))
         after = world.play(second, self.rounds - half, start=half + 1)
         assert same(straight, before + after)
+
+    def test_depends_on_nothing_that_it_does_not_declare(self) -> None:
+        """The choices stay the same while labels, losses, updates and times that it does not name are hidden."""
+        fed = federation(m=4 if self.any_m else K)
+        seen = sees(self.make())
+        openly = World(fed).play(self.started(fed), self.rounds)
+        sampler = self.make()
+        known = fed if "labels" in seen else replace(fed, label_counts=np.ones_like(fed.label_counts))
+        sampler.setup(known, stream(0, "setup"))
+        blindly = World(fed).play(Blindfolded(sampler, seen), self.rounds)
+        assert same(openly, blindly), (
+            f"{type(sampler).__name__}: add to `reads`, `needs` or `asks` what it sees"
+        )
 
     def test_state_is_plain(self) -> None:
         world = World(federation())
