@@ -78,9 +78,9 @@ def check_batches(use: ProgramModel, supply: Handed, local: Local, partitions: I
     batch = local.batch
     for part in partitions:
         for k, mine in enumerate(part.train):
-            smallest_batch = min(batch, len(mine)) if local.steps else len(mine) % batch or batch
-            if local.drop_last and len(mine) > batch:
-                smallest_batch = batch
+            steps, samples = local.work(len(mine))
+            passes = local.epochs or steps
+            smallest_batch = samples // passes - batch * (steps // passes - 1)
             if smallest_batch == 1:
                 raise ConfigError(
                     f"model: training fails on a batch of one sample, which {supply.clients.name(k)} would have "

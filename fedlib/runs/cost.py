@@ -82,15 +82,10 @@ def local_steps(run: Run) -> float:
     if isinstance(steps, int):
         return steps
     sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
-    if callable(steps):
-        return sum(clients * steps(round(n)) for clients, n in sizes) / run.N
-    batches = sum(
-        clients * math.ceil(int((1 - run.holdout) * n + 1e-9) / run.local.batch)
-        if run.holdout
-        else clients * math.ceil(n / run.local.batch)
-        for clients, n in sizes
-    )
-    return (run.local.epochs or 0) * batches / run.N
+    kept = [
+        (clients, int((1 - run.holdout) * n + 1e-9) if run.holdout else math.ceil(n)) for clients, n in sizes
+    ]
+    return sum(clients * run.local.work(n)[0] for clients, n in kept) / run.N
 
 
 @cache

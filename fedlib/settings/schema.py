@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     Field,
@@ -28,7 +29,7 @@ from fedlib.data import schemes, sources
 from fedlib.data.schemes import Scheme
 from fedlib.digests import HOUSE
 from fedlib.digests import address_of as address_of
-from fedlib.errors import meant
+from fedlib.errors import ConfigError, meant
 from fedlib.files import ROOT as ROOT
 from fedlib.kinds import (
     Count,
@@ -136,6 +137,21 @@ class Local(Settings):
     def by_torch(self) -> bool:
         """Whether only torch itself can do it: an optimiser of the program's own, or clipped gradients."""
         return callable(self.optimizer) or self.clip is not None
+
+    def work(self, n: int) -> tuple[int, int]:
+        """How much a client with n samples does in a round: its SGD steps, and the samples of all their batches.
+
+        Raises:
+            ConfigError: `steps` is a function that does not return a whole number above 0.
+        """
+        if self.epochs:
+            full = self.drop_last and n >= self.batch
+            batches = n // self.batch if full else -(-n // self.batch)
+            return self.epochs * batches, self.epochs * (batches * self.batch if full else n)
+        steps = self.steps(n) if callable(self.steps) else self.steps
+        if not isinstance(steps, int | np.integer) or steps < 1:
+            raise ConfigError(f"local.steps returns {steps!r} for {n} samples; it must be a whole number.")
+        return int(steps), int(steps) * min(self.batch, n)
 
     def lr_at(self, t: int) -> float:
         """Learning rate in the 1-based round t."""

@@ -174,7 +174,7 @@ def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:
     if run.world is None:
         return None
     sizes, local = np.array([len(samples) for samples in partition.train]), run.local
-    work = local.epochs * sizes if local.epochs else (local.steps or 0) * np.minimum(local.batch, sizes)
+    work = np.array([local.work(int(n))[1] for n in sizes])
     measured = np.array([len(samples) for samples in partition.asked])
     world = LiveWorld(run.world, partition.sizes, partition.labels, d, run.seed)
     return Presence(world, run.m, work, measured, local.batch)

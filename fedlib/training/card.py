@@ -22,7 +22,7 @@ from torch import Tensor
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, length
+from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, longest_first
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Measure, StackedExecutor
@@ -59,7 +59,7 @@ class CardExecutor(StackedExecutor):
         first: dict[Hashable, int] = {}
         for j, job in enumerate(jobs):
             first.setdefault(job.key, j)
-        order = sorted(range(len(jobs)), key=lambda j: (-length(jobs[j], local), first[jobs[j].key]))
+        order = sorted(range(len(jobs)), key=lambda j: (*longest_first(jobs[j], local), first[jobs[j].key]))
 
         def draw_and_work(rows: list[int]) -> None:
             clients, place = distinct([jobs[j] for j in rows])

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, softplus
 
 from fedlib.data.datasets import Tensors
-from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.training.layout import Layout
 from fedlib.training.threads import workers
@@ -183,53 +182,45 @@ class Batches:
         return float(np.multiply(loss[first:last], count, dtype=float).sum() / count.sum())
 
 
-def length(job: Job, local: Local) -> int:
-    """How much work a job is: its steps if these are a function of its samples, and otherwise its samples.
-
-    Raises:
-        ConfigError: the function does not return a whole number.
-    """
-    if not callable(local.steps):
-        return len(job.samples)
-    steps = local.steps(len(job.samples))
-    if not isinstance(steps, int | np.integer) or steps < 1:
-        raise ConfigError(
-            f"local.steps returns {steps!r} for {len(job.samples)} samples; it must be a whole number."
-        )
-    return int(steps)
+def longest_first(job: Job, local: Local) -> tuple[int, int]:
+    """A key by which jobs with more steps come first, and among these, those with more samples."""
+    n = len(job.samples)
+    return -local.work(n)[0], -n
 
 
 def batches_of(jobs: Sequence[Job], local: Local) -> Batches:
-    """Each job's mini-batches of a round of local training."""
-    if not callable(local.steps):
-        return draw_batches(jobs, local.batch, local.steps, local.epochs, local.drop_last)
-    of_jobs = [draw_batches([job], local.batch, length(job, local)) for job in jobs]
-    longest = max(len(batches.count) for batches in of_jobs)
-    index = np.stack([np.resize(batches.index[:, 0], (longest, local.batch)) for batches in of_jobs], 1)
-    count = np.zeros((longest, len(jobs)), np.int64)
-    for j, batches in enumerate(of_jobs):
-        count[: len(batches.count), j] = batches.count[:, 0]
+    """Each job's mini-batches of a round of local training, drawn from its own generator.
+
+    With steps, each draws min(batch, n) distinct samples. Each epoch is a pass over a fresh permutation; its last batch
+    holds the samples that are left, if these are not left out.
+    """
+    sizes = np.array([len(job.samples) for job in jobs])
+    steps = np.array([local.work(int(n))[0] for n in sizes])
+    if local.epochs:
+        place, count = _passes(jobs, sizes, local.batch, local.epochs, steps // local.epochs)
+    elif callable(local.steps) and len(jobs) > 1:
+        return _side_by_side([batches_of([job], local) for job in jobs], local.batch)
+    else:
+        place, count = _distinct(jobs, sizes, local.batch, int(steps[0]))
+    place += (np.cumsum(sizes) - sizes)[:, None, None]
+    index = np.concatenate([job.samples for job in jobs]).take(place.transpose(1, 0, 2))
     return Batches(index, count, (count > 0).sum(0))
 
 
 def draw_batches(
-    jobs: Sequence[Job],
-    batch: int,
-    steps: int | None = None,
-    epochs: int | None = None,
-    drop_last: bool = False,
+    jobs: Sequence[Job], batch: int, steps: int | None = None, epochs: int | None = None
 ) -> Batches:
-    """Each job's mini-batches, drawn from its own generator.
+    """`batches_of` for a local work that consists of steps or epochs alone."""
+    return batches_of(jobs, Local(lr=1.0, batch=batch, steps=steps, epochs=epochs))
 
-    steps: every step draws min(batch, n) distinct samples. epochs: every epoch is a pass over a fresh permutation; its
-    last batch holds the samples that are left. drop_last: unless there are others, it is left out.
-    """
-    sizes = np.array([len(job.samples) for job in jobs])
-    place, count = (
-        _distinct(jobs, sizes, batch, steps) if steps else _passes(jobs, sizes, batch, epochs or 1, drop_last)
-    )
-    place += (np.cumsum(sizes) - sizes)[:, None, None]
-    index = np.concatenate([job.samples for job in jobs]).take(place.transpose(1, 0, 2))
+
+def _side_by_side(of_jobs: Sequence[Batches], batch: int) -> Batches:
+    """The batches of jobs that take different numbers of steps."""
+    longest = max(len(batches.count) for batches in of_jobs)
+    index = np.stack([np.resize(batches.index[:, 0], (longest, batch)) for batches in of_jobs], 1)
+    count = np.zeros((longest, len(of_jobs)), np.int64)
+    for j, batches in enumerate(of_jobs):
+        count[: len(batches.count), j] = batches.count[:, 0]
     return Batches(index, count, (count > 0).sum(0))
 
 
@@ -262,10 +253,9 @@ def _distinct(
 
 
 def _passes(
-    jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int, drop_last: bool
+    jobs: Sequence[Job], sizes: np.ndarray, batch: int, epochs: int, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Permutations cut into batches -> (J, S, B) places, (S, J) counts."""
-    length = np.maximum(sizes // batch, 1) if drop_last else -(-sizes // batch)
+    """Permutations cut into `length` (J,) batches -> (J, S, B) places, (S, J) counts."""
     place = np.zeros((len(jobs), epochs * length.max(), batch), np.int64)
     count = np.zeros(place.shape[1::-1], np.int64)
     for j, (job, n, l) in enumerate(zip(jobs, sizes, length, strict=True)):

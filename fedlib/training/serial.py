@@ -30,7 +30,7 @@ from fedlib.training.contract import (
     Split,
     Trained,
     batches_of,
-    draw_batches,
+    longest_first,
 )
 from fedlib.training.layout import Layout
 
@@ -161,7 +161,7 @@ class SerialExecutor(Executor):
 
     def _train(self, work: LocalWork, trained: Trained) -> None:
         jobs, local, linear, previous = work.jobs, work.local, work.linear, work.previous
-        order = np.argsort([-len(job.samples) for job in jobs], kind="stable").tolist()
+        order = sorted(range(len(jobs)), key=lambda j: longest_first(jobs[j], local))
         all_batches = batches_of([jobs[j] for j in order], local)
 
         def train(i: int) -> None:
@@ -178,10 +178,10 @@ class SerialExecutor(Executor):
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
         gradients = torch.zeros(len(jobs), self.layout.d, device=self.device)
+        local = Local(lr=1, batch=batch, steps=1)
 
         def work(j: int) -> None:
-            batches, local = draw_batches([jobs[j]], batch, steps=1), Local(lr=1, batch=batch, steps=1)
-            self.bench.train(jobs[j], batches, start[jobs[j].run], local, lr=0.0)
+            self.bench.train(jobs[j], batches_of([jobs[j]], local), start[jobs[j].run], local, lr=0.0)
             gradients[j, : self.layout.n_trainable] = self.bench.gradient()
 
         self.deal(work, range(len(jobs)))

@@ -34,7 +34,7 @@ from fedlib.training.contract import (
     Trained,
     batches_of,
     dropout_bits,
-    length,
+    longest_first,
 )
 from fedlib.training.layout import Layout
 from fedlib.training.objective import cross_entropies, measured
@@ -165,7 +165,9 @@ class StackedExecutor(Executor):
         waiting = []
         for M in sorted({len(places) for places in alike.values()}, reverse=True):
             groups = np.array([places for places in alike.values() if len(places) == M])
-            groups = groups[np.argsort([-length(jobs[j], local) for j in groups[:, 0]], kind="stable")]
+            groups = groups[
+                sorted(range(len(groups)), key=lambda i: longest_first(jobs[groups[i, 0]], local))
+            ]
             chunk = max(self._chunk // M, min(self._chunk, FEWEST))
             for first in range(0, len(groups), self._lanes * chunk):
                 block = groups[first : first + self._lanes * chunk]

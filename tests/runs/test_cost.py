@@ -64,6 +64,14 @@ def test_what_is_held_out_is_not_trained_on(runs, holdout, steps) -> None:
     assert cost.local_steps(run) == steps
 
 
+def test_a_dropped_batch_is_no_step(runs) -> None:
+    """Of 25 samples in batches of 10, two full batches are left; of 5 samples, their only one."""
+    partition = DirichletClients(alpha=1.0, sizes=[(2, 5), (2, 25)])
+    local = runs[0].local.model_copy(update={"steps": None, "epochs": 2, "batch": 10, "drop_last": True})
+    run = runs[0].model_copy(update={"partition": partition, "local": local, "N": 4})
+    assert cost.local_steps(run) == 2 * (2 * 1 + 2 * 2) / 4
+
+
 def test_clients_of_unequal_sizes_do_their_own_numbers_of_steps(runs) -> None:
     partition = DirichletClients(alpha=1.0, sizes=[(2, 5), (2, 25)])
     local = runs[0].local.model_copy(update={"steps": None, "epochs": 2, "batch": 10})

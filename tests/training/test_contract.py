@@ -19,7 +19,7 @@ from fedlib.streams import stream
 from fedlib.training import stacked
 from fedlib.training.chain import Chain, torch_default
 from fedlib.training.compiled import CompiledExecutor
-from fedlib.training.contract import Job, draw_batches, dropout_bits, dropout_masks
+from fedlib.training.contract import Job, batches_of, draw_batches, dropout_bits, dropout_masks
 from fedlib.training.executors import make_executor
 from fedlib.training.looped import ClientLoop
 from fedlib.training.loops import samples
@@ -335,6 +335,44 @@ def test_epochs_pass_over_every_sample(sizes, batch, epochs):
             seen = np.concatenate([drawn.index[s, j, : drawn.count[s, j]] for s in own])
             assert sorted(seen) == jobs[j].samples.tolist()
             assert drawn.count[own, j].tolist()[:-1] == [batch] * (length - 1)
+
+
+@given(n=st.integers(1, 60), batch=st.integers(1, 25), amount=st.integers(1, 4))
+def test_the_stated_work_is_what_is_drawn(n, batch, amount):
+    """Steps and samples of all batches, for every way of stating an amount of work."""
+    ways = (
+        {"steps": amount},
+        {"steps": lambda n: 1 + n // 7},
+        {"epochs": amount},
+        {"epochs": amount, "drop_last": True},
+    )
+    for way in ways:
+        local = Local(lr=0.1, batch=batch, **way)
+        drawn = batches_of([Job(0, np.arange(n), stream(0, "local"))], local)
+        assert local.work(n) == (drawn.steps[0], drawn.count.sum())
+
+
+@pytest.mark.parametrize(
+    ("way", "work"),
+    [
+        ({"steps": 3}, (3, 30)),
+        ({"steps": lambda n: n // 5}, (5, 50)),
+        ({"epochs": 2}, (6, 50)),
+        ({"epochs": 2, "drop_last": True}, (4, 40)),
+    ],
+)
+def test_the_work_of_25_samples_in_batches_of_10(way, work):
+    assert Local(lr=0.1, batch=10, **way).work(25) == work
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("steps", [0, 2.5, None])
+def test_a_number_of_steps_that_is_none_is_refused(steps):
+    local = Local(lr=0.1, batch=10, steps=lambda n: steps)
+    with pytest.raises(
+        ConfigError, match=r"local.steps returns .* for 25 samples; it must be a whole number"
+    ):
+        local.work(25)
 
 
 @pytest.mark.bad_input
