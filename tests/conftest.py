@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import forked
@@ -54,6 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "golden(pattern): run once for every case of the golden files that match"
     )
+    config.addinivalue_line(
+        "markers", "dataset(*names): reads datasets that the repository does not hold, from FEDLIB_MIRROR"
+    )
     config.addinivalue_line("markers", "bad_input: hands over something bad, which must be refused in words")
     config.addinivalue_line(
         "markers", "outside(kind): a program of one's own, of a kind that once went wrong"
@@ -87,10 +91,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {f"test_{name}": k for k, name in enumerate(LONG)}
     items.sort(key=lambda item: first.get(item.path.stem, len(LONG)))
     for item in items:
+        if reason := without_data(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("bad_input"):
             item.user_properties.append((COUNTED[1], 1))
         if outside := item.get_closest_marker("outside"):
             item.user_properties.append((OUTSIDE + outside.args[0], 1))
+
+
+def without_data(item: pytest.Item) -> str:
+    """Why a test of downloaded datasets is skipped; "" if it is none, or FEDLIB_MIRROR has them."""
+    mirror = os.environ.get("FEDLIB_MIRROR")
+    names = [name for marker in item.iter_markers("dataset") for name in marker.args]
+    missing = [name for name in names if not (mirror and Path(mirror, name).is_dir())]
+    return f"reads {' and '.join(missing)}: name a folder that holds it in FEDLIB_MIRROR" if missing else ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -234,7 +234,13 @@ def test_the_page_of_a_card_says_whether_a_convolution_is_worth_writing(
     assert "at most 130 TFLOP/s" in text
 
 
-@pytest.mark.parametrize("name", ["W2", "W3"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("W2", marks=pytest.mark.dataset("mnist")),
+        pytest.param("W3", marks=pytest.mark.dataset("cifar10")),
+    ],
+)
 def test_the_profile_finds_every_part_of_a_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     work = replace(WORKLOADS[name], N=4, m=2, n=20, steps=2, batch=5)
     monkeypatch.setitem(WORKLOADS, name, work)

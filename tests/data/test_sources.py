@@ -308,7 +308,7 @@ def test_what_the_mirror_lacks_is_downloaded(
     assert json.loads((root / "mnist.json").read_text())["source"] == "torchvision"
 
 
-@pytest.mark.skipif(not MIRROR, reason="FEDLIB_MIRROR names no mirror")
+@pytest.mark.dataset("mnist", "fmnist")
 @pytest.mark.parametrize(
     ("name", "digest"),
     [

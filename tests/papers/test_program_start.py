@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from fedlib.data import datasets
-from fedlib.errors import DataError
 from fedlib.settings import params
 from fedlib.settings.schema import Local, Method, Run
 from workspace.analysis.reference import REFERENCE, reference
@@ -69,12 +68,10 @@ def test_the_engine_takes_that_start_and_those_draws() -> None:
     assert 0 < moved.norm() < 5
 
 
+@pytest.mark.dataset("fmnist")
 def test_the_kept_table_comes_out_again(tmp_path: Path) -> None:
     """The largest and mean differences of `same_start.csv`, of the authors' seed 1 in Random."""
-    try:
-        datasets.prepare("fmnist", root=tmp_path)
-    except DataError:
-        pytest.skip("Fashion-MNIST can be downloaded, or is in a mirror, only on some machines")
+    datasets.prepare("fmnist", root=tmp_path)
     planned = params.load().runs("fedcor_fmnist", "paper")
     run = next(entry.run for entry in planned if (entry.setting, entry.method) == ("1SPC", "Random"))
     authors = reference("fedcor").query(
