@@ -18,6 +18,10 @@ Each `Swap` acts on the result of those before it: here Algorithm 1's runs in "r
 order in "ids sorted by digit". A paper's readings are `READINGS` in `papers/<paper>/readings.py`: "as written"
 first, "as run" if the authors' program is public, then all others that are archived. `LEFT_OPEN`, in the
 same file, lists the choices that no reading varies: what is left open, what the sources say, what is taken.
+
+One reading is a paper's *primary* one (`PRIMARY`): its claims are tested under it alone. All others show how much the
+effects depend on what is left open. It is chosen by the first of `REASONS` that says something, never by how close it
+comes to print, and frozen before runs are added.
 """
 
 from __future__ import annotations
@@ -32,6 +36,15 @@ import pandas as pd
 from workspace.analysis.paper import part
 
 AS_WRITTEN, AS_RUN, CLOSEST = "as written", "as run", "closest to print"
+REASONS = (  # in this order; closeness to print is none
+    "the text",
+    "the paper's proof, where its text contradicts itself",
+    "feasibility, as full participation shows it",
+    "the authors' program, as they corrected it",
+    "the authors' own earlier program",
+    "the source that the text cites",
+    "the field's custom",
+)
 
 
 class Where(NamedTuple):
@@ -98,8 +111,30 @@ class Reading:
         return where
 
 
+@dataclass(frozen=True)
+class Primary:
+    """The reading under which a paper's claims are tested.
+
+    reading: its name among the paper's readings. called: what pages call it. why: three sentences. reasons: what is
+    left open -> the first of `REASONS` that decides it. control: claim id and reading that are said in the same breath,
+    with the words for it ("" if none). beside: readings that pages show next to it.
+    """
+
+    reading: str
+    called: str
+    why: tuple[str, str, str]
+    reasons: Mapping[str, str]
+    control: tuple[str, str, str] | tuple[()] = ()
+    beside: tuple[str, ...] = ()
+
+
+def primary(paper: str) -> Primary:
+    """The primary reading of a paper (`PRIMARY` in its `readings.py`)."""
+    return part(paper, "readings").PRIMARY
+
+
 def readings(paper: str) -> list[Reading]:
-    """All readings of a paper (`workspace/papers/<paper>/readings.py`), "as written" first."""
+    """All readings of a paper (`papers/<paper>/readings.py`), "as written" first."""
     return part(paper, "readings").READINGS
 
 

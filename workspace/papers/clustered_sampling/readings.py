@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workspace.analysis.readings import AS_RUN, AS_WRITTEN, Reading, Swap
+from workspace.analysis.readings import AS_RUN, AS_WRITTEN, REASONS, Primary, Reading, Swap
 from workspace.papers.clustered_sampling.names import ALG1, FIRST
 
 SORTED = "ids sorted by digit"
@@ -45,6 +45,18 @@ READINGS = [
         for ties in ("at random", "by id")
     ),
 ]
+PRIMARY = Primary(
+    AS_WRITTEN,
+    AS_WRITTEN,
+    (
+        "The text describes both algorithms completely but for the order of clients of equal size.",
+        "A server that selects clients does not know their labels, so ids that follow the digits would tell it "
+        "what it cannot know: ids and ties are therefore at random.",
+        "The authors' program numbers its clients by digit, with ties from an unstable sort, and is shown beside it.",
+    ),
+    {"clients' ids": REASONS[0], "ties in Algorithm 1": REASONS[6]},
+    beside=(AS_RUN,),
+)
 
 LEFT_OPEN = [
     (

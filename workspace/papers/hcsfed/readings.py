@@ -1,18 +1,21 @@
 """HCSFed's readings.
 
-Its text is silent on alpha, learning rate, absent clients, accuracy and compression, and no program of its authors is
-public: there is neither a reading "as written" nor one "as run". Claims are judged under every combination that has
-runs. A reading never borrows another one's runs: what has not been run under it is absent.
+Its text is silent on alpha, learning rate, absent clients, accuracy and compression, and its own program is not public:
+there is neither a reading "as written" nor one "as run". The program of the paper that the same group wrote just before
+it is public (`PROGRAM`), and says how they ran random selection and counted accuracy: the primary reading follows it.
+A reading never borrows another one's runs: what has not been run under it is absent.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from workspace.analysis.readings import Swap, grid
+from workspace.analysis.readings import REASONS, Primary, Swap, grid
 from workspace.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, PLAIN, TABLE_1, hcsfed
 from workspace.papers.hcsfed.sweeps import HS, RATES
 
+# "Stratified Client Selection Scheme in Federated Learning": same clients, shares, batches, rates and rounds.
+PROGRAM = ("https://github.com/Rachel-Amber-2024/FL-stratified-client-selection", "9f31452")
 FIGURE_3 = ("hcsfed_rounds", "hcsfed_rounds_cnn")
 SWEPT = ("hcsfed_sweep_mnist", "hcsfed_sweep_cifar10", "hcsfed_sweep_cifar100")
 MEASURED = (TABLE_1, ABLATION[0], *FIGURE_3, *SWEPT)
@@ -112,9 +115,13 @@ SOURCES = {
     "learning rate": {"0.01": "none is printed for Table 1; Figure 3 has 0.01", "0.05": "Figure 3, CIFAR-10"},
     "absent clients": {
         "not counted": "Algorithm 2, line 15: the mean of the chosen models",
-        "keep the old model": "Clustered Sampling's rule for FedAvg, whose settings the paper shares",
+        "keep the old model": "the authors' earlier program, for random selection alone; Clustered Sampling's rule for "
+        "FedAvg, whose settings the paper shares",
     },
-    "accuracy": {"official test set": "not defined; the usual one", "clients' own": "Clustered Sampling's"},
+    "accuracy": {
+        "official test set": "not defined; the usual one",
+        "clients' own": "the authors' earlier program, and Clustered Sampling's",
+    },
     "places": {
         "repaired (R), H = 10": "the proof (equation 8) has a standard deviation; every cluster has a place; H is the "
         "largest that the paper studies",
@@ -142,12 +149,37 @@ SHOWN = [  # in tables: an alpha with which the target is within reach, and both
     and (reading.choices["places"], reading.choices["compression"]) == ("repaired (R), H = 10", "GC-B")
     and reading.choices["accuracy"] == "clients' own"
 ]
+ONE_RULE = "0.1; 0.01; not counted; clients' own; repaired (R), H = 10; GC-A"
+PRIMARY = Primary(
+    "0.1; 0.01; keep the old model; clients' own; repaired (R), H = 10; GC-A",
+    "as its authors' earlier program runs",
+    (
+        "The text gives neither alpha nor learning rate nor the rule for absent clients nor the accuracy of Table 1; "
+        "alpha = 0.1 is the only one of its values at which full participation and random selection come within reach "
+        "of the targets, and 0.01 the rate that it prints for Figure 3.",
+        "The program of the same group's paper before it lets absent clients keep the old model in random selection, "
+        "takes the plain mean for its own method and counts the clients' own accuracy.",
+        "Places are those of the proof, with a standard deviation and one place for every cluster; each client "
+        "compresses its own update, as the text says (GC-A), into H = 10 clusters, the largest number that it studies.",
+    ),
+    {
+        "alpha": REASONS[2],
+        "learning rate": REASONS[4],
+        "absent clients": REASONS[4],
+        "accuracy": REASONS[4],
+        "places": REASONS[1],
+        "compression": REASONS[0],
+    },
+    control=("hcsfed.T1.b", ONE_RULE, "with one rule of aggregation for both"),
+    beside=(ONE_RULE,),
+)
 
 LEFT_OPEN = [
     (
         "importance sampling",
         "the rule is not given; the ablation names it after a part of HCSFed, and after related work",
-        "related work's, unbiased; the plain mean and HCSFed's part are on the pages of Table 1 and Figure 7",
+        "related work's, unbiased; the plain mean and HCSFed's part are on the pages of Table 1 and Figure 7; the "
+        "authors' earlier program draws clients by their data and takes the plain mean",
     ),
     ("batch and local steps of Table 1", "not given", "50 and 50, those of Figure 3"),
     ("number of clusters and compression rate", "ranges only", "10 clusters, 10 %; Figures 4 to 6 vary them"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workspace.analysis.readings import AS_WRITTEN, Reading, Swap
+from workspace.analysis.readings import AS_WRITTEN, REASONS, Primary, Reading, Swap
 
 ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW, NETWORK, RATE, LOSS = (
     "the algorithm",
@@ -230,6 +230,31 @@ SHOWN = [
     for reading in READINGS
     if reading.name in (AS_WRITTEN, *(f"{c}, the paper's training" for c in _PROGRAMS))
 ]
+PRIMARY = Primary(
+    AS_WRITTEN,
+    AS_WRITTEN,
+    (
+        "The text describes the algorithm, the estimate from the bias and the training; its conference version the "
+        "temperatures, the network and the proximal term.",
+        "The authors' repository is two programs that differ from the text and from each other, so neither can stand "
+        "for the paper.",
+        "The first of them, fdff729, whose warm-up meets the clients in the order of their groups, is shown beside it.",
+    ),
+    {
+        ALGORITHM: REASONS[0],
+        TEMPERATURE: REASONS[5],
+        ESTIMATE: REASONS[0],
+        WARM_UP: REASONS[0],
+        CANDIDATES: REASONS[0],
+        TRAINING: REASONS[0],
+        BASELINES: REASONS[0],
+        DRAW: REASONS[0],
+        NETWORK: REASONS[0],
+        RATE: REASONS[2],
+        LOSS: REASONS[6],
+    },
+    beside=("fdff729, the paper's training",),
+)
 
 LEFT_OPEN = [
     (
