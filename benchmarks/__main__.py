@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
@@ -22,7 +27,7 @@ from fedlib.files import write_whole
 from workspace.pages import readme
 
 START, END = "<!-- speed: written by `make bench` -->", "<!-- end of speed -->"
-SECTIONS = (*WORKLOADS, "W5", "samplers", "growth")
+SECTIONS = (*WORKLOADS, "W5", "neighbours", "samplers", "growth")
 ALL_TRAIN = ("uniform", "hcsfed", "importance", "divfl:gradients=previous")
 
 
@@ -88,6 +93,36 @@ def all_train() -> list[dict[str, Any]]:
     return rows
 
 
+def beside_neighbours(peers: list[str]) -> list[dict[str, Any]]:
+    """W2 while one other program a core computes: rounds/s, and the CPU seconds that a round takes."""
+    variants = {"engine": (), "team": ("--team",), "plain": (), "jax": ()}
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, neighbours(os.cpu_count() or 1):
+        arrays.write(WORKLOADS["W2"], Path(folder))
+        for who, options in variants.items():
+            candidate = CANDIDATES["engine" if who == "team" else who]
+            if (candidate.peer is None or who in peers) and candidate.installed:
+                tell(f"beside neighbours: {report.TITLES[who]}")
+                given = ["--arrays", folder, "--check", "4", "--seconds", "4", "--stretches", "3", *options]
+                result = candidate.measure("W2", given)
+                rows.append(
+                    {"who": who, "rate": report.rate([result]), "cpu": float(np.median(result["cpu"]))}
+                )
+    return rows
+
+
+@contextmanager
+def neighbours(n: int) -> Generator[None]:
+    """n programs that compute without end."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for program in running:
+            program.kill()
+            program.wait()
+
+
 def server_work() -> list[dict[str, Any]]:
     rows = []
     for options in ([], ["--large"]):
@@ -144,7 +179,12 @@ def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:
         "matrix_rate": machine.matrix_rate(about["cores"]),
         "workloads": {name: compare(name, peers, quick) for name in sections if name in WORKLOADS},
     }
-    others = {"W5": all_train, "samplers": server_work, "growth": lambda: scaling.measure(tell)}
+    others = {
+        "W5": all_train,
+        "neighbours": lambda: beside_neighbours(peers),
+        "samplers": server_work,
+        "growth": lambda: scaling.measure(tell),
+    }
     for name in [name for name in others if name in sections]:
         try:
             results[name] = others[name]()

@@ -75,11 +75,16 @@ def main() -> None:
     parser.add_argument("--sampler", nargs="*", help="default: uniform; five samplers for several runs")
     parser.add_argument("--every", type=int, default=10**6, help="rounds between evaluations")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--team", action="store_true", help="let the server's work use a team of torch threads"
+    )
     for name in ("N", "m", "R"):
         parser.add_argument(f"--{name}", type=int, help="instead of the workload's own")
     given = parser.parse_args()
     options = Options.of(given)
     work = changed(options.workload, given)
+    if given.team:
+        Lockstep.play_round = Lockstep.play_round.__wrapped__  # ty: ignore[unresolved-attribute]
     samplers = given.sampler or (FIVE if work.R > 1 else FIVE[:1])
     together = lockstep(work, samplers, options.threads, options.seed, given.every, given.device)
     # Measures the initial models now, untimed: no other candidate does that.

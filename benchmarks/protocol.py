@@ -147,12 +147,13 @@ def measured_rounds(
         pace = (time.perf_counter() - middle) / (work.check - work.check // 2)
         learnt = evaluate()
     rounds = multiple * max(1, math.ceil(options.seconds / pace / multiple))
-    rates, others = [], []
+    rates, others, cpu = [], [], []
     for _ in range(options.stretches):
         machine, own, started = machine_seconds(), tree_seconds(), time.perf_counter()
         for _ in range(rounds):
             yield
         elapsed = time.perf_counter() - started
+        cpu.append((tree_seconds() - own) / rounds)
         rates.append(work.R * rounds / elapsed)
         others.append(max(0.0, machine_seconds() - machine - (tree_seconds() - own)) / elapsed)
     loss, accuracy = learnt or evaluate()
@@ -162,6 +163,7 @@ def measured_rounds(
         "accuracy": accuracy,
         "memory": peak_memory(),
         "others": others,  # cores that other programs kept busy meanwhile
+        "cpu": cpu,  # seconds a round, of all cores
         "versions": {name: version(name) for name in packages},
         "seed": options.seed,
         "check": work.check or options.stretches,

@@ -17,7 +17,8 @@ ABOUT = {
     "W4": "The MLP of W2 for 25 independent runs (this engine: 5 samplers x 5 seeds in lockstep)",
 }
 TITLES = {name: candidate.title for name, candidate in CANDIDATES.items()} | {
-    "evaluating": "this engine, every model tested every 5 rounds"
+    "evaluating": "this engine, every model tested every 5 rounds",
+    "team": "this engine, if the server's work used all cores",
 }
 QUIET = 0.1  # cores that other programs may use before a measurement is called disturbed
 
@@ -105,6 +106,22 @@ def everybody(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def neighbours(rows: list[dict[str, Any]]) -> str:
+    head = ("who", "rounds/s", "engine is x faster", "CPU ms a round")
+    engine = rows[0]["rate"]
+    lines = [
+        (
+            TITLES[row["who"]],
+            number(row["rate"]),
+            "" if row["who"] == "engine" else f"{engine / row['rate']:.2f}",
+            number(1e3 * row["cpu"]),
+        )
+        for row in rows
+    ]
+    about = "W2 while one other program a core computes: what others cost the engine, and it them."
+    return f"## Beside neighbours\n{about}\n\n{table(head, lines)}"
+
+
 def server_work(rows: list[dict[str, Any]]) -> str:
     head = ("sampler", "N", "server ms a round: mean", "largest", "round ms", "share")
     lines = [
@@ -168,7 +185,12 @@ def page(results: dict[str, Any]) -> str:
     parts += [
         workload(name, measured, results["matrix_rate"]) for name, measured in results["workloads"].items()
     ]
-    for key, write in (("W5", everybody), ("samplers", server_work), ("growth", growth)):
+    for key, write in (
+        ("W5", everybody),
+        ("neighbours", neighbours),
+        ("samplers", server_work),
+        ("growth", growth),
+    ):
         if key in results:
             parts.append(write(results[key]))
     return "\n".join(parts)

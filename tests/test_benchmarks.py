@@ -76,6 +76,13 @@ def test_table_shows_ratios_of_medians_and_who_is_missing() -> None:
     assert "pfl-research: no environment." in text
 
 
+def test_neighbours_cost_is_told_in_rates_and_processor_time() -> None:
+    rows = [{"who": "engine", "rate": 9.0, "cpu": 0.06}, {"who": "team", "rate": 3.0, "cpu": 0.18}]
+    text = report.neighbours(rows)
+    assert "| this engine | 9 |  | 60 |" in text
+    assert "| this engine, if the server's work used all cores | 3 | 3.00 | 180 |" in text
+
+
 def test_readme_quotes_ratios_of_medians(tmp_path: Path) -> None:
     machine = {"cpu": "A processor", "cores": 2, "memory": 8}
     measured = {"engine": [result(10)], "plain": [result(4)], "pfl": "no environment."}

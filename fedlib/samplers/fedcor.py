@@ -33,8 +33,6 @@ HiCS-FL's code of this baseline differs in three ways. Its sample is the loss ch
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -42,6 +40,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedlib.kernels.threads import one_thread
 from fedlib.samplers import linear_process
 from fedlib.samplers.base import (
     Asking,
@@ -357,16 +356,3 @@ def train(
         if likelihood == "mml" and iterations:
             objective = -(w @ log_likelihood(process, values))
     return embedding.detach().numpy(), objective.item()
-
-
-@contextmanager
-def one_thread() -> Generator[None]:
-    """Use one torch thread. For N = 100 the matrices are so small that two threads were measured ten times slower."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

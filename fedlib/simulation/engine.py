@@ -23,6 +23,7 @@ import torch
 from fedlib.algorithms import aggregation_weights
 from fedlib.data.partition import Partition
 from fedlib.files import say
+from fedlib.kernels.threads import one_thread
 from fedlib.samplers import Question, Report, Selection, ServerLosses, read_only
 from fedlib.settings.schema import Run
 from fedlib.simulation.checks import accept, check, plain
@@ -95,8 +96,9 @@ class Lockstep(ClientSide):
                     )
         self.raise_failures()
 
+    @one_thread()
     def play_round(self, active: list[Live]) -> None:
-        """One round of a group of runs."""
+        """One round of a group of runs. The executor's workers have the cores, so all else uses one."""
         self.record([(live, {}) for live in active if not live.rows])
         for live in active:
             live.t += 1

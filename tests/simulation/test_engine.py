@@ -427,3 +427,24 @@ def test_a_buffer_with_infinities_is_no_divergence():
     assert live.t == 5
     assert torch.isneginf(live.models).sum() == 2
     assert live.rows[-1]["test_accuracy"] > live.rows[0]["test_accuracy"] + 0.3
+
+
+def test_the_servers_work_uses_one_torch_thread(partition, executor):
+    """A team of threads would wait actively beside the workers: W2's rounds then took twice the processor time."""
+    seen = []
+
+    class Looks(Sampler):
+        def select(self, round):
+            seen.append(torch.get_num_threads())
+            return Selection(np.arange(M))
+
+    usual = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        lockstep = Lockstep([run(T=2)], [partition], executor)
+        lockstep.live[0].sampler = Looks()
+        lockstep.advance()
+        assert seen == [1]
+        assert torch.get_num_threads() == 3  # the caller's own number stays
+    finally:
+        torch.set_num_threads(usual)
