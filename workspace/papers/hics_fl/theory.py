@@ -19,7 +19,7 @@ from torch.nn.utils import skip_init
 
 from fedlib.data.partition import make
 from fedlib.data.schemes.dirichlet import DirichletClasses
-from fedlib.samplers.fedcor import one_thread
+from fedlib.kernels.threads import one_thread
 from fedlib.samplers.hics_fl import estimated_entropy
 from fedlib.samplers.oracle import label_entropy
 from fedlib.samplers.weighted import draw_distinct
