@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from fedlib.algorithms.base import FedAvg, aggregation_weights, find, load_all, register, version_of
+from fedlib.algorithms.base import (
+    FedAvg,
+    aggregation_weights,
+    by_size,
+    find,
+    load_all,
+    register,
+    version_of,
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -13,4 +21,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["FedAvg", "aggregation_weights", "find", "load_all", "register", "version_of"]
+__all__ = ["FedAvg", "aggregation_weights", "by_size", "find", "load_all", "register", "version_of"]

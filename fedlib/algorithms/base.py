@@ -52,6 +52,14 @@ def aggregation_weights(rule: Aggregation, selection: Selection, sizes: np.ndarr
     return drawn / sizes.sum() / np.asarray(selection.expected, dtype=float)
 
 
+def by_size(rule: Aggregation, draws: str) -> bool:
+    """Whether weights estimate the mean of all clients' updates by size, and not the plain mean.
+
+    With the rule `mean`, that is so where clients are drawn repeatedly: such schemes draw in proportion to the sizes.
+    """
+    return rule != "mean" or draws == "repeated"
+
+
 @register("fedavg", revision=0)
 @dataclass
 class FedAvg(Stateful):
@@ -59,6 +67,8 @@ class FedAvg(Stateful):
 
     payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
     models: int = field(default=1, init=False)  # that a run trains side by side
+    shares: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
+    # (N,) of the clients in the mean that the weights estimate; None: equal ones
 
     def check(self, local: Any) -> None:
         """Raise ValueError where clients cannot do this local work (`settings.schema.Local`) under the algorithm."""
@@ -82,8 +92,9 @@ class FedAvg(Stateful):
         """(n, d) the clients' previous local models, for objectives that use them, or None."""
         return None
 
-    def skip(self) -> None:
-        """Called instead of `aggregate` in a round in which no update arrives."""
+    def skip(self, models: Tensor, lr: float) -> Tensor:
+        """The next global models (models, d) after a round in which no update arrives."""
+        return models
 
     def aggregate(
         self,

@@ -52,12 +52,13 @@ class FedAWE(FedAvg):
         if not len(self.x):
             self.x = models.repeat(self.N, 1)
 
-    def skip(self) -> None:
+    def skip(self, models: Tensor, lr: float) -> Tensor:
         self.t = self.t + 1
+        return models
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
         self.begin(models)
-        self.skip()
+        self.t = self.t + 1
         places = clients.tolist()
         away = (self.t - self.tau[places]).to(updates)
         echo = (away[:, None] * updates).mean(0)

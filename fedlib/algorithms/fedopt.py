@@ -1,6 +1,7 @@
 """Server optimisers: the weighted sum of updates is a pseudo-gradient, which the server follows as SGD or Adam would.
 
-FedAvgM: Hsu, Qi and Brown, 2019, section 4.3. FedAdam and FedYogi: Reddi et al., ICLR 2021, Algorithm 2.
+FedAvgM: Hsu, Qi and Brown, 2019, section 4.3. FedAdagrad, FedAdam and FedYogi: Reddi et al., ICLR 2021, Algorithm 2,
+which asks v_-1 >= tau^2; v starts at tau^2. Flower's start at 0, and its FedAdam also corrects the bias of the moments.
 Only trained values are treated so; statistics of batch normalisation are averaged.
 """
 
@@ -66,6 +67,10 @@ class FedAdam(Server):
     beta_2: Share = 0.99
     tau: Positive = 1e-3
 
+    def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
+        super().setup(N, d, n_trainable, device)
+        self.v = self.v + self.tau**2
+
     def step(self, delta: Tensor) -> Tensor:
         self.m = self.beta_1 * self.m + (1 - self.beta_1) * delta
         self.v = self.second_moment(delta.square())
@@ -82,3 +87,22 @@ class FedYogi(FedAdam):
 
     def second_moment(self, square: Tensor) -> Tensor:
         return self.v - (1 - self.beta_2) * square * (self.v - square).sign()
+
+
+@register("fedadagrad", revision=0)
+@dataclass
+class FedAdagrad(Server):
+    """FedAdam with v <- v + delta^2; the paper's beta_1 is 0."""
+
+    lr: Positive = 0.01
+    beta_1: Share = 0.0
+    tau: Positive = 1e-3
+
+    def setup(self, N: int, d: int, n_trainable: int, device: torch.device) -> None:
+        super().setup(N, d, n_trainable, device)
+        self.v = self.v + self.tau**2
+
+    def step(self, delta: Tensor) -> Tensor:
+        self.m = self.beta_1 * self.m + (1 - self.beta_1) * delta
+        self.v = self.v + delta.square()
+        return self.lr * self.m / (self.v.sqrt() + self.tau)

@@ -1,8 +1,9 @@
 """FedVARP: Jhunjhunwala, Sharma, Nagarkar, Joshi, UAI 2022, Algorithm 1: the server remembers every client's update.
 
 1. `beta` is FedStale's mixture (Rodio and Neglia, 2024): 0 is FedAvg, 1 is FedVARP.
-2. The weights of the aggregation rule take the place of 1 / |S| in the mean of the differences; the mean of all
-   memories has the weights 1 / N of the paper.
+2. The weights of the aggregation rule take the place of 1 / |S| in the mean of the differences. The mean of all
+   memories has the weights of the mean that these estimate: 1 / N, as in the paper, or p_k where clients are drawn or
+   weighted by their sizes. With other weights the step would be biased.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class FedVARP(FedAvg):
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
         differences = updates - self.beta * self.y[clients.tolist()]
         new = super().aggregate(models, clients, assigned, weights, differences, steps, lr)
-        new = new + self.beta * self.y.mean(0)
+        mean = self.y.mean(0) if self.shares is None else self.y.new_tensor(self.shares) @ self.y
+        new = new + self.beta * mean
         for k, update in zip(clients.tolist(), updates, strict=True):
             self.y[k] = update
         return new

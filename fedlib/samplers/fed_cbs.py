@@ -7,9 +7,10 @@ equal shares; a server can compute it from inner products of encrypted label cou
 1. The draw of the first client adds a bonus for clients that were rarely drawn; T_k counts the draws from 1, because 0
    has no bonus. In the later draws, whatever does not depend on the candidate cancels: the probability of candidate c
    after the set S is proportional to QCID(S + c)^-b.
-2. The exponents b are 1, 2, ..., m, as in the public reimplementation (FedXplore); the paper asks only that they rise.
+2. The exponents b are 1, 2, ..., m. The paper asks only that they rise; the public reimplementation (FedXplore) names
+   1..m as the paper's setting, but by a slip of its index computes 1, 2, 2, 3, ...
 3. A balanced set has QCID 0; QCID is at least `least`.
-4. `lam`, the weight of the bonus, is our choice: no program of the authors is public.
+4. `lam`, the weight of the bonus, is that of FedXplore's configuration; no program of the authors is public.
 """
 
 from __future__ import annotations
@@ -52,18 +53,22 @@ class FedCBS(Sampler):
         self.times = np.ones(fed.N, dtype=int)
 
     def select(self, round: Round) -> Selection:
-        A, counts = round.available, self.fed.label_counts[round.available]
-        bonus = self.lam * np.sqrt(3 * np.log(round.t) / (2 * self.times[A]))
-        free = np.ones(len(A), dtype=bool)
-        chosen, total = [], np.zeros(counts.shape[1])
-        for b in range(1, round.m + 1):
-            imbalance = np.maximum(qcid(total + counts), self.least)
-            log = np.log(1 / imbalance + bonus) if b == 1 else -b * np.log(imbalance)
-            (k,) = draw_distinct(round.rng, np.where(free, log, -np.inf), 1)
+        A = round.available
+        free, total = np.ones(len(A), dtype=bool), np.zeros(self.fed.K)
+        chosen = []
+        for place in range(1, round.m + 1):
+            odds = self.odds(A, round.t, total, place)
+            (k,) = draw_distinct(round.rng, np.where(free, odds, -np.inf), 1)
             chosen.append(k)
-            free[k], total = False, total + counts[k]
-        clients = A[np.array(chosen)]
-        return Selection(clients, notes={"qcid": float(np.round(qcid(total), 9))})
+            free[k], total = False, total + self.fed.label_counts[A[k]]
+        return Selection(A[np.array(chosen)], notes={"qcid": float(np.round(qcid(total), 9))})
+
+    def odds(self, clients: np.ndarray, t: int, total: np.ndarray, place: int) -> np.ndarray:
+        """(n,) to be drawn next, as logarithms up to a constant; total (K,): label counts of those drawn before."""
+        imbalance = np.maximum(qcid(total + self.fed.label_counts[clients]), self.least)
+        if place > 1:
+            return -place * np.log(imbalance)
+        return np.log(1 / imbalance + self.lam * np.sqrt(3 * np.log(t) / (2 * self.times[clients])))
 
     def observe(self, round: Round, report: Report) -> None:
         self.times = self.times + np.isin(self.fed.everyone, report.clients)

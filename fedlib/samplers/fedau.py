@@ -9,7 +9,7 @@ that client k takes part, which the server does not know.
 2. As in the authors' program, the weight of round t is made of the intervals before t: 1 before the first.
 3. As in the paper, the sum is divided by N, whoever came. `eta_g` is the server's learning rate, which the authors tune
    for each method.
-4. A round in which nobody is there lengthens all intervals; an interval never exceeds K.
+4. A round in which nobody is there lengthens all intervals; an interval that reaches K ends, and the next begins.
 """
 
 from __future__ import annotations
@@ -44,12 +44,18 @@ class FedAU(Sampler):
         return np.where(self.intervals > 0, self.total / np.maximum(self.intervals, 1), 1.0)
 
     def select(self, round: Round) -> Selection:
+        self.close(round.t - 1, self.fed.everyone[:0])  # rounds in which nobody was there
         clients = round.rng.choice(round.available, round.m, replace=False)
         return Selection(clients, weights=self.eta_g / self.fed.N * self.omega[clients])
 
     def observe(self, round: Round, report: Report) -> None:
-        length = np.minimum(round.t - self.interval_start, self.K)
-        ends = np.isin(self.fed.everyone, report.clients) | (length == self.K)
-        self.total = self.total + np.where(ends, length, 0)
-        self.intervals = self.intervals + ends
-        self.interval_start = np.where(ends, round.t, self.interval_start)
+        self.close(round.t, report.clients)
+
+    def close(self, t: int, clients: np.ndarray) -> None:
+        """End the intervals that reached K up to round t, and in round t those of `clients`, which came."""
+        came = np.isin(self.fed.everyone, clients)
+        length = t - self.interval_start
+        cut = (length - came) // self.K
+        self.total = self.total + np.where(came, length, cut * self.K)
+        self.intervals = self.intervals + cut + came
+        self.interval_start = np.where(came, t, self.interval_start + cut * self.K)

@@ -39,16 +39,21 @@ GAIN = 1e-12  # a swap that gains less is none
 
 
 def distances(features: np.ndarray, epsilon: float, sigma2: float) -> np.ndarray:
-    """(n, n) shortest paths between clients with features (n, f), over the longest; 1 where there is no path.
-
-    Clients with a scaled cosine v above epsilon have an edge of length exp(-v^2 / sigma2).
-    """
+    """(n, n) distances of clients with features (n, f): `paths_of` their cosines, scaled to [0, 1]."""
     n = len(features)
     norms = np.sqrt((features**2).sum(axis=1, keepdims=True))
     unit = features / np.where(norms > 0, norms, 1)
     cosines, apart = unit @ unit.T, ~np.eye(n, dtype=bool)
     low, high = cosines.min(where=apart, initial=1), cosines.max(where=apart, initial=-1)
-    scaled = (cosines - low) / (high - low) if high > low else np.zeros((n, n))
+    return paths_of((cosines - low) / (high - low) if high > low else np.zeros((n, n)), epsilon, sigma2)
+
+
+def paths_of(scaled: np.ndarray, epsilon: float, sigma2: float) -> np.ndarray:
+    """(n, n) shortest paths over the longest; 1 where there is no path.
+
+    Clients with a scaled cosine v (n, n) above epsilon have an edge of length exp(-v^2 / sigma2).
+    """
+    apart = ~np.eye(len(scaled), dtype=bool)
     edges = np.where(apart & (scaled > epsilon), np.exp(-(scaled**2) / sigma2), np.inf)
     paths = scipy.sparse.csgraph.shortest_path(edges, directed=False)
     longest = paths[np.isfinite(paths)].max(initial=0)

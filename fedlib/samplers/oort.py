@@ -35,12 +35,20 @@ def scaled(utility: np.ndarray, clip: float) -> np.ndarray:
     return (np.minimum(utility, high) - low) / max(positive[-1] - low, 1e-4)
 
 
+def explorable(
+    new: np.ndarray, reward: np.ndarray, window: float, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the clients `new`, the window n of highest reward, and their rewards."""
+    best = np.argsort(-reward, kind="stable")[: int(window * n)]
+    return new[best], reward[best]
+
+
 def explore(
     rng: np.random.Generator, new: np.ndarray, reward: np.ndarray, window: float, n: int
 ) -> np.ndarray:
     """Draw n of the clients `new`, in proportion to their rewards, among the window n of highest reward."""
-    best = np.argsort(-reward, kind="stable")[: int(window * n)]
-    return new[best[draw_distinct(rng, log(reward[best]), n)]]
+    pool, reward = explorable(new, reward, window, n)
+    return pool[draw_distinct(rng, log(reward), n)]
 
 
 @register("oort", revision=0)

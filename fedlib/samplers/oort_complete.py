@@ -12,8 +12,11 @@ Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided 
    those that did (as in FedScale's aggregator). Unknown durations are not penalised; without a clock, none is.
 4. The pool of the lottery holds the scores above `cut_off` times the best score that is not exploited, and at least
    ten clients per exploited one, as in the program. Where there is no such score, it holds all. (The program stops.)
-5. Once all clients that are there were explored, all are exploited; the program would explore its last ones again.
+5. Once all clients that are there were explored, all are exploited; the program would explore its last ones again. Where
+   fewer are unexplored than a round explores, it selects fewer than m, as in the program.
 6. Selecting more than m and waiting for the first m of them is the world's `ends: first`.
+7. FedScale draws the first round at random; here exploration begins with it, as in the paper.
+8. Where all clients that are there are on the blacklist, it is set aside for the round.
 """
 
 from __future__ import annotations
@@ -36,13 +39,13 @@ from fedlib.samplers.base import (
     register,
 )
 from fedlib.samplers.oort import explore, scaled
-from fedlib.samplers.weighted import draw_distinct, filled, log
+from fedlib.samplers.weighted import draw_distinct, log
 
 Percentage = Annotated[float, Field(ge=0, le=100)]
 POOL = 10  # clients in the lottery per exploited client, at least
 
 
-@register("oort_complete", revision=0)
+@register("oort_complete", revision=1)
 @dataclass
 class OortComplete(Sampler):
     """Utility n_k sqrt(mean squared loss) x (T / D_k)^penalty for clients slower than the preferred duration T.
@@ -57,6 +60,7 @@ class OortComplete(Sampler):
     """
 
     asks = frozenset()
+    fewer = True
     reads = frozenset({"losses", "seconds", "squared"})
     exploration: Share = 0.9
     decay: Share = 0.98
@@ -86,29 +90,37 @@ class OortComplete(Sampler):
         self.pace(round.t)
         self.share = max(self.share * self.decay, self.exploration_min)
         usable = np.setdiff1d(round.available, self.worn())
+        usable = usable if len(usable) else round.available
         explored, new = usable[self.last[usable] > 0], usable[self.last[usable] == 0]
-        n_exploit = m - int(m * self.share) if len(new) else m
-        exploited = self.exploit(explored, min(n_exploit, len(explored)), round)
-        n = min(m - len(exploited), len(new))
+        n_exploit = min(m - int(m * self.share) if len(new) else m, len(explored))
+        pool, score = self.lottery(explored, usable, n_exploit, round.t)
+        self.exploited = pool[draw_distinct(rng, log(score), n_exploit)]
+        n = min(m - n_exploit, len(new))
         first = explore(rng, new, self.utility[new] * self.slowness(new), self.window, n)
-        clients = filled(rng, np.concatenate([exploited, first]), round.available, m)
-        self.exploited = exploited
+        clients = np.concatenate([self.exploited, first])
         return Selection(clients, notes={"explored": len(first), "percentile": self.percentile})
 
-    def exploit(self, explored: np.ndarray, n: int, round: Round) -> np.ndarray:
-        """Draw n explored clients of high scores, in proportion to their scores."""
+    def lottery(
+        self, explored: np.ndarray, usable: np.ndarray, n: int, t: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The explored clients of which n are drawn, and their scores, to which the draws are proportional."""
         if n == 0:
-            return explored[:0]
-        score = self.scores(explored, round.t)
+            return explored[:0], np.zeros(0)
+        score = self.scores(explored, usable, t)
         order = np.argsort(-score, kind="stable")
         cut = self.cut_off * score[order[min(n, len(order) - 1)]]
         pool = order[(score[order] >= cut) | (np.arange(len(order)) <= POOL * n)]
-        return explored[pool[draw_distinct(round.rng, log(score[pool]), n)]]
+        return explored[pool], score[pool]
 
-    def scores(self, clients: np.ndarray, t: int) -> np.ndarray:
-        """(n,) clipped utilities scaled to [0, 1], plus the bonus for staleness, times the penalty for slowness."""
+    def scores(self, clients: np.ndarray, usable: np.ndarray, t: int) -> np.ndarray:
+        """(n,) utilities plus the bonus for staleness, times the penalty for slowness.
+
+        Utilities are clipped and scaled to [0, 1] over all `usable` clients, of which `clients` are some; that of an
+        unexplored client is its size.
+        """
+        utility = scaled(self.utility[usable], self.clip)[np.searchsorted(usable, clients)]
         bonus = np.sqrt(0.1 * np.log(t) / self.last[clients])
-        return abs((scaled(self.utility[clients], self.clip) + bonus) * self.slowness(clients))
+        return abs((utility + bonus) * self.slowness(clients))
 
     def slowness(self, clients: np.ndarray) -> np.ndarray:
         """(n,) factor (T / D_k)^penalty of clients slower than T; 1 for the others."""

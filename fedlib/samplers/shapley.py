@@ -41,7 +41,7 @@ from fedlib.samplers.base import (
 )
 from fedlib.samplers.weighted import draw_distinct
 
-CHANGE = 0.01  # of the values between two sweeps, at which they count as found
+CHANGE, WINDOW = 0.01, 10  # values that change by less over so many permutations count as found
 Values = Generator[ServerLosses, np.ndarray, np.ndarray]
 
 
@@ -77,10 +77,11 @@ def sampled_values(
     value = {frozenset(): nobody, everybody: whole}
     if abs(whole - nobody) < tolerance:
         return np.zeros(n)
-    total, shapley = np.zeros(n), np.zeros(n)
-    for sweep in range(1, sweeps + 1):
+    gains: list[np.ndarray] = []  # of each permutation, what each update added
+    means = np.zeros((1, n))
+    for _ in range(sweeps):
         orders = [[i, *permute(np.setdiff1d(np.arange(n), i)).tolist()] for i in range(n)]
-        last, place = [nobody] * n, [0] * n
+        last, place, gained = [nobody] * n, [0] * n, np.zeros((n, n))
         for stop in (n // 2, n):  # what is cut off in the first half need not be measured in the second
             going = [i for i in range(n) if abs(whole - last[i]) >= tolerance]
             teams = [frozenset(orders[i][:j]) for i in going for j in range(place[i] + 1, stop + 1)]
@@ -91,12 +92,14 @@ def sampled_values(
                 while place[i] < stop and abs(whole - last[i]) >= tolerance:
                     place[i] += 1
                     reached = value[frozenset(orders[i][: place[i]])]
-                    total[orders[i][place[i] - 1]] += reached - last[i]
+                    gained[i, orders[i][place[i] - 1]] = reached - last[i]
                     last[i] = reached
-        previous, shapley = shapley, total / (sweep * n)
-        if sweep > 1 and np.mean(abs(shapley - previous)) < CHANGE * np.mean(abs(shapley)):
+        gains.extend(gained)
+        means = np.cumsum(gains, axis=0) / np.arange(1, len(gains) + 1)[:, None]
+        change = abs(means[-WINDOW:] - means[-1]).mean(axis=0)
+        if len(means) >= 2 * WINDOW and (change < CHANGE * abs(means[-1])).all():
             break
-    return shapley
+    return means[-1]
 
 
 @dataclass
@@ -105,9 +108,9 @@ class Shapley(Sampler):
 
     asks = frozenset({ServerLosses})
     aggregation = "data_size"
-    exact: Whole = 6
+    exact: Whole = 10
     tolerance: NotNegative = 1e-4
-    sweeps: Count = 5
+    sweeps: Count = 50
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)

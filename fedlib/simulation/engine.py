@@ -237,7 +237,7 @@ class Lockstep(ClientSide):
         if len(clients):
             updates = self.move(live, selection, answers)
         else:
-            algorithm.skip()
+            self.moved(live, algorithm.skip(live.models, live.run.local.lr_at(live.t)))
             updates = np.zeros((0, live.fed.d), np.float32)
         losses = np.array([answer.loss for answer in answers])
         report = Report(read_only(clients), read_only(updates), read_only(losses), squared=squared)
@@ -251,7 +251,7 @@ class Lockstep(ClientSide):
         updates = torch.stack([answers[i].update for i in order])
         if ServerLosses in (live.sampler.asks or ()):
             live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(back)])
-        live.models = live.algorithm.aggregate(
+        models = live.algorithm.aggregate(
             live.models,
             clients[order],
             np.array([live.assigned.get(k, 0) for k in clients[order].tolist()]),
@@ -260,9 +260,14 @@ class Lockstep(ClientSide):
             np.array([answers[i].steps for i in order]),
             live.run.local.lr_at(live.t),
         )
-        finite = torch.isfinite(live.models)
-        live.diverged = not bool((finite if live.constant is None else finite | live.constant).all())
+        self.moved(live, models)
         return updates[:, : live.fed.d].cpu().numpy()[back]
+
+    def moved(self, live: Live, models: torch.Tensor) -> None:
+        """Set a run's next global models, and note whether they are finite."""
+        live.models = models
+        finite = torch.isfinite(models)
+        live.diverged = not bool((finite if live.constant is None else finite | live.constant).all())
 
     # -- measuring ---------------------------------------------------------------------------------------------
 

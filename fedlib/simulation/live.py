@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.algorithms import by_size
 from fedlib.data.partition import Partition
 from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, find
@@ -58,6 +59,7 @@ class Live(Guarded):
             output_bias=layout.output_bias,
         )
         kind = find(run.method.sampler)
+        self.algorithm = run.method.make_algorithm()
         self.begin_round()
         with self.trying("setup", GlobalDraws()):
             self.sampler = kind(**copy.deepcopy(run.method.params))
@@ -66,7 +68,7 @@ class Live(Guarded):
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
             check_state(self.sampler)
             self.rule = run.method.aggregation or self.sampler.aggregation
-        self.algorithm = run.method.make_algorithm()
+            self.algorithm.shares = self.fed.p if by_size(self.rule, self.sampler.draws) else None
         self.algorithm.setup(self.fed.N, layout.d, layout.n_trainable, self.executor.device)
         self.models = torch.stack(
             [self.executor.initial(stream(run.seed, "init", j)) for j in range(self.algorithm.models)]

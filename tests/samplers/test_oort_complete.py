@@ -17,11 +17,15 @@ from .contract import SamplerContract, federation
 class TestOortComplete(SamplerContract):
     rounds = 12
 
+    def count(self, fed: Federation) -> int | None:
+        """None: it selects fewer than m once where unexplored clients run out."""
+        return None
+
     def make(self) -> Sampler:
         return OortComplete(pacer_step=2)
 
 
-class TestBlacklist(SamplerContract):
+class TestBlacklist(TestOortComplete):
     rounds = 12
 
     def make(self) -> Sampler:
@@ -89,15 +93,15 @@ def test_scores_against_a_plain_loop() -> None:
     fed, rng = federation(), np.random.default_rng(0)
     sampler = ready(fed, clip=0.5)
     sampler.utility, sampler.last = rng.random(12) * 9 + 1, rng.integers(1, 9, 12)
-    clients = np.arange(2, 11)
-    utility = sorted(sampler.utility[clients].tolist())
+    clients, usable = np.arange(2, 11), np.arange(1, 12)
+    utility = sorted(sampler.utility[usable].tolist())
     low, high = 0.999 * utility[0], utility[int(0.5 * len(utility))]
     expected = [
         (min(sampler.utility[k], high) - low) / (utility[-1] - low)
         + np.sqrt(0.1 * np.log(9) / sampler.last[k])
         for k in clients
     ]
-    assert sampler.scores(clients, 9) == pytest.approx(expected)
+    assert sampler.scores(clients, usable, 9) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 10), min_size=12, max_size=12), st.integers(1, 3))
@@ -129,10 +133,11 @@ def test_the_pool_is_cut_off_but_holds_ten_per_exploited_client() -> None:
     fed = federation(N=30, m=1)
     sampler = ready(fed, cut_off=1.0, clip=1.0, exploration=0.0, exploration_min=0.0)
     sampler.last, sampler.utility = np.ones(30, dtype=int), np.arange(1.0, 31)
-    drawn = {
-        int(sampler.exploit(fed.everyone, 1, fed.round(1, stream(s, "select", 1)))[0]) for s in range(300)
-    }
-    assert drawn <= set(range(19, 30))
+    pool, score = sampler.lottery(fed.everyone, fed.everyone, 1, 1)
+    assert set(pool.tolist()) == set(range(19, 30))
+    assert score == pytest.approx((pool + 1 - 0.999) / (30 - 0.999))
+    drawn = {int(sampler.select(fed.round(1, stream(s, "select", 1))).clients[0]) for s in range(300)}
+    assert drawn <= set(pool.tolist())
     assert len(drawn) > 2
 
 
@@ -156,3 +161,37 @@ def test_clients_on_the_blacklist_wait() -> None:
     assert sorted(sampler.worn().tolist()) == [1, 2, 11], "a quarter of twelve clients"
     sampler.times = np.array([2, 2, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0])
     assert sampler.worn().tolist() == [3]
+
+
+def test_utilities_are_scaled_over_unexplored_clients_too() -> None:
+    """Sizes 100, 10, 10, 10; clients 1 and 2 came with mean squared losses 1 and .25: FedScale draws by .5454, .4546."""
+    fed = federation(m=1, sizes=np.array([100, 10, 10, 10]))
+    sampler = ready(fed, threshold=100.0)
+    told(sampler, 1, [1, 2], squared=np.array([1.0, 0.25]))
+    pool, score = sampler.lottery(np.array([1, 2]), fed.everyone, 1, 2)
+    assert dict(zip(pool.tolist(), score / score.sum(), strict=True)) == pytest.approx(
+        {1: 0.5454, 2: 0.4546}, abs=5e-5
+    )
+
+
+def test_a_round_that_runs_out_of_unexplored_clients_is_short() -> None:
+    """N = 6, m = 4, one unexplored client and a share .9: one is exploited, one explored, as in FedScale."""
+    fed = federation(N=6, m=4)
+    sampler = ready(fed, decay=1.0)
+    told(sampler, 1, [0, 1, 2, 3, 4])
+    for seed in range(20):
+        clients = sampler.select(fed.round(2, stream(seed, "select", 2))).clients
+        assert len(clients) == 2
+        assert 5 in clients
+
+
+def test_a_short_round_is_not_filled_from_the_blacklist() -> None:
+    fed = federation(N=6, m=4)
+    sampler = ready(fed, decay=1.0, blacklist=1, blacklisted=0.5)
+    told(sampler, 1, [0, 1, 2, 3, 4])
+    sampler.times[:2] = 2
+    for seed in range(20):
+        assert not {0, 1} & set(sampler.select(fed.round(2, stream(seed, "select", 2))).clients.tolist())
+    sampler.times[:] = 2
+    only = sampler.select(fed.round(2, stream(0, "select", 2), np.array([0]))).clients
+    assert only.tolist() == [0], "nobody else is there"

@@ -66,6 +66,18 @@ def test_fedau_estimates_mean_intervals_as_a_counter_does(came: list[set[int]], 
     assert np.allclose(sampler.omega, [np.mean(c) if c else 1 for c in closed])
 
 
+def test_fedau_closes_intervals_in_rounds_in_which_nobody_is_there() -> None:
+    """K = 3: client 0 comes in rounds 1 and 7, and nobody in between: intervals 1, 3, 3; client 1: 3, 3 and going on."""
+    sampler = FedAU(K=3)
+    sampler.setup(fed := federation(N=2, m=2), np.random.default_rng(0))
+    sampler.observe(fed.round(1, np.random.default_rng(1)), report([0]))
+    weights = sampler.select(fed.round(7, np.random.default_rng(2))).weights
+    assert sampler.omega.tolist() == [2, 3]  # before round 7: 1, 3; 3, 3
+    assert sorted(weights.tolist()) == [1, 1.5]
+    sampler.observe(fed.round(7, np.random.default_rng(7)), report([0]))
+    assert sampler.omega == pytest.approx([(1 + 3 + 3) / 3, 3])
+
+
 def test_fedau_finds_the_inverse_of_unknown_rates() -> None:
     p, rng = np.array([0.9, 0.5, 0.2]), np.random.default_rng(0)
     sampler = FedAU(K=50)
@@ -78,7 +90,7 @@ def test_fedau_finds_the_inverse_of_unknown_rates() -> None:
 
 
 def test_deltas_weights_are_unbiased() -> None:
-    """Over many draws, sum of weight x update is the plain mean of all clients' updates, within 4 deviations."""
+    """Over many draws, sum of weight x update is the mean of all updates by size, within 4.5 deviations."""
     world = World(federation())
     sampler = Delta()
     sampler.setup(world.fed, np.random.default_rng(0))
@@ -89,8 +101,17 @@ def test_deltas_weights_are_unbiased() -> None:
     for _ in range(2000):
         selection = sampler.select(world.fed.round(7, rng))
         sums.append(selection.weights @ full[selection.clients])
-    error = np.mean(sums, axis=0) - full.mean(axis=0)
+    error = np.mean(sums, axis=0) - world.fed.p @ full
     assert (abs(error) < 4.5 * np.std(sums, axis=0) / np.sqrt(2000)).all()
+
+
+def test_deltas_score_does_not_depend_on_losses() -> None:
+    """Equal sizes, two updates of the same length, losses 3 and 1: both keep the probability that they had."""
+    sampler = Delta(beta=0)
+    sampler.setup(fed := federation(m=2, sizes=np.full(4, 10)), np.random.default_rng(0))
+    updates = np.array([[1.0, 0, 0], [0, 1, 0]])
+    sampler.observe(fed.round(1, np.random.default_rng(1)), report([0, 1], updates, np.array([3.0, 1.0])))
+    assert sampler.P == pytest.approx(np.full(4, 0.25))
 
 
 @given(st.integers(0, 1000), st.floats(0, 1))
@@ -98,14 +119,14 @@ def test_deltas_probabilities_against_a_plain_loop(seed: int, beta: float) -> No
     rng = np.random.default_rng(seed)
     sampler = Delta(beta=beta, floor=1e-9)
     sampler.setup(fed := federation(N=6, m=3), rng)
-    u, l = rng.normal(size=(3, 3)).astype(np.float32), rng.random(3) + 0.1
-    sampler.observe(fed.round(1, rng), report([4, 0, 2], u, l))
+    u = rng.normal(size=(3, 3)).astype(np.float32)
+    sampler.observe(fed.round(1, rng), report([4, 0, 2], u))
     c = [sum(float(u[i, j]) for i in range(3)) / 3 for j in range(3)]
     score = []
     for i in range(3):
         length = sum(float(x) ** 2 for x in u[i]) ** 0.5
         apart = sum((float(x) - y) ** 2 for x, y in zip(u[i], c, strict=True)) ** 0.5
-        score.append(l[i] / l.sum() * ((1 - beta) * length + beta * apart))
+        score.append(fed.sizes[[4, 0, 2][i]] * ((1 - beta) * length + beta * apart))
     expected = np.full(6, 1 / 6)
     expected[[4, 0, 2]] = np.array(score) / sum(score) * 0.5
     assert np.allclose(sampler.P, expected, atol=1e-6)
@@ -140,8 +161,26 @@ def test_f3ast_against_a_plain_loop() -> None:
     for t in range(1, 20):
         available = np.array([k for k in range(5) if (t + k) % 3])
         selection = sampler.select(fed.round(t, np.random.default_rng(t), available))
+        sampler.observe(fed.round(t, np.random.default_rng(t), available), report(selection.clients.tolist()))
         score = {k: fed.p[k] / r[k] for k in available.tolist()}
         worst = min(score[k] for k in selection.clients.tolist())
         assert all(score[k] <= worst + 1e-9 for k in score if k not in selection.clients)
         r = [0.8 * x + 0.2 * (k in selection.clients) for k, x in enumerate(r)]
         assert selection.weights == pytest.approx([fed.p[k] / r[k] for k in selection.clients])
+
+
+def test_f3ast_weights_make_up_for_absences_that_the_server_does_not_see() -> None:
+    """m = 4 of 20 clients that are there with .2 or .9: over the rounds, each has about its share of the weight."""
+    fed = federation(N=20, m=4, sizes=np.full(20, 10))
+    sampler, rng = F3AST(beta=0.01), np.random.default_rng(0)
+    sampler.setup(fed, rng)
+    there, total = np.where(np.arange(20) % 2, 0.9, 0.2), np.zeros(20)
+    for t in range(1, 4001):
+        selection = sampler.select(fed.round(t, rng))
+        came = rng.random(4) < there[selection.clients]
+        if t > 1000:
+            np.add.at(total, selection.clients[came], selection.weights[came])
+        sampler.observe(fed.round(t, rng), report(selection.clients[came].tolist()))
+    share = total / 3000 / fed.p
+    assert share[::2].mean() == pytest.approx(0.93, abs=0.06)
+    assert share[1::2].mean() == pytest.approx(0.93, abs=0.06)

@@ -60,6 +60,52 @@ def test_mifa() -> None:
     assert after(algorithms.find("mifa")()) == pytest.approx(w)
 
 
+def test_fedvarp_is_unbiased_for_clients_drawn_by_size() -> None:
+    """Sizes 1 and 9, updates 1 and -1, both remembered: over all draws of one client, the mean step is -0.8."""
+    p, steps = np.array([0.1, 0.9]), []
+    for k in (0, 1):
+        varp = algorithms.find("fedvarp")()
+        varp.setup(2, 1, 1, torch.device("cpu"))
+        varp.shares, varp.y = p, torch.tensor([[0.5], [-2.0]])
+        update = torch.tensor([[1.0], [-1.0]])[[k]]
+        new = varp.aggregate(torch.zeros(1, 1), np.array([k]), np.zeros(1, int), np.ones(1), update, np.ones(1), 1)
+        steps.append(float(new))
+    assert p @ steps == pytest.approx(-0.8)
+
+
+@pytest.mark.parametrize(
+    ("method", "by_size"),
+    [
+        ({"sampler": "md"}, True),
+        ({"sampler": "clustered_size"}, True),
+        ({"sampler": "uniform"}, False),
+        ({"sampler": "uniform", "aggregation": "ipw"}, True),
+        ({"sampler": "uniform", "aggregation": "data_size"}, True),
+        ({"sampler": "fedau"}, False),
+        ({"sampler": "f3ast"}, True),
+        ({"sampler": "delta"}, True),
+    ],
+)
+def test_an_algorithm_is_told_which_mean_the_weights_estimate(method: dict, by_size: bool) -> None:
+    (live,) = engine(method | {"algorithm": "fedvarp"}).live
+    assert (live.algorithm.shares is not None) == by_size
+    if by_size:
+        assert live.algorithm.shares == pytest.approx(live.fed.p)
+    assert "shares" not in live.algorithm.state_dict()
+
+
+def test_mifa_moves_by_its_memory_where_nothing_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is there in the second round."""
+    lockstep = engine({"sampler": "uniform", "algorithm": "mifa"}, world={"mean": 0.5})
+    (live,) = lockstep.live
+    lockstep.advance()
+    before, G = live.models.clone(), live.algorithm.G[live.algorithm.known_clients].mean(0)
+    monkeypatch.setattr(live.presence.world, "present", lambda t: np.zeros(0, dtype=int))
+    lockstep.advance()
+    assert live.rows[-1]["arrived"] == 0
+    torch.testing.assert_close(live.models - before, live.run.local.lr_at(2) * G[None])
+
+
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_fedawe(clip: float | None) -> None:
     x, last = np.zeros((N, D)), np.zeros(N)
@@ -92,7 +138,7 @@ def test_fedawes_gossip_keeps_the_mean_of_all_models(came: list[set[int]], seed:
             last[clients] = t
             assert models[0].numpy() == pytest.approx(mean.numpy())
         else:
-            algorithm.skip()
+            models = algorithm.skip(models, 0.1)
     assert algorithm.tau.tolist() == last.tolist()
     assert int(algorithm.t) == len(came)
 
