@@ -35,9 +35,7 @@ def scaled(utility: np.ndarray, clip: float) -> np.ndarray:
     return (np.minimum(utility, high) - low) / max(positive[-1] - low, 1e-4)
 
 
-def explorable(
-    new: np.ndarray, reward: np.ndarray, window: float, n: int
-) -> tuple[np.ndarray, np.ndarray]:
+def explorable(new: np.ndarray, reward: np.ndarray, window: float, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Of the clients `new`, the window n of highest reward, and their rewards."""
     best = np.argsort(-reward, kind="stable")[: int(window * n)]
     return new[best], reward[best]

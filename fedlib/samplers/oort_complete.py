@@ -12,8 +12,8 @@ Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided 
    those that did (as in FedScale's aggregator). Unknown durations are not penalised; without a clock, none is.
 4. The pool of the lottery holds the scores above `cut_off` times the best score that is not exploited, and at least
    ten clients per exploited one, as in the program. Where there is no such score, it holds all. (The program stops.)
-5. Once all clients that are there were explored, all are exploited; the program would explore its last ones again. Where
-   fewer are unexplored than a round explores, it selects fewer than m, as in the program.
+5. Once all clients that are there were explored, all are exploited; the program would explore its last ones again.
+   Where fewer are unexplored than a round explores, it selects fewer than m, as in the program.
 6. Selecting more than m and waiting for the first m of them is the world's `ends: first`.
 7. FedScale draws the first round at random; here exploration begins with it, as in the paper.
 8. Where all clients that are there are on the blacklist, it is set aside for the round.

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedlib import algorithms
-from fedlib.samplers import Federation, Report, Sampler, Selection
+from fedlib.samplers import Federation, Report, Sampler
 from fedlib.samplers.delta import Delta
 from fedlib.samplers.f3ast import F3AST
 from fedlib.samplers.fed_cbs import FedCBS, qcid
@@ -63,7 +63,12 @@ def double(algorithm: algorithms.FedAvg, N: int, d: int) -> algorithms.FedAvg:
 
 
 def moved(
-    algorithm: algorithms.FedAvg, models: torch.Tensor, clients: Any, updates: Any, lr: float = 1.0, weights=None
+    algorithm: algorithms.FedAvg,
+    models: torch.Tensor,
+    clients: Any,
+    updates: Any,
+    lr: float = 1.0,
+    weights=None,
 ) -> torch.Tensor:
     """The next models, the updates' weights being 1 / n unless given."""
     n = len(clients)
@@ -83,7 +88,9 @@ def test_delta(case: Case) -> None:
         clients, updates = np.array(row["selected"]), -np.array(row["gradients"])
         weights = sampler.weights(n, np.array(row["P_before"]), clients)
         np.testing.assert_allclose(weights @ updates, row["step_without_momentum"], atol=1e-9)
-        told(sampler, row["t"], clients, updates=updates, losses=np.random.default_rng(0).random(len(clients)))
+        told(
+            sampler, row["t"], clients, updates=updates, losses=np.random.default_rng(0).random(len(clients))
+        )
         np.testing.assert_allclose(sampler.P, row["P_after"], atol=1e-7)
 
 
@@ -153,7 +160,9 @@ def test_oort(case: Case) -> None:
             if len(new):
                 assert len(sampler.exploited) == case["m"] - int(case["m"] * sampler.share)
                 reward = sampler.utility[new] * sampler.slowness(new)
-                check_draw(*explorable(new, reward, args["sample_window"], row["explore"]["n"]), row["explore"])
+                check_draw(
+                    *explorable(new, reward, args["sample_window"], row["explore"]["n"]), row["explore"]
+                )
                 assert len(chosen) == len(clients), "fewer than m where unexplored clients run out"
         loss = losses[t - 1][clients]
         told(sampler, t, clients, losses=loss, squared=loss**2, seconds=sampler.duration[clients])
@@ -301,7 +310,7 @@ def test_server_optimisers(case: Case) -> None:
 
 
 def asked(values: Values, losses: np.ndarray) -> np.ndarray:
-    """What a computation of Shapley values returns. losses: of each set of updates, by the sum of 2^i of its members."""
+    """What a computation of Shapley values returns. losses: of each set of updates, by the sum of its members' 2^i."""
     answer = None
     while True:
         try:
@@ -320,7 +329,8 @@ def test_shapley_values(case: Case) -> None:
     np.testing.assert_allclose(asked(exact_values(n), losses), true, rtol=0, atol=1e-10)
     sweeps = GreedyFed().sweeps
     ours = [
-        asked(sampled_values(n, 1e-4, sweeps, np.random.default_rng(s).permutation), losses) for s in range(20)
+        asked(sampled_values(n, 1e-4, sweeps, np.random.default_rng(s).permutation), losses)
+        for s in range(20)
     ]
     theirs = np.array([run["values"] for run in case["gtg"]])
     off, allowed = (np.sqrt(((np.array(values) - true) ** 2).mean()) for values in (ours, theirs))

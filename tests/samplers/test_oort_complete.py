@@ -164,7 +164,7 @@ def test_clients_on_the_blacklist_wait() -> None:
 
 
 def test_utilities_are_scaled_over_unexplored_clients_too() -> None:
-    """Sizes 100, 10, 10, 10; clients 1 and 2 came with mean squared losses 1 and .25: FedScale draws by .5454, .4546."""
+    """Sizes 100, 10, 10, 10; 1 and 2 came with mean squared losses 1 and .25: FedScale draws by .5454, .4546."""
     fed = federation(m=1, sizes=np.array([100, 10, 10, 10]))
     sampler = ready(fed, threshold=100.0)
     told(sampler, 1, [1, 2], squared=np.array([1.0, 0.25]))

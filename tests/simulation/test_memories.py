@@ -68,7 +68,9 @@ def test_fedvarp_is_unbiased_for_clients_drawn_by_size() -> None:
         varp.setup(2, 1, 1, torch.device("cpu"))
         varp.shares, varp.y = p, torch.tensor([[0.5], [-2.0]])
         update = torch.tensor([[1.0], [-1.0]])[[k]]
-        new = varp.aggregate(torch.zeros(1, 1), np.array([k]), np.zeros(1, int), np.ones(1), update, np.ones(1), 1)
+        new = varp.aggregate(
+            torch.zeros(1, 1), np.array([k]), np.zeros(1, int), np.ones(1), update, np.ones(1), 1
+        )
         steps.append(float(new))
     assert p @ steps == pytest.approx(-0.8)
 

@@ -37,8 +37,8 @@ Information = Literal["blind", "losses", "updates", "labels", "validation set", 
 KINDS: tuple[Information, ...] = get_args(Information)
 SEES: dict[str, Information] = {  # sampler of the arena's own methods -> what its choices depend on
     **dict.fromkeys(("uniform", "weighted", "md", "clustered_size", "full", "f3ast", "fedau"), "blind"),
-    **dict.fromkeys(("afl", "power_of_choice", "fedcor", "oort", "delta"), "losses"),
-    **dict.fromkeys(("clustered_similarity", "importance", "hcsfed", "divfl", "hics_fl"), "updates"),
+    **dict.fromkeys(("afl", "power_of_choice", "fedcor", "oort"), "losses"),
+    **dict.fromkeys(("clustered_similarity", "importance", "hcsfed", "divfl", "hics_fl", "delta"), "updates"),
     **dict.fromkeys(("target", "oracle", "fed_cbs"), "labels"),
 }
 Text = Annotated[str, Field(min_length=1)]
