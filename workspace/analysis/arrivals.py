@@ -57,5 +57,5 @@ class Arrivals:
 
 
 def followed(sides: Iterable[Arrivals], T: float = math.inf) -> float:
-    """tau: the last round for which all sides were followed, at most T."""
+    """The last round (tau) for which all sides were followed, at most T."""
     return min([side.followed for side in sides] + [T])

@@ -246,7 +246,9 @@ def _stale_logs(
 
 
 def _stale_pages(sources_of: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
-    """The commands that make the stale pages of artifacts; shown: artifact -> experiments.
+    """The commands that make the stale pages of artifacts.
+
+    sources_of: artifact -> the experiments that its page shows.
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """

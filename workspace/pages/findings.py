@@ -87,7 +87,7 @@ def of_discrepancies(near: pd.DataFrame) -> str:
 def extremes(panels: Mapping[str, pd.Series], quantity: str, unit: str) -> str:
     """Which method has the most and which the least in each panel; "" without two methods to compare.
 
-    panels: title -> method -> value. what: is compared ("final test accuracy").
+    panels: title -> method -> value. quantity: what is compared ("final test accuracy").
     """
     parts = [
         f"{title}: {values.idxmax()} ({values.max():.3g} {unit}), {values.idxmin()} ({values.min():.3g} {unit})"

@@ -141,8 +141,8 @@ def row(
 ) -> str:
     """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
 
-    cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. said: the same in
-    words. link: to the page that shows it.
+    cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. words: the same in
+    words. text: the claim. link: to the page that shows it.
     """
     lead = standing(judged)
     name = f"<code>{html.escape(lead['claim'])}</code>"

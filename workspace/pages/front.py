@@ -53,7 +53,7 @@ def planned_and_finished(
 def runs_by_data(planned: Mapping[str, str], finished: Iterable[str]) -> str:
     """How many runs there are, dataset by dataset: "Fashion-MNIST 305 of 305 runs, CIFAR-10 none of 300 runs".
 
-    planned: run -> its dataset. there: the runs that are finished.
+    planned: run -> its dataset. finished: the runs that are.
     """
     finished_runs = set(finished)
     texts = []

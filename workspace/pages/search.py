@@ -36,7 +36,7 @@ def entry(page: str, address: str) -> dict[str, object] | None:
 
 
 def index(site: Path, repeated: Iterable[str] = ()) -> str:
-    """The script that holds the index of a rendered site. without: pages that repeat another one."""
+    """The script that holds the index of a rendered site. repeated: pages that repeat another one."""
     left_out = {"search.html", "genindex.html", *repeated}
     pages = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*.html"))}
     entries = [entry(path.read_text(), name) for name, path in pages.items() if name not in left_out]

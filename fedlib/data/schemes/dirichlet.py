@@ -157,9 +157,9 @@ class DirichletClasses(Scheme):
 
 
 def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
-    """The s >= 0 of least ||s||^2 with sum_k s_k q_k = prior; None if there is none.
+    """The data shares s >= 0 of least ||s||^2 with sum_k s_k q_k = prior, (N,); None if there are none.
 
-    q: (N, K) label shares of the clients. prior: (K,) class shares of the data. s: (N,) data shares.
+    q: (N, K) label shares of the clients. prior: (K,) class shares of the data.
     """
     # The constraint enters as heavily weighted rows of a least-squares problem; it is met to about 1e-8.
     N, weight = len(q), 1e4

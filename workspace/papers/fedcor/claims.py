@@ -111,7 +111,7 @@ IN_TABLE_1 = [
 
 
 def leads(higher: str | None = None, lower: str | None = None) -> list[Cell]:
-    """FedCor's level less that of every baseline in every panel; more, less: the side that is FedCor's."""
+    """FedCor's level less that of every baseline in every panel; higher, lower: the side that is FedCor's."""
     return [
         versus(f"{panel}, {b}", where(panel, higher or b), where(panel, lower or b), **labels(panel))
         for panel in PANELS
