@@ -67,7 +67,7 @@ def test_fedau_estimates_mean_intervals_as_a_counter_does(came: list[set[int]], 
 
 
 def test_fedau_closes_intervals_in_rounds_in_which_nobody_is_there() -> None:
-    """K = 3, nobody in rounds 2 to 6: client 0, which comes in 1 and 7, has the intervals 1, 3, 3; client 1 has 3, 3."""
+    """K = 3, nobody in rounds 2 to 6: client 0, there in 1 and 7, has the intervals 1, 3, 3; client 1 has 3, 3."""
     sampler = FedAU(K=3)
     sampler.setup(fed := federation(N=2, m=2), np.random.default_rng(0))
     sampler.observe(fed.round(1, np.random.default_rng(1)), report([0]))
