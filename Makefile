@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # with it, every process compiles PyTorch's an
 # The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
 relative = cd $(1)/lib/python3.*/site-packages && for path in _*fedlib_*.pth; do rm $$path && echo ../../../.. > $$path; done
 
-.PHONY: help repro report test flower lab bench bench-gpu lint clean
+.PHONY: help repro report test flower lab bench bench-gpu deposit lint clean
 
 help:                           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,6 +33,9 @@ bench: $(BIN)/.ready            ## compare the engine's speed with the plain loo
 
 bench-gpu: $(BIN)/.ready        ## verify, measure and tune the executor for CNNs on a GPU: ten minutes
 	python -m benchmarks.gpu
+
+deposit: $(BIN)/.ready          ## pack source, archive and site with checksums into one file, for a data repository
+	fedlib deposit
 
 lint: $(BIN)/.ready             ## check style and types
 	ruff check .

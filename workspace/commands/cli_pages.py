@@ -81,6 +81,19 @@ def effects(scale: ScaleOption = None) -> None:
     typer.echo(f"data/effects/{scale}.parquet: {len(effects.load(scale))} rows.")
 
 
+@commands.command()
+def deposit(
+    folder: Annotated[Path, typer.Option(help="Where to write it.")] = Path("."),
+) -> None:
+    """Pack source, archive and site with checksums into one file, for a repository of research data."""
+    from workspace.commands import deposit
+
+    packed = deposit.pack(folder)
+    typer.echo(
+        f"{packed}: {packed.stat().st_size / 1e6:.0f} MB. In its folder, `sha256sum --check SHA256SUMS` verifies it."
+    )
+
+
 @notebook_commands.command("run")
 def notebook_run(
     name: Annotated[str, typer.Argument(help="An artifact, such as fedcor-table_1, or `simulate`.")],
