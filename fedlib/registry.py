@@ -1,7 +1,7 @@
 """Open registries: whatever is registered in a file of a folder, an installed package or a notebook is known by name.
 
-A file that cannot be loaded only affects users of what it registers. Shipped code states a revision, which whoever
-changes what it computes raises. Other code is identified by a digest of its source (`digests.py`).
+A file that cannot be loaded only affects users of what it registers. Shipped code has a revision, which whoever
+changes what it computes raises (`released.py`). Other code is identified by a digest of its source (`digests.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from threading import RLock
 from types import FunctionType
 from typing import Any, TypeVar
 
+from fedlib import released
 from fedlib.digests import digest_of, file_of, place_of
 from fedlib.errors import meant
 
@@ -44,6 +45,7 @@ class Registry:
         self.problems: dict[str, str] = {}
         self.contested: dict[str, str] = {}
         self._digests: dict[Any, str] = {}
+        self._code: dict[Any, released.Code] = {}
         self._loaded, self._loading = False, RLock()
 
     def register(self, name: str, revision: int | None = None) -> Callable[[T], T]:
@@ -85,10 +87,24 @@ class Registry:
         Raises:
             ValueError: there is no such entry.
         """
+        if self.shipped(name):
+            return released.version(f"{self.noun} {name}", self.revisions.get(name, 0), self.code_of(name))
         entry = self.find(name)
-        if name in self.revisions:
-            return self.revisions[name]
         return self._digests.get(entry) or digest_of(entry)
+
+    def shipped(self, name: str) -> bool:
+        """Whether an entry is shipped: its registration or the record says its revision."""
+        entry = self.load_all().get(name)
+        own = entry is not None and entry.__module__.startswith("fedlib.")
+        return name in self.revisions or (own and f"{self.noun} {name}" in released.record())
+
+    def code_of(self, name: str) -> released.Code:
+        """What an entry of the package computes, per file (`released.behaviour`)."""
+        entry = self.find(name)
+        if entry not in self._code:
+            file = file_of(entry)
+            self._code[entry] = released.behaviour(file, entry.__qualname__.split(".")[0]) if file else {}
+        return self._code[entry]
 
     def find(self, name: str) -> Any:
         """The class or function registered under `name`.
@@ -121,7 +137,9 @@ class Registry:
         spec = find_spec(self.package)
         for folder in spec.submodule_search_locations or () if spec else ():
             for module in pkgutil.iter_modules([folder]):
-                with self._noted(str(Path(folder) / f"{module.name}.py")):
+                path = Path(folder) / f"{module.name}.py"
+                with self._noted(str(path)):
+                    released.text_of(path)
                     importlib.import_module(f"{self.package}.{module.name}")
         for point in entry_points(group=self.group) if self.group else ():
             package = point.dist.name if point.dist else "?"

@@ -244,7 +244,7 @@ class Clients:
 
     def _register(self, scheme: Scheme) -> None:
         """Register a program's own scheme if it was not, and check that it splits the data alike for the same seed."""
-        if scheme.scheme in schemes.base.REGISTRY.revisions:
+        if schemes.base.REGISTRY.shipped(scheme.scheme):
             return
         try:
             schemes.register()(type(scheme))

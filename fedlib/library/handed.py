@@ -54,9 +54,9 @@ class Handed:
         code, scheme = code_of(settings), run.partition.scheme
         for kind, registry in REGISTRIES.items():
             name = getattr(run.method, kind)
-            if name not in registry.revisions:
+            if not registry.shipped(name):
                 code |= {f"{kind} {name}": self._digest_of_class(kind, registry.find(name))}
-        if scheme not in schemes.base.REGISTRY.revisions:
+        if not schemes.base.REGISTRY.shipped(scheme):
             code |= {f"scheme {scheme}": self._digest_of_clients(run.seed)}
         return address_of_run(settings, NUMERICS, self.data.digest, code)
 

@@ -1,46 +1,53 @@
 """The version of the code that made a run, as part of its address: changed code never brings back old numbers.
 
-A shipped sampler, algorithm or model has a revision. Whoever changes what it computes raises the revision
-(`tests/test_pins.py` says when). Code that is not shipped is identified by a digest of its source.
+A shipped sampler, scheme, algorithm or model has a revision. Whoever changes what it computes raises the revision;
+until then the changed code is unreleased (`released.py`). What is not shipped is identified by a digest of its source.
 """
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from typing import Any
 
-from fedlib import algorithms, samplers
+from fedlib import algorithms, released, samplers
 from fedlib.data import schemes
 from fedlib.digests import HOUSE, digest_of_file
+from fedlib.errors import ConfigError, meant
 
 NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
-MODELS = {  # their revisions; those of all else stand where it is registered
-    "logistic": 0,
-    "mlp": 0,
-    "fedcor_mlp": 0,
-    "cs_cnn": 0,
-    "fedcor_cnn": 0,
-    "hics_fmnist_cnn": 0,
-    "hics_cifar10_cnn": 0,
-    "hics_cifar_cnn": 0,
-    "resnet18_head": 0,
+MODELS = HOUSE / "training" / "models"
+REGISTRIES = {
+    "sampler": samplers.registry.REGISTRY,
+    "scheme": schemes.base.REGISTRY,
+    "algorithm": algorithms.base.REGISTRY,
 }
 
 Code = dict[str, int | str]
 
 
-def _version_of_model(name: str) -> int | str:
-    if name in MODELS:
-        return MODELS[name]
-    source = HOUSE / "training" / "models" / f"{name}.py"
-    return digest_of_file(source) if source.exists() else 0
+def version_of_model(name: str) -> int | str:
+    """As `Registry.version_of`."""
+    revision, code = _model(name)
+    if revision is None:
+        return digest_of_file(MODELS / f"{name}.py") if code else 0
+    return released.version(f"model {name}", revision, code)
 
 
-VERSIONS = {
-    "sampler": samplers.version_of,
-    "scheme": schemes.version_of,
-    "algorithm": algorithms.version_of,
-    "model": _version_of_model,
-}
+@cache
+def _model(name: str) -> tuple[int | None, released.Code]:
+    """A model's revision, which `REVISION = 1` in its file raises (None: it is not shipped), and what it computes."""
+    source = MODELS / f"{name}.py"
+    if not source.exists():
+        return None, {}
+    revision = 0 if f"model {name}" in released.record() else None
+    for statement in released.parsed(source).definitions.get("REVISION", []):
+        if isinstance(statement, ast.Assign):
+            revision = ast.literal_eval(statement.value)
+    return revision, released.behaviour(source)
+
+
+VERSIONS = {**{kind: registry.version_of for kind, registry in REGISTRIES.items()}, "model": version_of_model}
 
 
 def code_of(settings: Any) -> Code:
@@ -60,3 +67,44 @@ def code_of(settings: Any) -> Code:
         elif key != "labels":  # the labels of a study's unit do not affect any number
             versions |= code_of(value)
     return versions
+
+
+def everything() -> dict[str, tuple[int | None, released.Code]]:
+    """All samplers, schemes, algorithms and models of this package: kind and name -> revision (None: none), code."""
+    found: dict[str, tuple[int | None, released.Code]] = {}
+    for kind, registry in REGISTRIES.items():
+        for name, entry in registry.load_all().items():
+            if entry.__module__.startswith("fedlib."):
+                revision = registry.revisions.get(name, 0) if registry.shipped(name) else None
+                found[f"{kind} {name}"] = revision, registry.code_of(name)
+    models = sorted(path.stem for path in MODELS.glob("[!_]*.py"))
+    return found | {f"model {name}": _model(name) for name in models}
+
+
+def departures() -> dict[str, str]:
+    """What differs from the record of its revision, or has none: kind and name -> a sentence."""
+    shipped = {what: found for what, found in everything().items() if found[0] is not None}
+    said = {what: released.departure(what, revision or 0, code) for what, (revision, code) in shipped.items()}
+    return {what: sentence for what, sentence in said.items() if sentence}
+
+
+def keep(names: list[str]) -> list[str]:
+    """Record the code of these as that of their revisions: "md" or "sampler md", or all that differ; returns them.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    found = everything()
+    chosen = [] if names else list(departures())
+    for name in names:
+        fitting = [what for what in found if name in (what, what.split()[1])]
+        if not fitting:
+            raise ConfigError(f"there is no {name!r} to record; {meant(name, [w.split()[1] for w in found])}")
+        chosen += fitting
+    entries = {}
+    for what in chosen:
+        (kind, name), (revision, code) = what.split(), found[what]
+        entries[what] = revision or 0, code, VERSIONS[kind](name)
+    released.keep(entries)
+    _model.cache_clear()
+    return chosen
