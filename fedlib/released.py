@@ -65,27 +65,27 @@ def record() -> dict[str, dict[str, Any]]:
         ) from None
 
 
-def version(what: str, revision: int, code: Code) -> int | str:
+def version(key: str, revision: int, code: Code) -> int | str:
     """How addresses name shipped code: its revision, or a digest if it is unreleased (said once, to stderr)."""
-    if sentence := departure(what, revision, code):
+    if sentence := departure(key, revision, code):
         _say_once(sentence)
         return digest(code)
-    return record()[what].get("address", revision)
+    return record()[key].get("address", revision)
 
 
-def departure(what: str, revision: int, code: Code) -> str | None:
+def departure(key: str, revision: int, code: Code) -> str | None:
     """One sentence on how code differs from the record of its revision; None if it does not."""
-    known = record().get(what)
+    known = record().get(key)
     apart = "its runs have addresses of their own until"
-    command = f"`fedlib revision keep {what.split()[-1]}`"
+    command = f"`fedlib revision keep {key.split()[-1]}`"
     if known is None or known["revision"] != revision:
-        return f"Unreleased: revision {revision} of {what} is not recorded yet; {apart} {command} records it."
+        return f"Unreleased: revision {revision} of {key} is not recorded yet; {apart} {command} records it."
     files = sorted(file for file in {*code, *known["files"]} if code.get(file) != known["files"].get(file))
     if not files:
         return None
     changed = " and ".join(f"fedlib/{file}" for file in files)
     return (
-        f"Unreleased: {changed} changed what {what} computes; {apart} its revision is raised, or {command} says that "
+        f"Unreleased: {changed} changed what {key} computes; {apart} its revision is raised, or {command} says that "
         "all numbers stay."
     )
 
@@ -104,17 +104,17 @@ def digest(code: Code) -> str:
 def keep(entries: Mapping[str, tuple[int, Code, int | str]]) -> None:
     """Record entries, each (revision, code, what addresses call it now). What is new keeps the address that it has."""
     new = dict(record())
-    for what, (revision, code, address) in entries.items():
-        known, entry = new.get(what), {"revision": revision, "files": dict(sorted(code.items()))}
+    for key, (revision, code, address) in entries.items():
+        known, entry = new.get(key), {"revision": revision, "files": dict(sorted(code.items()))}
         if known and known["revision"] == revision:
             address = known.get("address", revision)
-        new[what] = entry | ({"address": address} if address != revision else {})
+        new[key] = entry | ({"address": address} if address != revision else {})
     write(new)
 
 
 def write(entries: Mapping[str, dict[str, Any]]) -> None:
     """Write the record, one line an entry."""
-    lines = [f"{json.dumps(what)}: {json.dumps(entry)}" for what, entry in sorted(entries.items())]
+    lines = [f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in sorted(entries.items())]
     write_whole(RECORD, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     record.cache_clear()
 

@@ -90,7 +90,7 @@ def test_the_map_has_every_room_and_little_stands_outside_of_them():
     assert {room for room in floors() if not room.endswith("/")} == {
         *(
             f"fedlib/{name}.py"
-            for name in ("digests", "errors", "files", "kinds", "measure", "registry", "streams")
+            for name in ("digests", "errors", "files", "kinds", "measure", "registry", "released", "streams")
         ),
         "workspace/__main__.py",
     }

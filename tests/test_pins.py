@@ -1,8 +1,8 @@
 """Every sampler chooses the clients that it chose when `pins.json` was written: numerics change on purpose only.
 
 What is pinned are choices, not floats: these depend on the processor in their last digits. After a deliberate change
-of a sampler or an algorithm, raise the revision with which it is registered (of a model, in `fedlib/settings/code.py`;
-of what all runs share, NUMERICS there) and renew the pins:
+of a sampler or an algorithm, raise the revision with which it is registered (of a model, `REVISION` in its file; of
+what all runs share, NUMERICS in `fedlib/settings/code.py`), renew the pins, then run `fedlib revision keep NAME`:
 
     .venv/bin/python tests/test_pins.py
 """

@@ -71,40 +71,51 @@ def code_of(settings: Any) -> Code:
 
 def everything() -> dict[str, tuple[int | None, released.Code]]:
     """All samplers, schemes, algorithms and models of this package: kind and name -> revision (None: none), code."""
-    found: dict[str, tuple[int | None, released.Code]] = {}
+    entries: dict[str, tuple[int | None, released.Code]] = {}
     for kind, registry in REGISTRIES.items():
         for name, entry in registry.load_all().items():
             if entry.__module__.startswith("fedlib."):
                 revision = registry.revisions.get(name, 0) if registry.shipped(name) else None
-                found[f"{kind} {name}"] = revision, registry.code_of(name)
+                entries[f"{kind} {name}"] = revision, registry.code_of(name)
     models = sorted(path.stem for path in MODELS.glob("[!_]*.py"))
-    return found | {f"model {name}": _model(name) for name in models}
+    return entries | {f"model {name}": _model(name) for name in models}
 
 
 def departures() -> dict[str, str]:
     """What differs from the record of its revision, or has none: kind and name -> a sentence."""
-    shipped = {what: found for what, found in everything().items() if found[0] is not None}
-    said = {what: released.departure(what, revision or 0, code) for what, (revision, code) in shipped.items()}
-    return {what: sentence for what, sentence in said.items() if sentence}
+    sentences = {
+        key: released.departure(key, revision, code)
+        for key, (revision, code) in everything().items()
+        if revision is not None
+    }
+    return {key: sentence for key, sentence in sentences.items() if sentence}
 
 
-def keep(names: list[str]) -> list[str]:
-    """Record the code of these as that of their revisions: "md" or "sampler md", or all that differ; returns them.
+def named(names: list[str]) -> list[str]:
+    """Kind and name of each: "md" or "sampler md" -> "sampler md".
 
     Raises:
         ConfigError: a name is unknown.
     """
-    found = everything()
-    chosen = [] if names else list(departures())
+    keys = list(everything())
+    chosen: list[str] = []
     for name in names:
-        fitting = [what for what in found if name in (what, what.split()[1])]
+        fitting = [key for key in keys if name in (key, key.split()[1])]
         if not fitting:
-            raise ConfigError(f"there is no {name!r} to record; {meant(name, [w.split()[1] for w in found])}")
+            raise ConfigError(
+                f"there is no {name!r} to record; {meant(name, [key.split()[1] for key in keys])}"
+            )
         chosen += fitting
-    entries = {}
-    for what in chosen:
-        (kind, name), (revision, code) = what.split(), found[what]
-        entries[what] = revision or 0, code, VERSIONS[kind](name)
-    released.keep(entries)
+    return chosen
+
+
+def keep(names: list[str]) -> list[str]:
+    """Record the code of these (`named`) as that of their revisions; returns them."""
+    entries, chosen = everything(), named(names)
+    new = {}
+    for key in chosen:
+        (kind, name), (revision, code) = key.split(), entries[key]
+        new[key] = revision or 0, code, VERSIONS[kind](name)
+    released.keep(new)
     _model.cache_clear()
     return chosen

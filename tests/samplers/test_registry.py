@@ -13,12 +13,11 @@ import forked
 import pytest
 from copies import copy_project
 
-from fedlib import algorithms
-from fedlib.data import schemes
+from fedlib import algorithms, released
 from fedlib.registry import NameTaken
 from fedlib.samplers import SAMPLERS, Sampler, find, register, registry, version_of
 from fedlib.settings import code
-from fedlib.settings.schema import Method, model_names
+from fedlib.settings.schema import Method
 
 OWN = """
 from dataclasses import dataclass
@@ -37,26 +36,26 @@ def own(name: str = "mine", select: str = "self.fed.everyone[: self.fed.m]", imp
     return OWN.format(name=name, select=select, imports=imports)
 
 
-def test_all_that_is_shipped_has_a_revision_and_only_that():
-    assert set(code.MODELS) == set(model_names())
-    for of_kind in (registry.REGISTRY, schemes.base.REGISTRY, algorithms.base.REGISTRY):
-        entries = of_kind.load_all()
-        there = {name for name, cls in entries.items() if cls.__module__.startswith("fedlib.")}
-        assert there == set(of_kind.revisions), f"a shipped {of_kind.what} is registered with a revision"
+def test_all_that_is_shipped_is_recorded_and_only_that():
+    assert set(released.record()) == set(code.everything())
+    for kind, of_kind in code.REGISTRIES.items():
+        assert {f"{kind} {name}" for name in of_kind.revisions} <= set(released.record())
 
 
-def test_revision_0_is_no_part_of_an_address_and_a_raised_one_is(monkeypatch):
+def test_revision_0_is_no_part_of_an_address_and_another_version_is(monkeypatch):
     settings = {"model": "mlp", "method": {"sampler": "md", "algorithm": "fedavg"}, "labels": {"model": "?"}}
     assert code.code_of(settings) == {}
+    known = dict(released.record())
     monkeypatch.setitem(registry.REGISTRY.revisions, "md", 2)
-    monkeypatch.setitem(code.MODELS, "mlp", 1)
-    assert code.code_of([settings]) == {"sampler md": 2, "model mlp": 1}
+    known["sampler md"] = known["sampler md"] | {"revision": 2}
+    known["model mlp"] = known["model mlp"] | {"address": "0123456789abcdef"}
+    monkeypatch.setattr(released, "record", lambda: known)
+    assert code.code_of([settings]) == {"sampler md": 2, "model mlp": "0123456789abcdef"}
     monkeypatch.delitem(algorithms.base.REGISTRY.revisions, "fedavg")
-    monkeypatch.delitem(schemes.base.REGISTRY.revisions, "iid")
-    monkeypatch.delitem(code.MODELS, "mlp")
+    monkeypatch.setattr(released, "record", dict)
     found = code.code_of({**settings, "partition": {"scheme": "iid"}})
-    names = ("algorithm fedavg", "model mlp", "scheme iid")
-    assert [len(found[name]) for name in names] == [16] * 3, "digests"
+    names = ("algorithm fedavg", "model mlp", "sampler md", "scheme iid")
+    assert [len(found[name]) for name in names] == [16] * 4, "digests"
 
 
 @pytest.fixture

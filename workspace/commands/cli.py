@@ -21,6 +21,7 @@ commands = typer.Typer(
 for theme in (cli_runs, cli_pages, cli_data):
     commands.add_typer(theme.commands)
 commands.add_typer(cli_data.data_commands, name="data")
+commands.add_typer(cli_data.revision_commands, name="revision")
 commands.add_typer(cli_pages.notebook_commands, name="notebook")
 commands.add_typer(cli_arena.commands, name="arena")
 

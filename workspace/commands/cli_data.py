@@ -1,4 +1,4 @@
-"""Commands about the machine and its datasets."""
+"""Commands about the machine, its datasets and the code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import typer
 from workspace.commands.cli_options import ScaleOption, settings_at, short
 
 commands = typer.Typer()
+revision_commands = typer.Typer(
+    no_args_is_help=True,
+    help="Shipped code and its revisions: what differs from the record, and recording it.",
+)
 data_commands = typer.Typer(no_args_is_help=True, help="Datasets: show, prepare and verify them.")
 
 
@@ -86,3 +90,32 @@ def data_verify(
 
     for name in names or [n for n in datasets.KINDS if datasets.status(n)["state"] != "missing"]:
         typer.echo(f"{name}: {datasets.verify(name)}")
+
+
+@revision_commands.command("status")
+def revision_status() -> None:
+    """Show the samplers, schemes, algorithms and models whose code differs from the record of their revision."""
+    from fedlib.settings import code
+
+    for line in code.departures().values() or ["All code is that of its recorded revision."]:
+        typer.echo(line)
+
+
+@revision_commands.command("keep")
+def revision_keep(
+    names: Annotated[list[str] | None, typer.Argument(help="md, fedavg, ... or: sampler md")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that differ.")] = False,
+) -> None:
+    """Record changed code as that of its revision, if its pins and the golden tests still hold.
+
+    If its revision was raised, or it had none, the record is new, and runs that exist keep their addresses.
+    Otherwise the change is declared neutral: earlier runs are shown again.
+
+    Example: fedlib revision keep md
+    """
+    if bool(names) == all_:
+        raise typer.BadParameter("name what to record, or use --all")
+    from workspace.commands import revision
+
+    for key in revision.keep(names or []):
+        typer.echo(f"{key}: recorded.")
