@@ -98,24 +98,27 @@ class Plan:
         methods: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
         settings: Sequence[str] | None = None,
+        datasets: Sequence[str] | None = None,
     ) -> Plan:
-        """The part with these methods, seeds and settings (None: all).
+        """The part with these methods, seeds, settings and data sets (None: all).
 
         Raises:
-            ConfigError: a method, seed or setting is unknown, or nothing has all three.
+            ConfigError: a method, seed, setting or data set is unknown, or nothing has all of them.
         """
         chosen = self.work
-        for key, chosen_labels in (("method", methods), ("setting", settings), ("seed", seeds)):
-            labels = dict.fromkeys(work.columns[key] for work in self.work)
+        of = {work: {**work.columns, "data set": work.dataset} for work in self.work}
+        kinds = (("method", methods), ("setting", settings), ("seed", seeds), ("data set", datasets))
+        for key, chosen_labels in kinds:
+            labels = dict.fromkeys(of[work][key] for work in self.work)
             for value in chosen_labels or []:
                 if value not in labels:
                     raise ConfigError(
                         f"{self.name!r} has no {key} {value!r}; {meant(value, map(str, labels))}"
                     )
             if chosen_labels is not None:
-                chosen = tuple(work for work in chosen if work.columns[key] in chosen_labels)
+                chosen = tuple(work for work in chosen if of[work][key] in chosen_labels)
         if not chosen:
-            raise ConfigError(f"{self.name!r} has no run of these methods, settings and seeds.")
+            raise ConfigError(f"{self.name!r} has no run of these methods, settings, seeds and data sets.")
         return replace(self, work=chosen)
 
 

@@ -125,7 +125,7 @@ class Experiments:
         """Every run of an experiment at a scale: settings x methods x seeds.
 
         A setting of the grid may also change `methods`: change a method's parameters, add a method, remove one (null),
-        or keep only some (a list).
+        or keep only some (a list). A setting, and a method, may have `seeds` of its own.
         """
         spec = self.describe(experiment, scale)
         where = f"{self.source}: experiments.{experiment}"
@@ -133,11 +133,11 @@ class Experiments:
         if not methods:
             raise ConfigError(f"{where}.methods is missing; name at least one method.")
         base = {k: v for k, v in spec.items() if k not in RESERVED} | {"methods": methods}
-        seeds, labelled = seeds_of(spec, where), []
-        extreme = min(seeds) if min(seeds) < 0 else max(seeds)  # if it is within bounds, so are the others
+        of_all, labelled = seeds_of(spec, where), []
         for setting, changes in (mapping(spec.get("grid"), f"{where}.grid") or {"": {}}).items():
             place = f"{where}.{setting}" if setting else where
             raw = merge(base, mapping(changes, place), place)
+            of_setting = seeds_of({"seeds": raw.pop("seeds")}, place) if "seeds" in raw else of_all
             methods = mapping(raw.pop("methods", None), f"{place}.methods")
             if not methods:
                 raise ConfigError(f"{place}.methods is empty; name at least one method.")
@@ -145,6 +145,11 @@ class Experiments:
                 if label.startswith("_"):
                     raise ConfigError(f"{place}.methods: {label!r} begins with _, and legends leave it out.")
                 merged = merge(raw, split_method(mapping(method, f"{place}.{label}")))
+                own = merged.pop("seeds", None)
+                seeds = of_setting if own is None else seeds_of({"seeds": own}, f"{place}.{label}")
+                extreme = (
+                    min(seeds) if min(seeds) < 0 else max(seeds)
+                )  # if it is within bounds, so are the others
                 checked = build(merged, extreme, f"{place}.{label}")
                 for seed in seeds:
                     run = checked.model_copy(update={"seed": seed})
@@ -168,10 +173,10 @@ def seeds_of(spec: dict[str, Any], where: str) -> list[int]:
 def split_method(method: dict[str, Any]) -> dict[str, Any]:
     """Convert a method as written (parameters beside the sampler's name) to the keys of `Run` that it sets.
 
-    A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`).
+    A method may also override any key of the run (`local: {mu: 0.1}`, `m: 20`), and have `seeds` of its own.
     """
     of_method = {"sampler", "algorithm", "algorithm_params", "aggregation"}
-    of_run = set(Run.model_fields) - {"method"}
+    of_run = {*Run.model_fields, "seeds"} - {"method"}
     inner = {k: v for k, v in method.items() if k in of_method}
     inner["params"] = {k: v for k, v in method.items() if k not in of_method | of_run}
     return {"method": inner} | {k: v for k, v in method.items() if k in of_run}

@@ -174,6 +174,8 @@ def test_a_study_is_run_by_its_name_and_in_part(fedlib, monkeypatch: pytest.Monk
         ("hics_partitions", "paper"),
     ]
     assert {work.labels["seed"] for work in asked[1].work} == {0}
+    assert fedlib("run", "fedcor_loss_changes", "--scale", "paper", "--dataset", "fmnist")[0] == 0
+    assert {work.labels["data"] for work in asked[2].work} == {"FMNIST"}
 
 
 def test_changing_the_scale_rewrites_one_line(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedlib.errors import ConfigError
 from fedlib.settings import params
 from workspace.analysis.claim import asks, claims_of
 from workspace.analysis.paper import papers
@@ -79,3 +80,38 @@ def test_sections_stand_in_the_order_of_the_papers():
     for section in ("experiments", "studies"):
         of = [order.index(entry["paper"]) for entry in SETTINGS.raw[section].values()]
         assert of == sorted(of), section
+
+
+def test_a_setting_and_a_method_may_have_seeds_of_their_own():
+    """And nothing else of a run depends on that, so finished runs keep their addresses."""
+    raw = {
+        "dataset": "digits",
+        "partition": {"scheme": "iid"},
+        "model": "logistic",
+        "N": 10,
+        "m": 2,
+        "T": 3,
+        "local": {"lr": 0.1, "batch": 10, "epochs": 1},
+        "seeds": 2,
+        "methods": {"Random": {"sampler": "uniform"}, "MD": {"sampler": "md"}},
+        "grid": {"all": {}, "three": {"seeds": [4, 5, 6], "methods": {"MD": {"seeds": 1}}}},
+    }
+
+    def planned(**changes):
+        return params.Experiments({"experiments": {"one": raw | changes}}).runs("one", "paper")
+
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for one in planned():
+        seeds.setdefault((one.setting, one.method), []).append(one.run.seed)
+    assert seeds == {
+        ("all", "Random"): [0, 1],
+        ("all", "MD"): [0, 1],
+        ("three", "Random"): [4, 5, 6],
+        ("three", "MD"): [0],
+    }
+    once = {one.run.seed: one.run for one in planned(seeds=7, grid={}) if one.method == "Random"}
+    assert all(once[one.run.seed] == one.run for one in planned() if one.method == "Random")
+    with pytest.raises(ConfigError, match=r"experiments\.one\.few\.seeds must be"):
+        planned(grid={"few": {"seeds": 0}})
+    with pytest.raises(ConfigError, match=r"experiments\.one\.few\.MD\.seeds must be"):
+        planned(grid={"few": {"methods": {"MD": {"seeds": [1, 1]}}}})

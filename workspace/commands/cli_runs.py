@@ -59,6 +59,10 @@ def run(
             "--setting", help="Only this one of the experiment's grid; may be repeated.", metavar="NAME"
         ),
     ] = None,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", help="Only on this data set; may be repeated.", metavar="NAME"),
+    ] = None,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show the traceback of runs that fail.")
     ] = False,
@@ -84,6 +88,7 @@ def run(
         _named(methods, {work.columns["method"] for work in whole.work}) if methods else None,
         [number for text in seeds for number in _numbers(text)] if seeds else None,
         settings or None,
+        datasets or None,
     )
     from fedlib.runs.simulate import Failed, simulate  # after the names are checked: it imports pandas
 

@@ -140,11 +140,17 @@ class Setting:
         return self.settings.describe(self.origin.value, self.scale.value)
 
     def raw(self) -> dict[str, Any]:
-        """The chosen setting as params.yaml writes it: the keys of a run, and methods."""
+        """The chosen setting as params.yaml writes it: the keys of a run, and methods; seeds have a widget."""
         spec = self._spec()
         changes = (spec.get("grid") or {"": {}})[self.grid.value]
         base = {key: value for key, value in spec.items() if key == "methods" or key not in params.RESERVED}
-        return params.merge(base, changes or {})
+        chosen = params.merge(base, changes or {})
+        chosen.pop("seeds", None)
+        methods = {
+            label: {key: value for key, value in method.items() if key != "seeds"}
+            for label, method in chosen["methods"].items()
+        }
+        return chosen | {"methods": methods}
 
     def fill(self) -> None:
         """Set the widgets to the chosen setting, and take its methods."""
