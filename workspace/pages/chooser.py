@@ -1,6 +1,6 @@
 """The data of the chooser ("Which sampler should I use?"): what each run of the arena reached for what it cost.
 
-`site/static/chooser.js` filters the settings, compares each sampler with Random on paired seeds at a budget, and ranks.
+`site/static/chooser.js` filters the settings and ranks the samplers by the rule of `ranking.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,39 @@ from fedlib.measure import RUN, comparable, cumulative_cost
 from fedlib.samplers import SAMPLERS, Sampler
 from fedlib.settings.params import Labelled
 from fedlib.settings.schema import Run
-from workspace.pages import front
+from workspace.pages import front, ranking
 
 NOTHING, LOSSES, UPDATES = ASKED = (
     "nothing beyond their training",
     "other clients' losses, too",
     "other clients' updates, too",
 )
-ONE, MORE = HELD = "one label each, or nearly", "several labels each, or mixed"
+ONE, TWO, MORE = HELD = "one label each, or nearly", "two labels each", "several labels each, or mixed"
 POINTS = 40  # checkpoints of a run
 COSTS = ("round", "megabytes", "client_steps", "server_seconds")
 LABELS = "their labels"
 LEVELS = {NOTHING: 0, LOSSES: 1, UPDATES: 2, LABELS: 3}
-CONTROLS = ("Random", "Target", "Oracle", "Full participation")  # to compare with, not to choose
+SOURCES = {  # sampler, or algorithm of the server -> who published it, for tables
+    "uniform": "McMahan et al. 2017",
+    "md": "Li et al. 2020",
+    "clustered_size": "Fraboni et al. 2021",
+    "clustered_similarity": "Fraboni et al. 2021",
+    "target": "Fraboni et al. 2021",
+    "importance": "Chen et al. 2022",
+    "hcsfed": "Song et al. 2023",
+    "afl": "Goetz et al. 2019",
+    "power_of_choice": "Cho et al. 2022",
+    "fedcor": "Tang et al. 2022",
+    "divfl": "Balakrishnan et al. 2022",
+    "hics_fl": "Chen and Vikalo",
+    "oracle": "Chen and Vikalo, program",
+    "oort": "Lai et al. 2021",
+    "SCAFFOLD": "Karimireddy et al. 2020",
+    "FedDyn": "Acar et al. 2021",
+    "IFCA": "Ghosh et al. 2020",
+    "FedProx": "Li et al. 2020",
+}
+REFERENCES = ("full", "target", "oracle")  # samplers to compare with, not to choose: they see or train more
 
 
 def asks(sampler: type[Sampler]) -> str:
@@ -41,7 +61,37 @@ def asks(sampler: type[Sampler]) -> str:
 
 def holds(run: Run) -> str:
     """Which labels a client holds in a run's partition (one of `HELD`)."""
-    return ONE if run.partition.mostly_one_label else MORE
+    if run.partition.mostly_one_label:
+        return ONE
+    return TWO if run.partition.model_dump().get("shards") == 2 else MORE
+
+
+def kind_of(run: Run) -> ranking.Kind:
+    """Whether a method is a sampler, a reference, or another algorithm of the server with random selection."""
+    if run.method.sampler in REFERENCES:
+        return "reference"
+    plain = run.method.algorithm == "fedavg" and not run.local.mu and run.method.aggregation is None
+    return "sampler" if plain else "server"
+
+
+def clients_in_words(run: Run) -> str:
+    """What clients hold in a run's partition: "each client holds one label"."""
+    scheme = run.partition.model_dump()
+    nearly = ", nearly one label each" if run.partition.mostly_one_label else ""
+    match scheme["scheme"]:
+        case "one_class":
+            return "each client holds one label"
+        case "shards":
+            return "each client holds " + (
+                "one label" if scheme["shards"] == 1 else f"{scheme['shards']} labels"
+            )
+        case "dirichlet_clients":
+            return f"label shares from Dir({scheme['alpha']:g}){nearly}"
+        case "dirichlet_prior":
+            return f"shares and sizes from Dir({scheme['alpha']:g}){nearly}"
+        case "dirichlet_classes":
+            return f"{len(scheme['alphas'])} groups of clients{nearly or ', the last one mixed'}"
+    return holds(run)
 
 
 def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -75,44 +125,73 @@ def level_asked(sampler: type[Sampler]) -> int:
     return 3 if "labels" in sampler.needs else LEVELS[asks(sampler)]
 
 
+def expenses(runs: pd.DataFrame) -> pd.DataFrame:
+    """How many times Random's bytes and client steps a run needs: by method, the median over settings and seeds.
+
+    runs: `points`.
+    """
+    keys = ["experiment", "setting", "seed"]
+    totals = runs.groupby([*keys, "method"])[["megabytes", "client_steps"]].last()
+    base = totals.xs(ranking.BASE, level="method")
+    return totals.div(base).groupby("method").median()
+
+
+def settings_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> list[dict[str, Any]]:
+    """The settings that have runs, in the words of the page's filters (`described`)."""
+    plan = {(experiment, labelled.setting): labelled.run for experiment, labelled in planned}
+    ran = runs[["experiment", "setting"]].drop_duplicates().itertuples(index=False, name=None)
+    return [described(*setting, plan[setting]) for setting in ran if setting in plan]
+
+
+def methods_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> list[dict[str, Any]]:
+    """The methods that have runs: what they are, ask and need, who published them, and where their code is."""
+    plan = {NAMES.get(labelled.method, labelled.method): labelled.run for _, labelled in planned}
+    needs = expenses(runs)
+    rows = []
+    for name in dict.fromkeys(runs["method"]):
+        if (run := plan.get(name)) is None:
+            continue
+        sampler, kind = SAMPLERS[run.method.sampler], kind_of(run)
+        file = sampler.__module__ if kind != "server" else f"fedlib.algorithms.{run.method.algorithm}"
+        rows.append(
+            {
+                "name": name,
+                "kind": kind,
+                "asks": level_asked(sampler),
+                "paper": SOURCES.get(name if kind == "server" else run.method.sampler, ""),
+                "file": f"{file.replace('.', '/')}.py",
+                "page": f"samplers.html#{run.method.sampler.replace('_', '-')}",
+                "bytes": f"{needs.loc[name, 'megabytes']:.2g}",
+                "steps": f"{needs.loc[name, 'client_steps']:.2g}",
+            }
+        )
+    return rows
+
+
 def data(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> dict[str, Any]:
     """What the page's script reads, without numbers that it could compute.
 
     runs: `points`. planned: (experiment, run) of the arena.
     """
-    runs = runs.assign(method=runs["method"].replace(NAMES))
-    with_runs = runs[["experiment", "setting"]].drop_duplicates().itertuples(index=False, name=None)
-    plan: dict[tuple[str, str], Any] = {}
-    samplers: dict[str, type[Sampler]] = {}
-    for experiment, labelled in planned:
-        plan.setdefault((experiment, labelled.setting), labelled.run)
-        samplers[NAMES.get(labelled.method, labelled.method)] = SAMPLERS[labelled.run.method.sampler]
-    settings = [
-        described(experiment, setting, plan[experiment, setting])
-        for experiment, setting in with_runs
-        if (experiment, setting) in plan
-    ]
-    methods = [name for name in dict.fromkeys(runs["method"]) if name in samplers]
+    planned, runs = list(planned), runs.assign(method=runs["method"].replace(NAMES))
+    settings, methods = settings_of(runs, planned), methods_of(runs, planned)
+    names = [method["name"] for method in methods]
+    place = {(setting["experiment"], setting["setting"]): k for k, setting in enumerate(settings)}
+    grouped: Any = runs.groupby(["experiment", "setting", "method", "seed"], sort=False)
     return {
         "asks": list(LEVELS),
         "settings": settings,
-        "methods": [
-            {"name": name, "asks": level_asked(samplers[name]), "control": name in CONTROLS}
-            for name in methods
-        ],
+        "methods": methods,
         "runs": [
             {
-                "s": k,
-                "m": methods.index(method),
+                "s": place[experiment, setting],
+                "m": names.index(method),
                 "seed": int(seed),
                 "at": {cost: short(run[cost]) for cost in COSTS},
                 "accuracy": short(run["accuracy"]),
             }
-            for k, setting in enumerate(settings)
-            for (method, seed), run in runs[
-                (runs["experiment"] == setting["experiment"]) & (runs["setting"] == setting["setting"])
-            ].groupby(["method", "seed"], sort=False)
-            if method in methods
+            for (experiment, setting, method, seed), run in grouped
+            if (experiment, setting) in place and method in names
         ],
     }
 
@@ -121,20 +200,62 @@ def short(values: pd.Series) -> list[float]:
     return [float(f"{value:.5g}") for value in values]
 
 
-def described(experiment: str, setting: str, run: Any) -> dict[str, Any]:
+def described(experiment: str, setting: str, run: Run) -> dict[str, Any]:
     """A setting in the words of the page's filters."""
-    sizes = getattr(run.partition, "sizes", None)
-    unequal = (
-        bool(sizes and len({size for _, size in sizes}) > 1) or run.partition.scheme == "dirichlet_prior"
-    )
+    sizes = run.partition.model_dump().get("sizes")
+    unequal = bool(sizes and len({size for _, size in sizes}) > 1)
+    unequal |= run.partition.scheme == "dirichlet_prior"
     data = front.DATA.get(run.dataset, run.dataset)
     return {
         "experiment": experiment,
         "setting": setting,
-        "name": f"{data}: {setting}" if setting else f"{data}: one digit a client, {run.T} rounds",
+        "name": f"{data}, {clients_in_words(run)}, {run.T} rounds",
         "data": data,
         "labels": holds(run),
         "sizes": "of different size" if unequal else "of one size",
         "share": f"{100 * run.m / run.N:g} % of {run.N}",
         "T": run.T,
     }
+
+
+def table(ranked: ranking.Ranking, methods: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """The ranking as a table: samplers in order, those that lack settings, then references and other algorithms."""
+    about = {method["name"]: method for method in methods}
+    rows = []
+    for row in ranked.rows:
+        method = about[row.method]
+        few = len(row.gain.settings) < len(ranked.settings)
+        rows.append(
+            {
+                "rank": str(row.rank)
+                if row.rank
+                else {"sampler": "not in all settings"}.get(row.kind, row.kind),
+                "sampler": row.method,
+                "points above Random": ranking.signed(row.gain.value),
+                "95 % interval": ranking.interval(row.gain),
+                "against Random": row.gain.verdict,
+                "settings": f"{len(row.gain.settings)} of {len(ranked.settings)}"
+                if few
+                else len(ranked.settings),
+                "asks clients for": list(LEVELS)[method["asks"]],
+                "bytes, × Random": method["bytes"],
+                "steps, × Random": method["steps"],
+                "paper": method["paper"],
+                "file": method["file"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def ranked_over_all(
+    runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]
+) -> tuple[ranking.Ranking, pd.DataFrame]:
+    """The ranking over all settings, as the chooser shows it first, and its `table`. runs: `points`."""
+    planned, runs = list(planned), runs.assign(method=runs["method"].replace(NAMES))
+    methods, settings = methods_of(runs, planned), settings_of(runs, planned)
+    kinds: dict[str, ranking.Kind] = {
+        method["name"]: method["kind"] for method in methods if method["name"] != ranking.BASE
+    }
+    places = [(setting["experiment"], setting["setting"]) for setting in settings]
+    ranked = ranking.ranking(ranking.at_budget(runs), kinds, places)
+    return ranked, table(ranked, methods)
