@@ -117,8 +117,9 @@
           const row = body.insertRow(), name = document.createElement("span");
           row.dataset.method = one.name;
           row.dataset.gain = one.gain.value;
-          const link = element("a", one.name);
-          link.href = one.page;
+          const link = element(one.page ? "a" : "span", one.name);
+          if (one.page) link.href = one.page;
+          link.title = one.file;
           name.append(link, element("small", ` ${one.paper}`));
           const few = one.rank ? "" : `, ${one.gain.settings.length} of ${made.settings.length}`;
           const cells = [one.rank ?? "", name, `${points(one.gain.value)} (${interval(one.gain)}${few})`, one.verdict, strip(one, settings),

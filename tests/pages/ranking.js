@@ -6,10 +6,8 @@ const data = JSON.parse(fs.readFileSync(input));
 const FACETS = ["labels", "sizes", "share", "data"];
 const options = FACETS.map((key) => ["", ...new Set(data.settings.map((one) => one[key]))]);
 const filters = options.reduce((all, values) => all.flatMap((chosen) => values.map((value) => [...chosen, value])), [[]]);
-const budgets = [...["round", "megabytes", "client_steps"].flatMap((cost) => [0.1, 0.25, 0.5, 1].map((amount) => [cost, amount])),
-  ...[0.1, 1, 10, 100].map((amount) => ["server_seconds", amount])];
 const found = [];
-for (const [cost, amount] of budgets) {
+for (const [cost, amount] of data.budgets) {
   const at = atBudget(data, cost, amount);
   for (const filter of filters) {
     const settings = data.settings.map((one, k) => k).filter((k) => FACETS.every((key, n) => !filter[n] || data.settings[k][key] === filter[n]));

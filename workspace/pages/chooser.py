@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedlib import algorithms
 from fedlib.drawing.style import NAMES
 from fedlib.measure import RUN, comparable, cumulative_cost
 from fedlib.samplers import SAMPLERS, Sampler
@@ -145,14 +146,16 @@ def settings_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> 
 
 def methods_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> list[dict[str, Any]]:
     """The methods that have runs: what they are, ask and need, who published them, and where their code is."""
-    plan = {NAMES.get(labelled.method, labelled.method): labelled.run for _, labelled in planned}
+    plan: dict[str, Run] = {}
+    for _, labelled in planned:
+        plan.setdefault(NAMES.get(labelled.method, labelled.method), labelled.run)
     needs = expenses(runs)
     rows = []
     for name in dict.fromkeys(runs["method"]):
         if (run := plan.get(name)) is None:
             continue
         sampler, kind = SAMPLERS[run.method.sampler], kind_of(run)
-        file = sampler.__module__ if kind != "server" else f"fedlib.algorithms.{run.method.algorithm}"
+        file = sampler.__module__ if kind != "server" else algorithms.find(run.method.algorithm).__module__
         rows.append(
             {
                 "name": name,
@@ -160,7 +163,7 @@ def methods_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> l
                 "asks": level_asked(sampler),
                 "paper": SOURCES.get(name if kind == "server" else run.method.sampler, ""),
                 "file": f"{file.replace('.', '/')}.py",
-                "page": f"samplers.html#{run.method.sampler.replace('_', '-')}",
+                "page": "" if kind == "server" else f"samplers.html#{run.method.sampler.replace('_', '-')}",
                 "bytes": f"{needs.loc[name, 'megabytes']:.2g}",
                 "steps": f"{needs.loc[name, 'client_steps']:.2g}",
             }
@@ -220,10 +223,10 @@ def described(experiment: str, setting: str, run: Run) -> dict[str, Any]:
 
 def table(ranked: ranking.Ranking, methods: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """The ranking as a table: samplers in order, those that lack settings, then references and other algorithms."""
-    about = {method["name"]: method for method in methods}
+    by_name = {method["name"]: method for method in methods}
     rows = []
     for row in ranked.rows:
-        method = about[row.method]
+        method = by_name[row.method]
         few = len(row.gain.settings) < len(ranked.settings)
         rows.append(
             {

@@ -124,24 +124,24 @@ def at_budget(points: pd.DataFrame, cost: str = "round", amount: float = 1.0) ->
         key: (run[cost].to_numpy(), run["accuracy"].to_numpy())
         for key, run in points.groupby(keys, sort=False)
     }
-    found: dict[Any, dict[int, float]] = {}
+    ends: dict[Any, dict[int, float]] = {}
     for (experiment, setting, method, seed), (spent, accuracy) in runs.items():  # ty: ignore[not-iterable]
         base = runs.get((experiment, setting, BASE, seed))
         if base is None:
             continue
         value = reached(spent, accuracy, amount if cost == "server_seconds" else amount * base[0][-1])
         if not np.isnan(value):
-            found.setdefault(((experiment, setting), method), {})[int(seed)] = value
-    return found
+            ends.setdefault(((experiment, setting), method), {})[int(seed)] = value
+    return ends
 
 
 def gain(at: Reached, method: str, base: str, settings: Collection[Setting]) -> Gain | None:
     """The gain of a method over another one; None where they share no seed of a setting."""
     parts: dict[Setting, np.ndarray] = {}
     for setting in settings:
-        mine, other = at.get((setting, method), {}), at.get((setting, base), {})
-        if seeds := [seed for seed in mine if seed in other]:
-            parts[setting] = np.array([mine[seed] - other[seed] for seed in seeds])
+        mine, theirs = at.get((setting, method), {}), at.get((setting, base), {})
+        if seeds := [seed for seed in mine if seed in theirs]:
+            parts[setting] = np.array([mine[seed] - theirs[seed] for seed in seeds])
     if not parts:
         return None
     counts = [len(part) for part in parts.values()]
@@ -155,11 +155,11 @@ def pooled(parts: Sequence[np.ndarray]) -> tuple[float, float, float]:
     A setting with one seed takes the spread of the others; without any spread the bounds are NaN.
     """
     value = float(np.mean([part.mean() for part in parts]))
-    several = [part for part in parts if len(part) > 1]
-    if not several:
+    repeated = [part for part in parts if len(part) > 1]
+    if not repeated:
         return value, float("nan"), float("nan")
-    degrees = sum(len(part) - 1 for part in several)
-    common = sum(((part - part.mean()) ** 2).sum() for part in several) / degrees
+    degrees = sum(len(part) - 1 for part in repeated)
+    common = sum(((part - part.mean()) ** 2).sum() for part in repeated) / degrees
     terms = [
         (part.var(ddof=1) / len(part), len(part) - 1) if len(part) > 1 else (common, degrees)
         for part in parts
@@ -176,16 +176,16 @@ def block(ran: Mapping[str, frozenset[Setting]], order: Sequence[Setting]) -> tu
 
     ran: sampler -> its settings.
     """
-    found = set(ran.values())
-    while len(wider := found | {a & b for a in found for b in found}) > len(found):
-        found = wider
+    shared = set(ran.values())
+    while len(wider := shared | {a & b for a in shared for b in shared}) > len(shared):
+        shared = wider
     place = {setting: k for k, setting in enumerate(order)}
 
     def size(settings: frozenset[Setting]) -> tuple[int, int, list[int]]:
         samplers = sum(settings <= mine for mine in ran.values())
         return samplers * len(settings), len(settings), [-k for k in sorted(place[one] for one in settings)]
 
-    best = max(found, key=size, default=frozenset())
+    best = max(shared, key=size, default=frozenset())
     return tuple(sorted(best, key=place.__getitem__))
 
 
@@ -194,23 +194,19 @@ def ranking(at: Reached, kinds: Mapping[str, Kind], settings: Sequence[Setting])
 
     kinds: of all methods that may be shown, in order; Random is not among them.
     """
-    ran = {}
-    for method in kinds:
-        found = gain(at, method, BASE, settings)
-        if found:
-            ran[method] = frozenset(found.settings)
+    whole = {method: gain(at, method, BASE, settings) for method in kinds}
+    ran = {method: frozenset(over.settings) for method, over in whole.items() if over}
     samplers = {method: mine for method, mine in ran.items() if kinds[method] == "sampler"}
     common = block(samplers, settings)
-    gains = {m: gain(at, m, BASE, [s for s in common if s in ran[m]] or settings) for m in ran}
-    whole = [m for m in samplers if set(common) <= samplers[m]]
-    order = sorted(whole, key=lambda m: -gains[m].value)
+    gains: dict[str, Gain] = {}
+    for method, mine in ran.items():
+        if over := gain(at, method, BASE, [one for one in common if one in mine] or settings):
+            gains[method] = over
+    order = sorted((m for m in samplers if set(common) <= samplers[m]), key=lambda m: -gains[m].value)
     first = next((m for m in order if gains[m].verdict == ABOVE), order[0] if order else None)
-    fewer = sorted(
-        (m for m in samplers if m not in whole), key=lambda m: (-len(samplers[m]), -gains[m].value)
-    )
-    others = [m for m in ran if kinds[m] != "sampler"]
+    fewer = sorted(samplers.keys() - set(order), key=lambda m: (-len(samplers[m]), -gains[m].value))
     rows = []
-    for method in [*order, *fewer, *others]:
+    for method in [*order, *fewer, *(m for m in ran if kinds[m] != "sampler")]:
         behind = gain(at, method, first, settings) if first and method != first else None
         rank = order.index(method) + 1 if method in order else None
         rows.append(Ranked(method, kinds[method], rank, gains[method], behind, ran[method]))
@@ -241,15 +237,14 @@ def answer(ranking: Ranking) -> str:
             f"{where}, {first.method} ends {signed(first.gain.value)} points of accuracy above Random "
             f"({interval(first.gain)}): "
         )
-        higher = [row.method for row in ranked if row.rank < first.rank]
+        place = ranked.index(first)
+        higher = [row.method for row in ranked[:place]]
         if higher:
             verb = "are" if len(higher) > 1 else "is"
             text += f"the first that is surely above it; {listed(higher)} {verb} higher, but not surely."
         else:
             text += "no other one ran." if alone else "the first of them."
-        tied = [
-            row.method for row in ranked if row.rank > first.rank and row.behind and not row.behind.high < 0
-        ]
+        tied = [row.method for row in ranked[place + 1 :] if row.behind and not row.behind.high < 0]
         if tied:
             text += f" Not distinguishable from it: {listed(tied)}."
     else:
