@@ -24,6 +24,7 @@ from fedlib.data.schemes.equal import IID
 from fedlib.data.sources import KINDS
 from fedlib.runs.place import Place
 from fedlib.runs.supply import runs_in_lockstep
+from fedlib.samplers import ServerLosses, find
 from fedlib.settings.schema import Evaluate, Local, Method, Run
 from fedlib.streams import stream
 from fedlib.training.contract import Executor, Job
@@ -138,16 +139,20 @@ def asking(method: str, N: int, m: int) -> tuple[float, float]:
 def _probe(method: Method, N: int, m: int, steps: int) -> float:
     """Mean number of steps of all clients in a round of `steps` local steps, found by running the sampler."""
     dataset = datasets.load("digits")
+    samples, questions = len(dataset.y_train), find(method.sampler).asks
+    clients = min(N, samples)
+    clients -= samples % clients == 0  # some samples stay with the server, for samplers that ask it
     proximal = method.algorithm_params.get("mu", 0.1) if method.algorithm == "feddyn" else 0.0
     run = Run(
         dataset="digits",
         partition=IID(scheme="iid"),
         model="logistic",
-        N=min(N, len(dataset.y_train)),
-        m=min(m, N),
+        N=clients,
+        m=min(m, clients),
         T=LONG,
         local=Local(lr=0.01, batch=1, steps=steps, mu=proximal),
         evaluate=Evaluate(every=LONG),
+        validation=1 if questions and ServerLosses in questions else None,
         method=method,
         seed=0,
     )

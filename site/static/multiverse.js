@@ -20,14 +20,19 @@
     form.onsubmit = (event) => event.preventDefault();
     box.replaceChildren(form, said, curve, table, figure);
     let state = {};
-    const read = () => { state = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); };
+    // What the address says; a value that the claim's choices lack counts as none.
+    const read = () => {
+      state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+      const { choices } = claim();
+      state = Object.fromEntries(Object.entries(state).filter(([name, value]) => name === "claim" || choices[name]?.includes(value)));
+    };
     const claim = () => data.claims.find((one) => one.id === state.claim) || data.claims[0];
     const unit = (one) => one.unit === "times" ? " ×" : one.unit ? ` ${one.unit}` : "";
     const effect = (one, of) => `${one.open ? "≥ " : ""}${number(one.estimate)}${unit(of)}` +
       (one.low === null ? "" : ` [${number(one.low)}, ${number(one.high)}]`);
 
     function keep() {
-      history.replaceState(null, "", "#" + new URLSearchParams(Object.entries(state).filter(([, value]) => value)));
+      history.pushState(null, "", "#" + new URLSearchParams(Object.entries(state).filter(([, value]) => value)));
     }
 
     function controls() {
@@ -122,7 +127,7 @@
         shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
-        const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: 0, role: "button" }, svg);
+        const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: k ? -1 : 0, role: "button" }, svg);
         if (one.low !== null) shape("line", { x1: x(k), x2: x(k), y1: y(one.low), y2: y(one.high) }, group);
         shape("circle", { cx: x(k), cy: y(one.estimate), r: fits(one) ? 4.5 : 3 }, group);
         const words = `${one.name}: ${effect(one, of)}, ${one.n} seeds, ${one.outcome}. ` +
@@ -130,7 +135,14 @@
         shape("title", {}, group).textContent = words;
         group.setAttribute("aria-label", words);
         group.onclick = () => { state = { claim: of.id, ...Object.fromEntries(Object.keys(of.choices).map((name) => [name, one.choices[name] ?? ""])) }; keep(); controls(); show(); };
-        group.onkeydown = (event) => { if (event.key === "Enter") group.onclick(); };
+        // One stop for the Tab key: arrows go from dot to dot, and the dot that is taken keeps the focus.
+        group.onkeydown = (event) => {
+          const to = { ArrowRight: k + 1, ArrowLeft: k - 1, Home: 0, End: sorted.length - 1 }[event.key];
+          if (event.key === "Enter" || event.key === " ") group.onclick();
+          else if (to === undefined) return;
+          event.preventDefault();
+          curve.querySelectorAll(".dot")[to ?? k]?.focus();
+        };
       });
       rows.forEach(({ name, value }, k) => {
         const middle = height + (k + 0.5) * ROW, title = value === undefined;
@@ -188,7 +200,7 @@
 
     const whole = () => { read(); controls(); show(); };
     whole();
-    addEventListener("hashchange", whole);
+    addEventListener("popstate", whole); // also where the address is changed by hand
   }
   window.multiverseData = (data) => document.addEventListener("DOMContentLoaded", () => start(data));
 })();

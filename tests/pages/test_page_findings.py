@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from workspace.pages import findings
+from workspace.pages.discrepancies import factor
 
 
 def test_the_board_counts_every_core_claim_once():
@@ -19,29 +22,14 @@ def test_the_board_counts_every_core_claim_once():
     assert findings.of_board({}, experiments=5) == ""
 
 
-def test_the_arena_names_the_best_of_each_group_and_by_rank():
-    accuracy = pd.Series({"Random": 90.0, "A": 70.0, "B": 80.0, "C": 60.0})
-    scores = pd.DataFrame({"A": [0.9, 0.9, 0.1], "B": [0.5, 0.5, 0.9], "Random": [0.1, 0.2, 0.5]})
-    said = findings.of_arena(
-        accuracy, {"first": ["Random", "A", "B"], "second": ["Random", "C", "gone"]}, scores
-    )
-    assert (
-        "B ends highest of the first (80 %); C ends highest of the second (60 %); Random ends at 90 %" in said
-    )
-    # ranks: A 1, 1, 3; B 2, 2, 1
-    assert "Over 3 settings, A (1.7) and B (1.7) have the best mean ranks of 3 samplers" in said
-
-
-def test_the_arena_says_no_more_than_was_run():
-    said = findings.of_arena(pd.Series({"A": 70.0}), {"first": ["Random", "A"]}, pd.DataFrame({"A": [0.7]}))
-    assert said == "With one digit per client, A ends highest of the first (70 %)."
-
-
-def test_the_distance_to_print_is_listed_paper_by_paper():
+def test_the_distance_to_print_is_listed_paper_by_paper_and_what_was_not_run_is_left_out():
     row = {"as written": "× 1.25", "closest": "× 1.10", "by luck": "× 1.20"}
-    said = findings.of_discrepancies(pd.DataFrame.from_dict({"One": row, "Two": row}, orient="index"))
-    assert "by a factor of 1.25 (One) and 1.25 (Two)" in said
-    assert "the factor is 1.10 and 1.10" in said
+    lacking = {"as written": factor(math.nan), "closest": factor(0.0), "by luck": factor(math.nan)}
+    said = findings.of_discrepancies(pd.DataFrame.from_dict({"One": row, "Two": lacking}, orient="index"))
+    assert "by a factor of 1.25 (One)." in said
+    assert "the factor is 1.10 (One) and 1.00 (Two)." in said
+    assert "luck alone would give 1.20 (One)." in said
+    assert "nan" not in said
     assert findings.of_discrepancies(pd.DataFrame()) == ""
 
 

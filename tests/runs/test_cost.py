@@ -7,8 +7,9 @@ from test_faults import runs as runs  # the fixture
 
 from fedlib.data.schemes import DirichletClients, OneClass
 from fedlib.runs import cost
+from fedlib.samplers import SAMPLERS
 from fedlib.settings import params
-from fedlib.settings.schema import Until
+from fedlib.settings.schema import Method, Until
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,11 @@ def test_clients_of_unequal_sizes_do_their_own_numbers_of_steps(runs) -> None:
     local = runs[0].local.model_copy(update={"steps": None, "epochs": 2, "batch": 10})
     run = runs[0].model_copy(update={"partition": partition, "local": local, "N": 4})
     assert cost.local_steps(run) == 2 * (2 * 1 + 2 * 3) / 4
+
+
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
+def test_the_cost_of_every_sampler_is_known(sampler: str) -> None:
+    """Also of one that asks for losses on samples that only the server has."""
+    single, whole = cost.asking(Method(sampler=sampler).model_dump_json(), 30, 10)
+    assert single >= 0
+    assert whole >= 1

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, meant
 from fedlib.files import write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
@@ -35,6 +35,7 @@ from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.lookup import Results
 from workspace.pages.origin import described
+from workspace.pages.page import SCALES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,13 +62,15 @@ class Artifact:
         Results that are not there are collected from the store and the archive first.
 
         Raises:
-            ConfigError: there is no such artifact.
+            ConfigError: there is no such artifact, or no such scale.
         """
         tables.as_here()
         settings = params.load(root / params.PARAMS.name)
         if name not in settings.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
         scale = scale or settings.scale
+        if scale not in SCALES:
+            raise ConfigError(f"scale: there is no scale {scale!r}; {meant(scale, SCALES)}")
         experiments = tuple(settings.artifacts[name])
         frames, info = {}, {}
         for experiment in experiments:

@@ -13,10 +13,11 @@ import pandas as pd
 
 from fedlib import algorithms
 from fedlib.drawing.style import NAMES
-from fedlib.measure import RUN, comparable, cumulative_cost
-from fedlib.samplers import SAMPLERS, Sampler
+from fedlib.measure import RUN, Missing, comparable, cumulative_cost
+from fedlib.samplers import SAMPLERS, Sampler, sees
 from fedlib.settings.params import Labelled
-from fedlib.settings.schema import Run
+from fedlib.settings.schema import Run, Scale
+from workspace.analysis import arena
 from workspace.pages import front, ranking
 
 NOTHING, LOSSES, UPDATES = ASKED = (
@@ -130,11 +131,16 @@ def expenses(runs: pd.DataFrame) -> pd.DataFrame:
     """How many times Random's bytes and client steps a run needs: by method, the median over settings and seeds.
 
     runs: `points`.
+
+    Raises:
+        Missing: Random has not been run.
     """
+    if ranking.BASE not in set(runs["method"]):
+        raise Missing(f"{ranking.BASE} has not been run")
     keys = ["experiment", "setting", "seed"]
     totals = runs.groupby([*keys, "method"])[["megabytes", "client_steps"]].last()
-    base = totals.xs(ranking.BASE, level="method")
-    return totals.div(base).groupby("method").median()
+    times = pd.DataFrame(totals / totals.xs(ranking.BASE, level="method"))
+    return times.groupby("method").median()
 
 
 def settings_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> list[dict[str, Any]]:
@@ -161,6 +167,7 @@ def methods_of(runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]) -> l
                 "name": name,
                 "kind": kind,
                 "asks": level_asked(sampler),
+                "sees": ", ".join(sorted(sees(sampler))) or "nothing",
                 "paper": SOURCES.get(name if kind == "server" else run.method.sampler, ""),
                 "file": f"{file.replace('.', '/')}.py",
                 "page": "" if kind == "server" else f"samplers.html#{run.method.sampler.replace('_', '-')}",
@@ -221,39 +228,45 @@ def described(experiment: str, setting: str, run: Run) -> dict[str, Any]:
     }
 
 
+COLUMNS = (
+    *("rank", "sampler", "points above Random", "95 % interval", "against Random", "settings", "sees"),
+    *("asks clients for", "bytes, × Random", "steps, × Random", "paper", "file"),
+)
+RANKS = {"sampler": "not in all settings", "reference": "reference", "server": "other algorithm"}
+
+
 def table(ranked: ranking.Ranking, methods: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """The ranking as a table: samplers in order, those that lack settings, then references and other algorithms."""
     by_name = {method["name"]: method for method in methods}
     rows = []
     for row in ranked.rows:
         method = by_name[row.method]
-        few = len(row.gain.settings) < len(ranked.settings)
-        rows.append(
-            {
-                "rank": str(row.rank)
-                if row.rank
-                else {"sampler": "not in all settings"}.get(row.kind, row.kind),
-                "sampler": row.method,
-                "points above Random": ranking.signed(row.gain.value),
-                "95 % interval": ranking.interval(row.gain),
-                "against Random": row.gain.verdict,
-                "settings": f"{len(row.gain.settings)} of {len(ranked.settings)}"
-                if few
-                else len(ranked.settings),
-                "asks clients for": list(LEVELS)[method["asks"]],
-                "bytes, × Random": method["bytes"],
-                "steps, × Random": method["steps"],
-                "paper": method["paper"],
-                "file": method["file"],
-            }
+        values = (
+            *(str(row.rank or RANKS[row.kind]), row.method, *in_words(row.gain, len(ranked.settings))),
+            *(method["sees"], list(LEVELS)[method["asks"]], method["bytes"], method["steps"]),
+            *(method["paper"], method["file"]),
         )
-    return pd.DataFrame(rows)
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def in_words(gain: ranking.Gain, settings: int) -> tuple[str, str, str, str]:
+    """A gain, its interval, what it says, and in how many of the settings."""
+    n = len(gain.settings)
+    of = str(n) if n == settings else f"{n} of {settings}"
+    return ranking.signed(gain.value), ranking.interval(gain), gain.verdict, of
 
 
 def ranked_over_all(
     runs: pd.DataFrame, planned: Iterable[tuple[str, Labelled]]
 ) -> tuple[ranking.Ranking, pd.DataFrame]:
-    """The ranking over all settings, as the chooser shows it first, and its `table`. runs: `points`."""
+    """The ranking over all settings, as the chooser shows it first, and its `table`.
+
+    runs: `points`.
+
+    Raises:
+        Missing: Random has not been run.
+    """
     planned, runs = list(planned), runs.assign(method=runs["method"].replace(NAMES))
     methods, settings = methods_of(runs, planned), settings_of(runs, planned)
     kinds: dict[str, ranking.Kind] = {
@@ -262,3 +275,28 @@ def ranked_over_all(
     places = [(setting["experiment"], setting["setting"]) for setting in settings]
     ranked = ranking.ranking(ranking.at_budget(runs), kinds, places)
     return ranked, table(ranked, methods)
+
+
+def submissions(tasks: pd.DataFrame, scale: Scale, rules: arena.Rules, settings: int) -> pd.DataFrame:
+    """The arena's submissions that have run, as rows of `table`, compared with Random in the arena's tasks.
+
+    tasks: the table of the rules' experiment. settings: in which the other rows are compared.
+    """
+    rows = []
+    for one in arena.submissions(rules):
+        if not one.archive(scale).exists():
+            continue
+        one.load()
+        mine, name = one.rows(scale), one.description.name
+        both = pd.concat(
+            [tasks[tasks["method"] == rules.baseline], mine[mine["method"] == name]], ignore_index=True
+        )
+        runs = points({rules.experiment: both})
+        places = dict.fromkeys(zip(runs["experiment"], runs["setting"], strict=True))
+        gain = ranking.gain(ranking.at_budget(runs), name, rules.baseline, places)
+        if gain:
+            about = {"rank": "submission", "sampler": name, "paper": one.description.paper}
+            about["sees"] = ", ".join(one.description.information)
+            about["file"] = str(one.code.relative_to(arena.HOME.parent))
+            rows.append(dict(zip(COLUMNS[2:6], in_words(gain, settings), strict=True)) | about)
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -47,8 +47,8 @@ def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def factor(distance: float) -> str:
-    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"."""
-    return f"× {2**distance:.2f}"
+    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"; "–" where it was not run."""
+    return f"× {2**distance:.2f}" if math.isfinite(distance) else tables.MISSING
 
 
 def choices_of(name: str, choices: Mapping[str, str]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
-from fedlib.measure import mean_ranks
 from workspace.pages.evidence import OUTCOMES
 from workspace.pages.front import listed
-
-UNIFORM = "Random"
+from workspace.pages.tables import MISSING
 
 
 def counted(tallies: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
@@ -29,59 +27,29 @@ def of_board(tallies: Mapping[str, Mapping[str, int]], experiments: int) -> str:
     return f"{claims} core claims: {listed(parts)}. {experiments} experiments and studies have results."
 
 
-def of_arena(accuracy: pd.Series, groups: Mapping[str, Sequence[str]], scores: pd.DataFrame) -> str:
-    """Which sampler ends highest with one digit per client, in each group; which has the best rank over all settings.
-
-    accuracy: method -> final accuracy in percent. scores: the final accuracy by setting (rows) and method.
-    """
-    ends = []
-    for words, methods in groups.items():
-        among = accuracy[[name for name in methods if name in accuracy and name != UNIFORM]]
-        if len(among):
-            ends.append(f"{among.idxmax()} ends highest of the {words} ({among.max():.0f} %)")
-    if UNIFORM in accuracy:
-        ends.append(f"{UNIFORM} ends at {accuracy[UNIFORM]:.0f} % test accuracy")
-    sentences = [f"With one digit per client, {'; '.join(ends)}."] if ends else []
-    ranks = mean_ranks(scores)
-    if len(ranks) > 1:
-        first, second = (f"{name} ({ranks[name]:.1f})" for name in ranks.index[:2])
-        sentences.append(
-            f"Over {len(scores)} settings, {first} and {second} have the best mean ranks of {len(ranks)} samplers by "
-            "final accuracy."
-        )
-    return " ".join(sentences)
-
-
-def of_leaderboard(board: pd.DataFrame, uniform: str, tasks: int) -> str:
-    """Which methods' scores lie above and below uniform sampling's, with their intervals; "" without another method.
-
-    board: method -> its score (iqm) and interval (low, high), highest first, without references.
-    """
-    others = board.drop(index=uniform)
-    if others.empty:
-        return ""
-    first = others.iloc[0]
-    above, below = others.index[others["low"] > 0], others.index[others["high"] < 0]
-    parts = [
-        f"{others.index[0]} leads with {first['iqm']:.2f} ({first['low']:.2f} to {first['high']:.2f}) over {tasks} "
-        f"{'task' if tasks == 1 else 'tasks'}",
-        f"above {uniform} {'is' if len(above) < 2 else 'are'} {listed(above) if len(above) else 'none'}",
-        *([f"below it {'is' if len(below) == 1 else 'are'} {listed(below)}"] if len(below) else []),
-    ]
-    return f"{'; '.join(parts)}."
-
-
 def of_discrepancies(near: pd.DataFrame) -> str:
     """How far the headline tables are from print (`discrepancies.nearness`); "" without one."""
     if near.empty:
         return ""
-    numbers = near[["as written", "closest", "by luck"]].map(lambda factor: factor.removeprefix("× "))
-    factors = listed([f"{factor} ({paper})" for paper, factor in numbers["as written"].items()])
-    return (
-        f"As written, the typical number of a headline table differs from the printed one by a factor of {factors}. "
-        f"In the closest of all archived readings, the factor is {listed(numbers['closest'])}; with as many readings, "
-        f"luck alone would give {listed(numbers['by luck'])}."
+    columns = {
+        name: {paper: factor.removeprefix("× ") for paper, factor in near[name].items() if factor != MISSING}
+        for name in ("as written", "closest", "by luck")
+    }
+    written, closest, by_luck = (
+        listed([f"{factor} ({paper})" for paper, factor in column.items()]) if column else ""
+        for column in columns.values()
     )
+    parts = []
+    if written:
+        parts.append(
+            "Following the text, the typical number of a headline table differs from the printed one by a factor of "
+            f"{written}."
+        )
+    if closest:
+        parts.append(f"In the closest of all archived interpretations, the factor is {closest}.")
+    if by_luck:
+        parts.append(f"With as many interpretations, luck alone would give {by_luck}.")
+    return " ".join(parts)
 
 
 def extremes(panels: Mapping[str, pd.Series], quantity: str, unit: str) -> str:
