@@ -253,8 +253,8 @@ def table(ranked: ranking.Ranking, methods: Iterable[Mapping[str, Any]]) -> pd.D
 def in_words(gain: ranking.Gain, settings: int) -> tuple[str, str, str, str]:
     """A gain, its interval, what it says, and in how many of the settings."""
     n = len(gain.settings)
-    of = str(n) if n == settings else f"{n} of {settings}"
-    return ranking.signed(gain.value), ranking.interval(gain), gain.verdict, of
+    part = str(n) if n == settings else f"{n} of {settings}"
+    return ranking.signed(gain.value), ranking.interval(gain), gain.verdict, part
 
 
 def ranked_over_all(
@@ -283,20 +283,20 @@ def submissions(tasks: pd.DataFrame, scale: Scale, rules: arena.Rules, settings:
     tasks: the table of the rules' experiment. settings: in which the other rows are compared.
     """
     rows = []
-    for one in arena.submissions(rules):
-        if not one.archive(scale).exists():
+    for entry in arena.submissions(rules):
+        if not entry.archive(scale).exists():
             continue
-        one.load()
-        mine, name = one.rows(scale), one.description.name
-        both = pd.concat(
+        entry.load()
+        mine, name = entry.rows(scale), entry.description.name
+        tables = pd.concat(
             [tasks[tasks["method"] == rules.baseline], mine[mine["method"] == name]], ignore_index=True
         )
-        runs = points({rules.experiment: both})
+        runs = points({rules.experiment: tables})
         places = dict.fromkeys(zip(runs["experiment"], runs["setting"], strict=True))
         gain = ranking.gain(ranking.at_budget(runs), name, rules.baseline, places)
         if gain:
-            about = {"rank": "submission", "sampler": name, "paper": one.description.paper}
-            about["sees"] = ", ".join(one.description.information)
-            about["file"] = str(one.code.relative_to(arena.HOME.parent))
-            rows.append(dict(zip(COLUMNS[2:6], in_words(gain, settings), strict=True)) | about)
+            described_by = {"rank": "submission", "sampler": name, "paper": entry.description.paper}
+            described_by["sees"] = ", ".join(entry.description.information)
+            described_by["file"] = str(entry.code.relative_to(arena.HOME.parent))
+            rows.append(dict(zip(COLUMNS[2:6], in_words(gain, settings), strict=True)) | described_by)
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -35,15 +35,15 @@ def of_discrepancies(near: pd.DataFrame) -> str:
         name: {paper: factor.removeprefix("× ") for paper, factor in near[name].items() if factor != MISSING}
         for name in ("as written", "closest", "by luck")
     }
-    written, closest, by_luck = (
+    as_written, closest, by_luck = (
         listed([f"{factor} ({paper})" for paper, factor in column.items()]) if column else ""
         for column in columns.values()
     )
     parts = []
-    if written:
+    if as_written:
         parts.append(
             "Following the text, the typical number of a headline table differs from the printed one by a factor of "
-            f"{written}."
+            f"{as_written}."
         )
     if closest:
         parts.append(f"In the closest of all archived interpretations, the factor is {closest}.")

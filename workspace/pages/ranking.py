@@ -40,15 +40,15 @@ ONE_SEED, ABOVE, BELOW, CLOSE, UNCLEAR = VERDICTS = (
 class Gain:
     """A mean over settings of differences by seed, with its 95 % interval (NaN with one seed everywhere).
 
-    settings: of which it is the mean. least, most: seeds of a setting.
+    settings: of which it is the mean. fewest, largest: numbers of seeds of a setting.
     """
 
     value: float
     low: float
     high: float
     settings: tuple[Setting, ...]
-    least: int
-    most: int
+    fewest: int
+    largest: int
 
     @property
     def apart(self) -> bool:
@@ -135,11 +135,11 @@ def at_budget(points: pd.DataFrame, cost: str = "round", amount: float = 1.0) ->
     return ends
 
 
-def gain(at: Reached, method: str, base: str, settings: Collection[Setting]) -> Gain | None:
+def gain(ends: Reached, method: str, base: str, settings: Collection[Setting]) -> Gain | None:
     """The gain of a method over another one; None where they share no seed of a setting."""
     parts: dict[Setting, np.ndarray] = {}
     for setting in settings:
-        mine, theirs = at.get((setting, method), {}), at.get((setting, base), {})
+        mine, theirs = ends.get((setting, method), {}), ends.get((setting, base), {})
         if seeds := [seed for seed in mine if seed in theirs]:
             parts[setting] = np.array([mine[seed] - theirs[seed] for seed in seeds])
     if not parts:
@@ -183,31 +183,31 @@ def block(ran: Mapping[str, frozenset[Setting]], order: Sequence[Setting]) -> tu
 
     def size(settings: frozenset[Setting]) -> tuple[int, int, list[int]]:
         samplers = sum(settings <= mine for mine in ran.values())
-        return samplers * len(settings), len(settings), [-k for k in sorted(place[one] for one in settings)]
+        return samplers * len(settings), len(settings), [-k for k in sorted(place[s] for s in settings)]
 
     best = max(shared, key=size, default=frozenset())
     return tuple(sorted(best, key=place.__getitem__))
 
 
-def ranking(at: Reached, kinds: Mapping[str, Kind], settings: Sequence[Setting]) -> Ranking:
+def ranking(ends: Reached, kinds: Mapping[str, Kind], settings: Sequence[Setting]) -> Ranking:
     """The ranking of samplers in some settings.
 
     kinds: of all methods that may be shown, in order; Random is not among them.
     """
-    whole = {method: gain(at, method, BASE, settings) for method in kinds}
-    ran = {method: frozenset(over.settings) for method, over in whole.items() if over}
+    whole = {method: gain(ends, method, BASE, settings) for method in kinds}
+    ran = {method: frozenset(total.settings) for method, total in whole.items() if total}
     samplers = {method: mine for method, mine in ran.items() if kinds[method] == "sampler"}
     common = block(samplers, settings)
     gains: dict[str, Gain] = {}
     for method, mine in ran.items():
-        if over := gain(at, method, BASE, [one for one in common if one in mine] or settings):
-            gains[method] = over
+        if total := gain(ends, method, BASE, [s for s in common if s in mine] or settings):
+            gains[method] = total
     order = sorted((m for m in samplers if set(common) <= samplers[m]), key=lambda m: -gains[m].value)
     first = next((m for m in order if gains[m].verdict == ABOVE), order[0] if order else None)
     fewer = sorted(samplers.keys() - set(order), key=lambda m: (-len(samplers[m]), -gains[m].value))
     rows = []
     for method in [*order, *fewer, *(m for m in ran if kinds[m] != "sampler")]:
-        behind = gain(at, method, first, settings) if first and method != first else None
+        behind = gain(ends, method, first, settings) if first and method != first else None
         rank = order.index(method) + 1 if method in order else None
         rows.append(Ranked(method, kinds[method], rank, gains[method], behind, ran[method]))
     exceptions = [
@@ -252,14 +252,14 @@ def answer(ranking: Ranking) -> str:
         if not ranking.exceptions:
             text += " Random is the simplest choice."
     for row in ranking.exceptions:
-        over = (
+        against = (
             f"; against {first.method} it has {signed(row.behind.value)} there ({interval(row.behind)})"
             if row.behind
             else ""
         )
         text += (
             f" {row.method} ran in only {len(row.ran)} setting{'s' * (len(row.ran) != 1)}, with "
-            f"{signed(row.gain.value)} points ({interval(row.gain)}){over}."
+            f"{signed(row.gain.value)} points ({interval(row.gain)}){against}."
         )
     return text
 
