@@ -66,9 +66,14 @@ class FedAvg(Stateful):
     """One global model; the server adds the weighted updates (McMahan et al., AISTATS 2017)."""
 
     payload: ClassVar[int] = 1  # model-sized vectors that travel each way per trained model
+    reads_local: ClassVar[bool] = False  # whether it reads the clients' models, `local`
     models: int = field(default=1, init=False)  # that a run trains side by side
     shares: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
     # (N,) of the clients in the mean that the weights estimate; None: equal ones
+    rates: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
+    local: Sequence[Any] = field(default=(), init=False, repr=False, compare=False)
+    # set before `aggregate`, because late updates are of earlier rounds: (n,) learning rates that clients trained with;
+    # their models after training, of late ones
 
     def check(self, local: Any) -> None:
         """Raise ValueError where clients cannot do this local work (`settings.schema.Local`) under the algorithm."""
@@ -91,6 +96,10 @@ class FedAvg(Stateful):
     def previous(self, clients: Sequence[int], start: Tensor) -> Tensor | None:
         """(n, d) the clients' previous local models, for objectives that use them, or None."""
         return None
+
+    def trained_at(self, lr: float, n: int) -> np.ndarray:
+        """(n,) the learning rates that the clients trained with; lr, of this round, unless updates are late."""
+        return np.full(n, lr) if self.rates is None else self.rates
 
     def skip(self, models: Tensor, lr: float) -> Tensor:
         """The next global models (models, d) after a round in which no update arrives."""

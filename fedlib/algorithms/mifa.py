@@ -44,7 +44,7 @@ class MIFA(FedAvg):
         return models + lr * self.G[self.known_clients].mean(0) if self.known_clients.any() else models
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
-        for k, update in zip(clients.tolist(), updates, strict=True):
-            self.G[k] = update / lr
+        for k, update, rate in zip(clients.tolist(), updates, self.trained_at(lr, len(steps)), strict=True):
+            self.G[k] = update / float(rate)
             self.known_clients[k] = True
         return self.skip(models, lr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedlib.algorithms.base import FedAvg, register
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 @dataclass
 class Moon(FedAvg):
     """Moon. Clients pull their features toward the global model's and away from those of their own previous model."""
+
+    reads_local: ClassVar[bool] = True
 
     def check(self, local: Any) -> None:
         if not local.mu:
@@ -37,7 +39,8 @@ class Moon(FedAvg):
         return torch.where(self.seen[k, None], self.w_k[k], start)
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
-        for k, update in zip(clients.tolist(), updates, strict=True):
-            self.w_k[k] = models[0] + update
+        local = self.local or [None] * len(updates)
+        for k, update, model in zip(clients.tolist(), updates, local, strict=True):
+            self.w_k[k] = models[0] + update if model is None else model
             self.seen[k] = True
         return super().aggregate(models, clients, assigned, weights, updates, steps, lr)

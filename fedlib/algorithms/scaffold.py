@@ -36,7 +36,7 @@ class Scaffold(FedAvg):
 
     def aggregate(self, models, clients, assigned, weights, updates, steps, lr):
         new = super().aggregate(models, clients, assigned, weights, updates, steps, lr)
-        rate = updates.new_tensor(steps * lr)[:, None]
+        rate = updates.new_tensor(steps * self.trained_at(lr, len(steps)))[:, None]
         delta = -self.c - updates / rate  # c_k+ - c_k, option II
         delta[:, self._trainable :] = 0
         for k, change in zip(clients.tolist(), delta, strict=True):

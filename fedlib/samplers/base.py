@@ -128,7 +128,8 @@ class Round:
     """One round: its 1-based number t and its own generator, which does not depend on how the run is executed.
 
     available: ids of the clients that the server may select, ascending; everyone where nobody is ever absent, and where
-        the server does not see who is absent. Read-only, never empty.
+        the server does not see who is absent. Read-only. Never empty in `select`; in `observe`, late updates may arrive
+        in a round in which nobody is there.
     m: how many it selects: fewer than the federation's m where fewer are available, and all that are available in a
         world where all of them train.
     time: seconds since the start of the run, on the clock of its world; 0 without a world.

@@ -146,11 +146,11 @@ class FedCor(Sampler):
 
     def observe(self, round: Round, report: Report) -> Asking:
         fed, e, A = self.fed, round.t - 1, round.available
-        if self.samples_itself(e):
+        if len(A) and self.samples_itself(e):
             after = self.of_all(A, (yield Losses(A)))
             change = after - self.losses
             self.losses, self.losses_at = after, e + 1
-        elif self.updates(e):
+        elif len(A) and self.updates(e):
             before = self.of_all(A, (yield Losses(A)))
             change = self.of_all(A, (yield TrialLosses(self.at_random(round), A))) - before
         else:

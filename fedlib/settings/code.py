@@ -16,6 +16,7 @@ from fedlib.digests import HOUSE, digest_of_file
 from fedlib.errors import ConfigError, meant
 
 NUMERICS = 2  # part of every run's address: raise it when a change alters a number by more than rounding
+WORLD = 1  # revision of worlds with speeds, a trace, or rounds that do not wait for all
 MODELS = HOUSE / "training" / "models"
 REGISTRIES = {
     "sampler": samplers.registry.REGISTRY,
@@ -64,6 +65,9 @@ def code_of(settings: Any) -> Code:
         if key in VERSIONS and isinstance(value, str):
             version = VERSIONS[key](value)
             versions |= {f"{key} {value}": version} if version else {}
+        elif key == "world" and isinstance(value, dict):
+            waits = value.get("ends", {}).get("kind") == "wait"
+            versions |= {"world": WORLD} if value.get("speeds") or value.get("trace") or not waits else {}
         elif key != "labels":  # the labels of a study's unit do not affect any number
             versions |= code_of(value)
     return versions

@@ -63,7 +63,10 @@ class Markov(Settings):
 
 
 class Cyclic(Settings):
-    """A client is there in one stretch of every `length` rounds, which begins at a random round (FedAU)."""
+    """A client is there in one stretch of every `length` rounds, which begins at a random round (FedAU).
+
+    It must be there for a round at least: a world in which p_k length < 1 is refused.
+    """
 
     kind: Literal["cyclic"] = "cyclic"
     length: Annotated[int, Field(ge=2, le=10**6)] = 20
@@ -95,6 +98,27 @@ class LabelCycle(Settings):
     kind: Literal["label_cycle"] = "label_cycle"
     period: Annotated[int, Field(ge=2, le=10**6)] = 24
     beta: Share = 0.9
+
+
+class Shocks(Settings):
+    """What happens to all clients at once, so that many or few are there: real traces swing so.
+
+    A client's latent number is moved by one number z(t) that all share, in a Gaussian copula: each client is there as
+    often as without shocks, in every round. rho: share of the variance that is common. stay: rounds in which z(t)
+    forgets (it is autoregressive with the coefficient 1 - 1 / stay).
+    """
+
+    rho: Share = 0.2
+    stay: Annotated[float, Field(ge=1)] = 10.0
+
+
+class Leave(Settings):
+    """A client that is selected leaves after a while, also before it has answered; its update is then lost.
+
+    seconds: mean of the exponential time that it stays. None: until its interval in the trace ends (FedScale, FLASH).
+    """
+
+    seconds: Positive | None = optional()
 
 
 class Trace(Settings):
@@ -135,20 +159,26 @@ class Speeds(Settings):
 
 
 class Wait(Settings):
-    """A round ends when all selected clients that are there have answered."""
+    """A round ends when all selected clients have answered; the server learns at once who is absent or leaves."""
 
     kind: Literal["wait"] = "wait"
 
 
 class Deadline(Settings):
-    """A round ends after `seconds`, or when all have answered."""
+    """A round ends after `seconds`, or when all have answered.
+
+    Where absences are hidden, the server waits for absent clients, too.
+    """
 
     kind: Literal["deadline"] = "deadline"
     seconds: Positive
 
 
 class First(Settings):
-    """The server selects c m clients and ends the round when the first m of them have answered (Oort, FedScale)."""
+    """The server selects c m clients and ends the round when the first m of them have answered (Oort, FedScale).
+
+    Where fewer than m come, it ends as with `wait`.
+    """
 
     kind: Literal["first"] = "first"
     c: Annotated[float, Field(ge=1, le=100)] = 1.3
@@ -164,10 +194,12 @@ class World(Settings):
     """See the module docstring. Every sampler meets the same world: it has a random stream of its own.
 
     mean: share of clients that are there, on average over clients and time. least: no client's availability is lower.
-    trace: recorded availability in place of mean, rate, process and pattern.
+    shocks: what happens to all clients at once. None: absences are independent between clients.
+    trace: recorded availability in place of mean, rate, process, pattern and shocks.
     speeds: None: every answer takes one second, so the clock counts rounds.
     ends: when a round ends. late: updates that come later are dropped, or kept and added when they arrive; until then
         their client is busy, that is absent.
+    leave: when a client that trains goes away before it has answered. None: it stays until then.
     absences: "visible": the server selects among the clients that are there. "hidden": it selects among all, and absent
         ones do not answer. "all": every client that is there trains, whatever m is (MIFA, FedAU, FedAWE).
     """
@@ -177,23 +209,23 @@ class World(Settings):
     rate: Rate = Equal()
     process: Process = Bernoulli()
     pattern: Pattern | None = optional()
+    shocks: Shocks | None = optional()
     trace: Trace | None = optional()
     speeds: Speeds | None = optional()
     ends: Ends = Wait()
     late: Literal["drop", "keep"] = "drop"
+    leave: Leave | None = optional()
     absences: Literal["visible", "hidden", "all"] = "visible"
 
     @model_validator(mode="after")
     def _possible(self) -> World:
         if self.least > self.mean:
             raise ValueError(f"least = {self.least} must not be above mean = {self.mean}")
-        if self.trace and (self.mean, self.rate, self.process, self.pattern) != (
-            1,
-            Equal(),
-            Bernoulli(),
-            None,
-        ):
-            raise ValueError("a trace says who is there; leave mean, rate, process and pattern out")
+        stated = {"mean", "rate", "process", "pattern", "shocks"}
+        if self.trace and any(getattr(self, key) != World.model_fields[key].default for key in stated):
+            raise ValueError("a trace says who is there; leave mean, rate, process, pattern and shocks out")
+        if self.leave and self.leave.seconds is None and not self.trace:
+            raise ValueError("only a trace says when clients leave; set leave.seconds, or add a trace")
         if isinstance(self.ends, First) and self.absences == "all":
             raise ValueError("where all clients train, m has no meaning; end rounds by wait or deadline")
         if self.late == "keep" and isinstance(self.ends, Wait):

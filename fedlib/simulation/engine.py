@@ -113,7 +113,9 @@ class Lockstep(ClientSide):
             live.ledger.new_model()
             live.answers = {}
         learn: list[tuple[Live, tuple[Report, ...]]] = [
-            (live, (report,)) for live, _, report in reports if live.learns and not live.deserted
+            (live, (report,))
+            for live, _, report in reports
+            if live.learns and not (live.deserted and not len(report.clients))
         ]
         if learn:
             self.converse("observe", learn)
@@ -251,6 +253,9 @@ class Lockstep(ClientSide):
         updates = torch.stack([answers[i].update for i in order])
         if ServerLosses in (live.sampler.asks or ()):
             live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(back)])
+        live.algorithm.rates = np.array([answers[i].lr for i in order])
+        if live.algorithm.reads_local:
+            live.algorithm.local = [answers[i].local for i in order]
         models = live.algorithm.aggregate(
             live.models,
             clients[order],

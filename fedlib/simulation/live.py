@@ -177,6 +177,7 @@ def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:
         return None
     sizes, local = np.array([len(samples) for samples in partition.train]), run.local
     work = np.array([local.work(int(n))[1] for n in sizes])
+    step = np.minimum(sizes, local.batch)
     measured = np.array([len(samples) for samples in partition.asked])
     world = LiveWorld(run.world, partition.sizes, partition.labels, d, run.seed)
-    return Presence(world, run.m, work, measured, local.batch)
+    return Presence(world, run.m, work, step, measured)

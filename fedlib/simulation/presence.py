@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
-from fedlib.algorithms import FedAvg
+from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.errors import SamplerError
-from fedlib.samplers import Federation, Gradients, Report, Round, Selection, TrialLosses, Updates, read_only
+from fedlib.samplers import (
+    Aggregation,
+    Federation,
+    Gradients,
+    Report,
+    Round,
+    Selection,
+    TrialLosses,
+    Updates,
+    read_only,
+)
 from fedlib.simulation.ledger import Ledger, earlier_draws
 from fedlib.training.contract import Executor
 from fedlib.world import LiveWorld
@@ -21,11 +32,17 @@ FORWARD = 1 / 3  # of the seconds that training on a sample takes, a loss takes 
 
 @dataclass
 class Answer:
-    """The result of one client's local training."""
+    """The result of one client's local training.
+
+    lr: the learning rate of its round. local: the client's model after it, of an update that arrives later, where the
+        algorithm reads it (`FedAvg.reads_local`).
+    """
 
     update: Tensor
     loss: float
     steps: int
+    lr: float
+    local: Tensor | None = None
 
 
 class InRound(Protocol):
@@ -34,6 +51,8 @@ class InRound(Protocol):
     fed: Federation
     executor: Executor
     algorithm: FedAvg
+    rule: Aggregation
+    models: Tensor
     failed: SamplerError | None
     ledger: Ledger
     answers: dict[int, Answer]
@@ -44,7 +63,8 @@ class InRound(Protocol):
 class Flying:
     """An answer on its way: of an earlier round, and arriving at second `at`.
 
-    model: which of the run's models its client trained. weight, expected: of its selection, where that stated them.
+    model: which of the run's models its client trained. weight: in its own round; stated: by the sampler. expected:
+        draws of its client, where its selection stated them.
     """
 
     at: float
@@ -52,24 +72,26 @@ class Flying:
     model: int
     answer: Answer
     weight: float
-    expected: float
+    stated: bool
+    expected: float | None
 
 
 @dataclass
 class Presence:
     """What a run's world changes in its rounds. Only `world.time`, `flying` and `counts` last longer than a round.
 
-    m: clients that the server wants in a round. local: (N,) samples that each client trains on in a round; measured:
-        (N,) samples on which it measures its loss; batch: samples of one step.
-    present: clients that are there. absent: selected, and not there. spent: seconds that questions took. ready: clients
-        that trained for a question, before they were selected. counts: (N,) updates of each client that arrived.
+    m: clients that the server wants in a round. local: (N,) samples that each client trains on in a round; step: in one
+        step; measured: (N,) samples on which it measures its loss.
+    present: clients that are there. absent: selected, and not there. spent: seconds that questions took. ready,
+        uploaded, held: clients that had trained, those that had sent their update, and the models that each had, before
+        clients were selected. counts: (N,) updates of each client that arrived.
     """
 
     world: LiveWorld
     m: int
     local: np.ndarray
+    step: np.ndarray
     measured: np.ndarray
-    batch: int
     present: np.ndarray = field(init=False)
     flying: list[Flying] = field(default_factory=list)
 
@@ -83,10 +105,12 @@ class Presence:
 
     def begin(self, t: int) -> None:
         """The state at the start of round t; 0 is the time before the first round."""
+        self.t, self.began = t, self.world.time
         awake = self.world.present(t) if t else np.arange(len(self.local))
         self.present = np.setdiff1d(awake, [flying.client for flying in self.flying])
         self.absent: list[int] = []
         self.spent, self.ready, self.uploaded = 0.0, set[int](), set[int]()
+        self.held = Counter[int]()
         self.wasted = self.arrived = 0
         self.additions: dict[str, Any] = {}
 
@@ -135,20 +159,21 @@ class Presence:
         """Add the seconds until the last client has answered a question. Call before it is answered."""
         if not hasattr(question, "clients"):
             return
-        clients, d = question.clients, live.executor.layout.d
-        down = np.array([0 if live.ledger.holds[int(k)] else d for k in clients])
+        clients, size, algorithm = question.clients, live.ledger.size, live.algorithm
         new = np.array([int(k) not in live.answers for k in clients])
+        down = size * lacking(live.ledger.holds, clients, 1)
         match question:
             case Updates():
-                sent = d if question.parameters is None else question.parameters
+                down = size * lacking(live.ledger.holds, clients, algorithm.payload * algorithm.models)
+                sent = size if question.parameters is None else question.parameters
                 self.take(clients, new * self.local[clients], down, sent + question.scalars)
             case Gradients():
-                self.take(clients, np.full(len(clients), self.batch), down, d)
+                self.take(clients, self.step[clients], down, size)
             case _:
                 if isinstance(question, TrialLosses):
-                    train, full = np.asarray(question.train), np.full(len(question.train), d)
-                    self.take(train, self.local[train], full, d)
-                    down = np.full(len(clients), d)
+                    train = np.asarray(question.train)
+                    self.take(train, self.local[train], size * lacking(live.ledger.holds, train, 1), size)
+                    down = np.full(len(clients), size)
                 self.take(clients, FORWARD * self.measured[clients], down, 1)
 
     def take(self, clients: np.ndarray, samples: np.ndarray, down: np.ndarray, sent: int) -> None:
@@ -161,6 +186,7 @@ class Presence:
         came = np.isin(selection.clients, self.present)
         self.absent = np.asarray(selection.clients)[~came].tolist()
         self.ready, self.uploaded = set(live.answers), set(live.ledger.uploaded)
+        self.held = live.ledger.holds.copy()
         return part(selection, came)
 
     def end(
@@ -168,52 +194,78 @@ class Presence:
     ) -> tuple[Selection, list[Answer]]:
         """The draws whose updates are aggregated in this round, and their answers; moves the clock to its end."""
         clients, world = np.asarray(selection.clients, dtype=int), self.world
-        size = live.executor.layout.d * live.algorithm.payload
-        first = np.array(earlier_draws(clients.tolist()), dtype=int) == 0
-        trained = first & np.isin(clients, list(self.ready))
-        sent = first & np.isin(clients, list(self.uploaded))
-        samples = np.where(trained, 0, self.local[clients]).astype(float)
-        down = np.where(first & ~trained, size * live.algorithm.models, 0)
-        seconds = world.seconds(clients, samples, down, np.where(sent, 0, size))
-        for k in np.unique(clients[~first]):  # one after another
-            seconds[clients == k] = np.cumsum(seconds[clients == k])
-        arrived, length = world.end(seconds, self.m)
+        seconds = self.seconds(live, clients)
+        stays = world.stays(self.t)
         begin = world.time + self.spent
-        world.time = begin + (length if len(clients) else world.empty())
-        self.spent = 0.0
-        landing = [flying for flying in self.flying if flying.at <= world.time]
-        self.flying = [flying for flying in self.flying if flying.at > world.time]
-        late = np.flatnonzero(~arrived)
-        missing = self.absent + clients[late].tolist()
+        arrived, length = world.end(
+            seconds, self.m, None if stays is None else stays[clients], len(self.absent)
+        )
+        world.time, self.spent = begin, 0.0
+        world.time = (
+            begin + length
+            if len(clients)
+            else world.empty_until(min((late.at for late in self.flying), default=np.inf))
+        )
+        if not world.time > self.began:
+            raise SamplerError(
+                f"the clock of its world stands still at {self.began:g} s; a round must last longer than numbers of "
+                "this size can tell apart, so let clients be slower, or a deadline later"
+            )
+        landing = [late for late in self.flying if late.at <= world.time]
+        self.flying = [late for late in self.flying if late.at > world.time]
+        lost = ~arrived
         if world.settings.late == "keep":
-            weights, expected = selection.weights, selection.expected
-            for i in late.tolist():
-                k = int(clients[i])
-                self.flying.append(
-                    Flying(
-                        at=begin + float(seconds[i]),
-                        client=k,
-                        model=live.assigned.get(k, 0),
-                        answer=answers[i],
-                        weight=0.0 if weights is None else float(weights[i]),
-                        expected=1.0 if expected is None else float(expected[i]),
-                    )
-                )
-        else:
-            self.wasted = sum(answers[i].steps for i in late.tolist())
-        whole = joined(part(selection, arrived), landing)
+            lost = np.zeros_like(arrived) if stays is None else seconds > stays[clients]
+            for i in np.flatnonzero(~(arrived | lost)).tolist():
+                self.flying.append(self.late(live, selection, i, answers[i], begin + float(seconds[i])))
+        self.wasted = sum(answers[i].steps for i in np.flatnonzero(lost).tolist())
+        missing = self.absent + clients[~arrived].tolist()
+        whole = joined(part(selection, arrived), landing, live.rule, live.fed.sizes)
         landed = [answer for answer, came in zip(answers, arrived, strict=True) if came]
-        landed += [flying.answer for flying in landing]
-        live.assigned |= {flying.client: flying.model for flying in landing}
+        landed += [late.answer for late in landing]
+        live.assigned |= {late.client: late.model for late in landing}
         self.arrived = len(whole.clients)
         np.add.at(self.counts, np.asarray(whole.clients, dtype=int), 1)
-        ages = [max(0.0, flying.at - begin) for flying in landing]
+        ages = [max(0.0, late.at - begin) for late in landing]
         self.additions = {
             "missing": missing,
             "seconds": read_only(np.concatenate([seconds[arrived], ages])),
-            "late": [flying.client for flying in landing],
+            "late": [late.client for late in landing],
         }
         return whole, landed
+
+    def seconds(self, live: InRound, clients: np.ndarray) -> np.ndarray:
+        """(n,) seconds from the selection until each draw has answered; a client's draws come one after another.
+
+        What was sent or computed for a question is not sent or computed again, as in the ledger.
+        """
+        size, algorithm = live.ledger.size, live.algorithm
+        first = np.array(earlier_draws(clients.tolist()), dtype=int) == 0
+        trained = first & np.isin(clients, list(self.ready))
+        sent = first & np.isin(clients, list(self.uploaded))
+        down = size * first * lacking(self.held, clients, algorithm.payload * algorithm.models)
+        samples = np.where(trained, 0, self.local[clients]).astype(float)
+        seconds = self.world.seconds(clients, samples, down, size * (algorithm.payload - sent))
+        for k in np.unique(clients[~first]):
+            seconds[clients == k] = np.cumsum(seconds[clients == k])
+        return seconds
+
+    def late(self, live: InRound, selection: Selection, i: int, answer: Answer, at: float) -> Flying:
+        """Draw i of a selection, which arrives in a later round, at second `at`."""
+        k, expected = int(selection.clients[i]), selection.expected
+        model = live.assigned.get(k, 0)
+        if live.algorithm.reads_local:
+            answer = replace(answer, local=live.models[model] + answer.update)
+        weights = aggregation_weights(live.rule, selection, live.fed.sizes)
+        return Flying(
+            at=at,
+            client=k,
+            model=model,
+            answer=answer,
+            weight=float(weights[i]),
+            stated=selection.weights is not None,
+            expected=None if expected is None else float(expected[i]),
+        )
 
     def report(self, report: Report) -> Report:
         """The report with what the world adds."""
@@ -236,15 +288,25 @@ class Presence:
     def state_dict(self) -> dict[str, Any]:
         flying = []
         for late in self.flying:
-            answer = vars(late.answer) | {"update": late.answer.update.cpu()}
-            flying.append(vars(late) | {"answer": answer})
+            answer = vars(late.answer)
+            flying.append(vars(late) | {"answer": {key: on(value, "cpu") for key, value in answer.items()}})
         return {"time": self.world.time, "counts": self.counts, "flying": flying}
 
     def load_state_dict(self, state: dict[str, Any], device: Any) -> None:
         self.world.time, self.counts = state["time"], state["counts"]
-        self.flying = [Flying(**late | {"answer": Answer(**late["answer"])}) for late in state["flying"]]
-        for late in self.flying:
-            late.answer.update = late.answer.update.to(device)
+        for late in state["flying"]:
+            answer = Answer(**{key: on(value, device) for key, value in late["answer"].items()})
+            self.flying.append(Flying(**late | {"answer": answer}))
+
+
+def on(value: Any, device: Any) -> Any:
+    """A tensor on a device; any other value unchanged."""
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def lacking(holds: Counter[int], clients: Iterable[int], copies: int) -> np.ndarray:
+    """(n,) how many of `copies` model-sized vectors each client has not been sent yet."""
+    return np.array([max(0, copies - holds[int(k)]) for k in clients], dtype=int)
 
 
 def part(selection: Selection, chosen: np.ndarray) -> Selection:
@@ -256,14 +318,23 @@ def part(selection: Selection, chosen: np.ndarray) -> Selection:
     return Selection(np.asarray(selection.clients, dtype=int)[chosen], weights, expected, selection.notes)
 
 
-def joined(selection: Selection, landing: Sequence[Flying]) -> Selection:
-    """A selection and the late updates that arrive with it, each with the weight of its own round."""
+def joined(
+    selection: Selection, landing: Sequence[Flying], rule: Aggregation, sizes: np.ndarray
+) -> Selection:
+    """A selection and the late updates that arrive with it.
+
+    Where the sampler stated weights, each has that of its own round. Otherwise, the rule weights all of them together.
+    """
     if not landing:
         return selection
-    clients = np.append(selection.clients, [flying.client for flying in landing]).astype(int)
+    clients = np.append(selection.clients, [late.client for late in landing]).astype(int)
     weights, expected = selection.weights, selection.expected
-    if weights is not None:
-        weights = np.append(weights, [flying.weight for flying in landing]).astype(float)
-    if expected is not None:
-        expected = np.append(expected, [flying.expected for flying in landing]).astype(float)
+    if weights is not None or any(late.stated for late in landing):
+        own = aggregation_weights(rule, selection, sizes) if len(selection.clients) else np.zeros(0)
+        weights = np.append(own, [late.weight for late in landing])
+    draws = np.array([late.expected for late in landing], dtype=float)  # NaN where none are stated
+    if np.isnan(draws).any() or (expected is None and len(selection.clients)):
+        expected = None
+    else:
+        expected = np.append(np.zeros(0) if expected is None else expected, draws)
     return Selection(clients, weights, expected, selection.notes)

@@ -17,12 +17,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import scipy  # its submodules load on first use
 
 from fedlib.errors import DataError
 from fedlib.settings import world as settings
 from fedlib.streams import stream
 
-RATE, PROCESS = 0, 1  # places in the stream "world"
+RATE, PROCESS, SHOCKS = 0, 1, 5  # places in the stream "world"
+TICKS = (
+    10**6
+)  # in a second: the moments of a trace are whole numbers, so that none falls between two intervals
 
 
 def availability(world: settings.World, sizes: np.ndarray, label_counts: np.ndarray, seed: int) -> np.ndarray:
@@ -31,22 +35,42 @@ def availability(world: settings.World, sizes: np.ndarray, label_counts: np.ndar
     p_k(t) = min(1, max(least, c rate_k pattern_k(t))), with one c for all clients and rounds.
 
     Raises:
-        DataError: no c reaches the mean, because too many clients have a rate of 0.
+        DataError: no c reaches the mean, or clients that come once in a cycle would be there for less than a round.
     """
-    rates = rate(world.rate, sizes, label_counts, stream(seed, "world", RATE))
+    with np.errstate(over="ignore"):
+        rates = rate(world.rate, sizes, label_counts, stream(seed, "world", RATE))
     raw = rates * pattern(world.pattern, label_counts)
-    return scaled(raw, world.mean, world.least)
+    p = scaled(raw, world.mean, world.least)
+    if isinstance(world.process, settings.Cyclic) and world.shocks is None:
+        check_cycles(p.max(axis=0), world.process.length)
+    return p
+
+
+def check_cycles(p: np.ndarray, length: int) -> None:
+    """Check that clients that are there with probability p (N,) are so for a round in every `length`, or never.
+
+    Raises:
+        DataError: they are there for less, so that most of them would never come.
+    """
+    rare = (p > 0) & (p * length < 1 - 1e-9)
+    if rare.any():
+        enough = int(np.ceil(1 / p[rare].min() - 1e-9))
+        raise DataError(
+            f"world: {rare.sum()} of {len(p)} clients would be there for less than one round in every {length}, and "
+            f"most of them never; set process.length to {enough} or more, or raise mean or least."
+        )
 
 
 def scaled(raw: np.ndarray, mean: float, minimum: float) -> np.ndarray:
     """min(1, max(minimum, c raw)) with c such that the mean over all entries is `mean`; raw >= 0, of any shape.
 
     Raises:
-        DataError: too many entries are 0.
+        DataError: too many entries are 0, or they differ by more than numbers can.
     """
 
     def clipped(c: float) -> np.ndarray:
-        return np.minimum(1, np.maximum(minimum, c * raw))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.minimum(1, np.maximum(minimum, c * raw))
 
     reachable = np.where(raw > 0, 1, minimum).mean()
     if reachable < mean:
@@ -60,7 +84,13 @@ def scaled(raw: np.ndarray, mean: float, minimum: float) -> np.ndarray:
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if clipped(middle).mean() < mean else (low, middle)
-    return clipped(high)
+    result = clipped(high)
+    if not np.isclose(result.mean(), mean, rtol=0, atol=1e-6):
+        raise DataError(
+            f"world: clients' rates differ so much that the mean becomes {result.mean():.3g} instead of {mean}; bring "
+            "rate.beta or rate.sigma nearer to 0."
+        )
+    return result
 
 
 def rate(kind: settings.Rate, sizes: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -117,6 +147,16 @@ def latent(process: settings.Process, N: int, seed: int) -> Iterator[np.ndarray]
         yield u
 
 
+def shaken(shocks: settings.Shocks, us: Iterator[np.ndarray], seed: int) -> Iterator[np.ndarray]:
+    """Latent numbers `us` (N,) of rounds 1, 2, ... with a part that all clients share: uniform in every round."""
+    a = 1 - 1 / shocks.stay
+    z = stream(seed, "world", SHOCKS, 0).standard_normal()
+    for t, u in enumerate(us, 1):
+        z = a * z + np.sqrt(1 - a**2) * stream(seed, "world", SHOCKS, t).standard_normal()
+        own = scipy.special.ndtri(np.clip(u, 1e-16, 1 - 1e-16))
+        yield scipy.special.ndtr(np.sqrt(shocks.rho) * z + np.sqrt(1 - shocks.rho) * own)
+
+
 def read_csv(file: str, sha256: str, columns: tuple[str, ...], N: int) -> pd.DataFrame:
     """A CSV file of one world: its `columns`, with clients 0 to N - 1.
 
@@ -139,48 +179,82 @@ def read_csv(file: str, sha256: str, columns: tuple[str, ...], N: int) -> pd.Dat
 def parsed(file: str, content: bytes, columns: tuple[str, ...], N: int) -> pd.DataFrame:
     """The table of `read_csv`; runs of one world share it."""
     try:
-        table = pd.read_csv(BytesIO(content), usecols=list(columns)).astype(float)
+        table = pd.read_csv(BytesIO(content))
+        if not isinstance(table.index, pd.RangeIndex):
+            raise ValueError("its rows have more fields than its first line")
+        if missing := [name for name in columns if name not in table]:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+        table = table[list(columns)].astype(float)
     except ValueError as error:
         words = str(error).splitlines()[0]
         raise DataError(
             f"{file}: it needs the columns {', '.join(columns)}, all numbers ({words})."
         ) from None
     clients = table["client"]
-    if table.isna().any(axis=None) or not ((clients % 1 == 0) & clients.between(0, N - 1)).all():
+    if not (np.isfinite(table).all(axis=None) and ((clients % 1 == 0) & clients.between(0, N - 1)).all()):
         raise DataError(
-            f"{file}: clients must be whole numbers from 0 to {N - 1}, and no field may be empty."
+            f"{file}: clients must be whole numbers from 0 to {N - 1}, and no field may be empty or infinite."
         )
     return table
 
 
 class Recorded:
-    """A trace: who is there at which second. It repeats after its last `to`."""
+    """A trace: who is there at which second. It repeats after its last `to`, the period.
+
+    clients, begins, ends: (n,) intervals, in ticks, sorted by client and begin. Those of one client do not touch.
+    """
 
     def __init__(self, trace: settings.Trace, N: int) -> None:
-        table = read_csv(trace.file, trace.sha256, ("client", "from", "to"), N)
-        begins, ends = table["from"].to_numpy(), table["to"].to_numpy()
-        if not len(table) or (begins < 0).any() or (ends <= begins).any():
-            raise DataError(f"{trace.file}: it needs rows, and in each of them 0 <= from < to.")
-        self.clients, self.begins, self.ends, self.N = table["client"].to_numpy(int), begins, ends, N
+        table = read_csv(trace.file, trace.sha256, ("client", "from", "to"), N).sort_values(
+            ["client", "from"]
+        )
+        if not len(table) or N * table["to"].max() * TICKS >= 2**62:
+            raise DataError(f"{trace.file}: it needs rows, and seconds since its start, not dates.")
+        clients, begins, ends = (
+            np.round(table[name].to_numpy() * ticks).astype(np.int64)
+            for name, ticks in (("client", 1), ("from", TICKS), ("to", TICKS))
+        )
+        if (begins < 0).any() or (ends <= begins).any():
+            raise DataError(f"{trace.file}: in each row, 0 <= from < to, by a microsecond at least.")
+        again = clients[1:] == clients[:-1]
+        if (wrong := again & (begins[1:] < ends[:-1])).any():
+            k = clients[1:][wrong][0]
+            raise DataError(f"{trace.file}: two intervals of client {k} overlap; join them to one.")
+        begin, end = np.ones((2, len(clients)), dtype=bool)
+        begin[1:] = end[:-1] = ~(again & (begins[1:] == ends[:-1]))
+        self.clients, self.begins, self.ends = clients[begin], begins[begin], ends[end]
+        self.N, self.period = N, int(ends.max())
+        self._starts = self.clients * self.period + self.begins
+        self._comes = np.unique(begins)
 
-    @property
-    def period(self) -> float:
-        """Seconds after which the trace repeats."""
-        return float(self.ends.max())
+    def at(self, time: float) -> tuple[int, np.ndarray]:
+        """The tick in the period, and the interval (N,) in which each client is there then, or -1."""
+        moment = round(time * TICKS) % self.period
+        everyone = np.arange(self.N)
+        place = np.searchsorted(self._starts, everyone * self.period + moment, "right") - 1
+        there = (place >= 0) & (self.clients[place] == everyone) & (moment < self.ends[place])
+        return moment, np.where(there, place, -1)
 
     def present(self, time: float) -> np.ndarray:
         """(N,) bool: who is there at a second."""
-        moment = time % self.period
-        present = np.zeros(self.N, dtype=bool)
-        present[self.clients[(self.begins <= moment) & (moment < self.ends)]] = True
-        return present
+        return self.at(time)[1] >= 0
+
+    def stays(self, time: float) -> np.ndarray:
+        """(N,) seconds for which each client will still be there; 0 for absent ones."""
+        moment, place = self.at(time)
+        left = np.where(place >= 0, self.ends[place] - moment, 0) / TICKS
+        first = np.searchsorted(self.clients, np.arange(self.N)).clip(max=len(self.clients) - 1)
+        goes_on = (place >= 0) & (self.ends[place] == self.period) & (self.begins[first] == 0)
+        always = goes_on & (self.ends[first] == self.period)
+        return np.where(always, np.inf, left + np.where(goes_on, self.ends[first], 0) / TICKS)
 
     def share(self) -> np.ndarray:
-        """(N,) share of the time that each client is there, if its intervals do not overlap."""
+        """(N,) share of the time that each client is there."""
         return np.bincount(self.clients, self.ends - self.begins, self.N) / self.period
 
     def next_change(self, time: float) -> float:
         """The next second after `time` at which somebody comes."""
-        laps, moment = divmod(time, self.period)
-        later = self.begins[self.begins > moment]
-        return laps * self.period + (later.min() if len(later) else self.period + self.begins.min())
+        laps, moment = divmod(round(time * TICKS), self.period)
+        later = int(np.searchsorted(self._comes, moment, "right"))
+        comes = self._comes[later] if later < len(self._comes) else self.period + self._comes[0]
+        return (laps * self.period + int(comes)) / TICKS

@@ -10,9 +10,9 @@ import scipy  # its submodules load on first use
 from fedlib.errors import DataError
 from fedlib.settings import world as settings
 from fedlib.streams import stream
-from fedlib.world.availability import Recorded, availability, latent, read_csv
+from fedlib.world.availability import Recorded, availability, latent, read_csv, shaken
 
-SPEED, TIES = 2, 3  # places in the stream "world"
+SPEED, TIES, LEAVE = 2, 3, 6  # places in the stream "world"
 BITS = 32  # of a parameter
 ROUND = 1.0  # seconds of an answer where there are no speeds, and of a round in which nobody is there
 
@@ -34,13 +34,12 @@ class LiveWorld:
     parameters: int
     seed: int
     time: float = 0.0
-    _u: list[np.ndarray] = field(default_factory=list, init=False, repr=False)
+    _t: int = field(default=0, init=False, repr=False)  # the round of the latent numbers _u
 
     def __post_init__(self) -> None:
         N, world = len(self.sizes), self.settings
         self.trace = Recorded(world.trace, N) if world.trace else None
         self.p = availability(world, self.sizes, self.label_counts, self.seed)
-        self.process = latent(world.process, N, self.seed)
         if world.speeds:
             self.per_sample, self.downlink, self.uplink = self.speeds(world.speeds)
 
@@ -55,9 +54,25 @@ class LiveWorld:
         """Ids of the clients that are there at the start of round t, ascending."""
         if self.trace:
             return np.flatnonzero(self.trace.present(self.time))
-        while len(self._u) < t:
-            self._u.append(next(self.process))
-        return np.flatnonzero(self._u[t - 1] < self.p[t % len(self.p)])
+        return np.flatnonzero(self.latent(t) < self.p[t % len(self.p)])
+
+    def latent(self, t: int) -> np.ndarray:
+        """(N,) the clients' latent numbers in round t."""
+        if not 0 < self._t <= t:
+            self._us, self._t = latent(self.settings.process, len(self.sizes), self.seed), 0
+            if self.settings.shocks:
+                self._us = shaken(self.settings.shocks, self._us, self.seed)
+        while self._t < t:
+            self._u, self._t = next(self._us), self._t + 1
+        return self._u
+
+    def stays(self, t: int) -> np.ndarray | None:
+        """(N,) seconds after which clients leave that are selected in round t, now; None where none leaves."""
+        if (leave := self.settings.leave) is None:
+            return None
+        if leave.seconds is None and self.trace:
+            return self.trace.stays(self.time)
+        return stream(self.seed, "world", LEAVE, t).exponential(leave.seconds or 0.0, len(self.sizes))
 
     def to_select(self, m: int) -> int:
         """How many clients the server selects in order to get m."""
@@ -106,24 +121,30 @@ class LiveWorld:
         sent = BITS / 1000 * (down / self.downlink[clients] + up / self.uplink[clients])
         return samples * self.per_sample[clients] + sent
 
-    def end(self, seconds: np.ndarray, m: int) -> tuple[np.ndarray, float]:
+    def end(
+        self, seconds: np.ndarray, m: int, stays: np.ndarray | None = None, absent: int = 0
+    ) -> tuple[np.ndarray, float]:
         """Which draws arrive (n,) in a round in which they take `seconds` (n,), and after how many seconds it ends.
 
-        m: draws that the server wants.
+        m: draws that the server wants. stays: (n,) seconds after which their clients leave; who leaves earlier does not
+        answer. absent: how many selected clients are not there.
         """
         ends = self.settings.ends
-        length = float(seconds.max(initial=0.0))
+        answers = np.ones(len(seconds), dtype=bool) if stays is None else seconds <= stays
+        known = seconds if stays is None else np.minimum(seconds, stays)  # whether a client answers
+        length = float(known.max(initial=0.0))
         if isinstance(ends, settings.Deadline):
-            length = min(length, ends.seconds)
-        elif isinstance(ends, settings.First) and len(seconds) > m:
-            length = float(np.sort(seconds)[m - 1])
-        arrived = seconds <= length
+            unseen = self.settings.absences == "hidden" and (absent or not answers.all())
+            length = ends.seconds if unseen else min(length, ends.seconds)
+        elif isinstance(ends, settings.First) and answers.sum() >= m:
+            length = float(np.sort(seconds[answers])[m - 1])
+        arrived = answers & (seconds <= length)
         if isinstance(ends, settings.First):
-            arrived[np.argsort(seconds, kind="stable")[m:]] = False
+            arrived[np.argsort(np.where(answers, seconds, np.inf), kind="stable")[m:]] = False
         return arrived, length
 
-    def empty(self) -> float:
-        """Seconds that a round lasts in which nobody is selected."""
+    def empty_until(self, landing: float = np.inf) -> float:
+        """The second at which a round ends in which nobody is selected. landing: when the next late update arrives."""
         if isinstance(self.settings.ends, settings.Deadline):
-            return self.settings.ends.seconds
-        return self.trace.next_change(self.time) - self.time if self.trace else ROUND
+            return self.time + self.settings.ends.seconds
+        return min(self.trace.next_change(self.time), landing) if self.trace else self.time + ROUND

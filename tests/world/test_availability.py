@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import multivariate_normal, norm, spearmanr
 
 from fedlib.data.schemes.equal import IID
 from fedlib.errors import DataError
+from fedlib.settings.code import code_of
 from fedlib.settings.schema import Local, Method, Run
-from fedlib.settings.world import Deadline, First, Speeds, Trace
+from fedlib.settings.world import Deadline, First, Markov, Speeds, Trace
 from fedlib.settings.world import World as Settings
 from fedlib.streams import stream
 from fedlib.world import LiveWorld, availability, latent
@@ -31,7 +32,7 @@ RATES = [
     {"kind": "log_normal"},
 ]
 PATTERNS = [None, {"kind": "sine"}, {"kind": "staircase"}, {"kind": "label_cycle"}]
-PROCESSES = [{"kind": "bernoulli"}, {"kind": "markov", "stay": 5.0}, {"kind": "cyclic", "length": 20}]
+PROCESSES = [{"kind": "bernoulli"}, {"kind": "markov", "stay": 5.0}, {"kind": "cyclic", "length": 100}]
 
 
 def clients(N: int, K: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -197,9 +198,107 @@ def test_a_trace_says_who_is_there_and_repeats(tmp_path) -> None:
     assert seen == {0: [0], 7: [0, 1], 25: [], 39: [2], 40: [0], 47: [0, 1]}
     assert made.rates.tolist() == [0.25, 0.375, 0.25, 0]
     made.time = 25.0
-    assert made.empty() == 5
+    assert made.empty_until() == 30
+    assert made.empty_until(landing=27.5) == 27.5
     made.time = 65.0
-    assert made.empty() == 5
+    assert made.empty_until() == 70
+    assert made.trace is not None
+    assert made.trace.stays(7.0).tolist() == [3, 13, 0, 0]
+
+
+def test_intervals_that_touch_are_one_also_over_the_end_of_a_trace(tmp_path) -> None:
+    """Client 0 stays from 8 s to 13 s, client 1 for ever, and client 2 from 0 to 4 s."""
+    made = world(
+        4, trace=written(tmp_path / "t.csv", "client,from,to\n0,8,10\n1,5,10\n0,0,3\n1,0,5\n2,0,1\n2,1,4\n")
+    )
+    assert made.trace is not None
+    assert made.trace.stays(9.0).tolist() == [4, np.inf, 0, 0]
+    assert made.trace.stays(12.0).tolist() == [1, np.inf, 2, 0]
+    assert made.rates.tolist() == [0.5, 1, 0.4, 0]
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_time_never_stands_still_in_a_trace_of_hundredths(data, tmp_path_factory) -> None:
+    """Whoever waits until somebody comes meets somebody, however long the run."""
+    hundredth = st.integers(0, 9_999)
+    rows = {k: sorted(data.draw(st.sets(hundredth, min_size=2, max_size=6))) for k in range(3)}
+    text = "client,from,to\n" + "".join(
+        f"{k},{a / 100},{b / 100}\n"
+        for k, of in rows.items()
+        for a, b in zip(of[::2], of[1::2], strict=False)
+    )
+    made = world(4, trace=written(tmp_path_factory.mktemp("t") / "t.csv", text))
+    for seconds in data.draw(st.lists(st.floats(0.001, 1000), min_size=30, max_size=30)):
+        made.time += seconds
+        if not len(made.present(1)):
+            before, made.time = made.time, made.empty_until()
+            assert made.time > before
+            assert len(made.present(1)) > 0
+
+
+def test_who_is_there_against_a_look_at_every_interval(tmp_path) -> None:
+    """At moments on and between the ends of intervals."""
+    rng = np.random.default_rng(0)
+    N, cuts = 50, np.sort(rng.choice(10**5, (50, 40), replace=True), axis=1) / 100
+    rows = [
+        (k, *pair)
+        for k in range(N)
+        for pair in zip(cuts[k, ::2], cuts[k, 1::2], strict=True)
+        if pair[0] < pair[1]
+    ]
+    text = "client,from,to\n" + "".join(f"{k},{a},{b}\n" for k, a, b in rows)
+    made = world(N, trace=written(tmp_path / "t.csv", text))
+    period = max(b for _, _, b in rows)
+    for time in [*rng.uniform(0, period, 100), *cuts[:5].ravel()]:
+        made.time = time
+        assert made.present(1).tolist() == sorted({k for k, a, b in rows if a <= time < b})
+
+
+def test_shocks_move_all_at_once_and_leave_each_client_as_it_was() -> None:
+    """Every client is there with its probability; how many are there swings: variance N p q + N (N - 1) c."""
+    calm, shaken = (
+        world(300, mean=0.3, **({"shocks": {"rho": 0.3, "stay": 1.0}} if shock else {})) for shock in (0, 1)
+    )
+    there = np.zeros((2, 3000, 300))
+    for t in range(3000):
+        for row, made in enumerate((calm, shaken)):
+            there[row, t, made.present(t + 1)] = 1
+    assert there.mean((1, 2)) == pytest.approx([0.3, 0.3], abs=0.012)
+    assert np.abs(there[1].mean(0) - 0.3).max() < 0.05
+    counts = there.sum(2).std(1)
+    assert counts[0] == pytest.approx(np.sqrt(300 * 0.21), rel=0.05)
+    assert counts[1] == pytest.approx(np.sqrt(300 * 0.21 + 300 * 299 * (joint(0.3, 0.3) - 0.09)), rel=0.06)
+
+
+def joint(p: float, rho: float) -> float:
+    """P(X < x, Y < x) of two standard normal numbers with correlation rho, where P(X < x) = p."""
+    x = norm.ppf(p)
+    return float(multivariate_normal.cdf([x, x], cov=[[1, rho], [rho, 1]]))
+
+
+def test_shocks_last_as_stated() -> None:
+    """The number of clients that are there has autocorrelation close to 1 - 1 / stay from round to round."""
+    made = world(400, mean=0.5, shocks={"rho": 0.4, "stay": 10.0})
+    counts = np.array([len(made.present(t + 1)) for t in range(4000)])
+    assert np.corrcoef(counts[:-1], counts[1:])[0, 1] == pytest.approx(0.9, abs=0.03)
+
+
+def test_a_round_is_the_same_whenever_it_is_asked_for() -> None:
+    made = world(30, mean=0.5, process={"kind": "markov"}, shocks={})
+    there = [made.present(t).tolist() for t in range(1, 9)]
+    assert made.present(3).tolist() == there[2]
+    assert made.present(8).tolist() == there[7]
+
+
+def test_clients_that_leave_stay_for_an_exponential_time() -> None:
+    made = world(20_000, leave={"seconds": 5.0})
+    stays = made.stays(1)
+    assert stays is not None
+    assert stays.mean() == pytest.approx(5, rel=0.03)
+    assert (stays > 5).mean() == pytest.approx(np.exp(-1), abs=0.01)
+    assert not np.array_equal(stays, made.stays(2))
+    assert world(5).stays(1) is None
 
 
 def test_speeds_from_a_file(tmp_path) -> None:
@@ -218,6 +317,11 @@ def test_speeds_from_a_file(tmp_path) -> None:
         ("client,from,to\n0,5,1\n", "0 <= from < to"),
         ("client,from,to\n", "it needs rows"),
         ("client,from,to\n0,a,1\n", "all numbers"),
+        ("client,from,to\n0,0,inf\n", "no field may be empty or infinite"),
+        ("client,from,to\n0,0,5\n1,0,2\n0,4,9\n", "two intervals of client 0 overlap"),
+        ("client,from,to\n0,0,5,7\n", "more fields than its first line"),
+        ("client,from,to\n0,0,5\n0,6,7,8\n", "all numbers"),
+        ("client,from,to\n0,0,1e14\n", "seconds since its start, not dates"),
     ],
 )
 def test_traces_that_cannot_be_used(text: str, words: str, tmp_path) -> None:
@@ -238,6 +342,37 @@ def test_another_file_or_none_and_a_mean_out_of_reach(tmp_path) -> None:
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
+    "rate",
+    [
+        {"kind": "size", "beta": -1000.0},
+        {"kind": "log_normal", "sigma": 500.0},
+    ],
+)
+def test_rates_that_miss_their_mean_are_refused(rate) -> None:
+    with pytest.raises(DataError, match=r"differ so much that the mean becomes|cannot be reached"):
+        world(60, mean=0.3, rate=rate)
+
+
+@pytest.mark.bad_input
+def test_cycles_in_which_clients_would_never_come_are_refused() -> None:
+    """0.02 of 20 rounds: 60 % of clients would never be there. 50 rounds are enough."""
+    with pytest.raises(
+        DataError, match=r"100 of 100 clients .* less than one round in every 20.*length to 50 or more"
+    ):
+        world(100, mean=0.02, process={"kind": "cyclic", "length": 20})
+    made = world(100, mean=0.02, process={"kind": "cyclic", "length": 50})
+    assert len({k for t in range(1, 51) for k in made.present(t).tolist()}) == 100
+
+
+@pytest.mark.bad_input
+def test_speeds_must_be_finite(tmp_path) -> None:
+    text = "client,seconds_per_sample,kbit_down,kbit_up\n0,inf,1,1\n1,1,1,1\n"
+    with pytest.raises(DataError, match="infinite"):
+        world(2, speeds=written(tmp_path / "speeds.csv", text))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
     "keys",
     [
         {"mean": 0.3, "least": 0.5},
@@ -245,11 +380,29 @@ def test_another_file_or_none_and_a_mean_out_of_reach(tmp_path) -> None:
         {"late": "keep"},
         {"absences": "all", "ends": {"kind": "first"}},
         {"speeds": {"file": "a"}},
+        {"leave": {}},
+        {"shocks": {}, "trace": {"file": "a", "sha256": "0" * 64}},
     ],
 )
 def test_settings_that_contradict_each_other(keys: dict[str, Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each with its own words
         Settings(**keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "revision"),
+    [
+        ({}, 0),
+        ({"mean": 0.3, "absences": "hidden", "process": Markov()}, 0),
+        ({"speeds": Speeds()}, 1),
+        ({"ends": Deadline(seconds=1)}, 1),
+        ({"trace": Trace(file="t.csv", sha256="0" * 64)}, 1),
+    ],
+)
+def test_worlds_in_which_time_passes_otherwise_than_by_rounds_have_a_revision(keys, revision) -> None:
+    made = Settings(**keys).model_dump(mode="json")
+    assert code_of({"world": made}) == ({"world": revision} if revision else {})
+    assert not {"shocks", "leave"} & set(made), "what is new has no part in older addresses"
 
 
 def test_no_world_is_no_part_of_an_address_and_each_world_is() -> None:
