@@ -153,8 +153,8 @@ def shaken(shocks: settings.Shocks, us: Iterator[np.ndarray], seed: int) -> Iter
     z = stream(seed, "world", SHOCKS, 0).standard_normal()
     for t, u in enumerate(us, 1):
         z = a * z + np.sqrt(1 - a**2) * stream(seed, "world", SHOCKS, t).standard_normal()
-        own = scipy.special.ndtri(np.clip(u, 1e-16, 1 - 1e-16))
-        yield scipy.special.ndtr(np.sqrt(shocks.rho) * z + np.sqrt(1 - shocks.rho) * own)
+        normal = scipy.special.ndtri(np.clip(u, 1e-16, 1 - 1e-16))
+        yield scipy.special.ndtr(np.sqrt(shocks.rho) * z + np.sqrt(1 - shocks.rho) * normal)
 
 
 def read_csv(file: str, sha256: str, columns: tuple[str, ...], N: int) -> pd.DataFrame:
@@ -216,37 +216,37 @@ class Recorded:
         )
         if (begins < 0).any() or (ends <= begins).any():
             raise DataError(f"{trace.file}: in each row, 0 <= from < to, by a microsecond at least.")
-        again = clients[1:] == clients[:-1]
-        if (wrong := again & (begins[1:] < ends[:-1])).any():
+        same_client = clients[1:] == clients[:-1]
+        if (wrong := same_client & (begins[1:] < ends[:-1])).any():
             k = clients[1:][wrong][0]
             raise DataError(f"{trace.file}: two intervals of client {k} overlap; join them to one.")
         begin, end = np.ones((2, len(clients)), dtype=bool)
-        begin[1:] = end[:-1] = ~(again & (begins[1:] == ends[:-1]))
+        begin[1:] = end[:-1] = ~(same_client & (begins[1:] == ends[:-1]))
         self.clients, self.begins, self.ends = clients[begin], begins[begin], ends[end]
         self.N, self.period = N, int(ends.max())
         self._starts = self.clients * self.period + self.begins
         self._comes = np.unique(begins)
 
-    def at(self, time: float) -> tuple[int, np.ndarray]:
+    def intervals_at(self, time: float) -> tuple[int, np.ndarray]:
         """The tick in the period, and the interval (N,) in which each client is there then, or -1."""
         moment = round(time * TICKS) % self.period
         everyone = np.arange(self.N)
         place = np.searchsorted(self._starts, everyone * self.period + moment, "right") - 1
-        there = (place >= 0) & (self.clients[place] == everyone) & (moment < self.ends[place])
-        return moment, np.where(there, place, -1)
+        inside = (place >= 0) & (self.clients[place] == everyone) & (moment < self.ends[place])
+        return moment, np.where(inside, place, -1)
 
     def present(self, time: float) -> np.ndarray:
         """(N,) bool: who is there at a second."""
-        return self.at(time)[1] >= 0
+        return self.intervals_at(time)[1] >= 0
 
     def stays(self, time: float) -> np.ndarray:
         """(N,) seconds for which each client will still be there; 0 for absent ones."""
-        moment, place = self.at(time)
-        left = np.where(place >= 0, self.ends[place] - moment, 0) / TICKS
+        moment, place = self.intervals_at(time)
+        remaining = np.where(place >= 0, self.ends[place] - moment, 0) / TICKS
         first = np.searchsorted(self.clients, np.arange(self.N)).clip(max=len(self.clients) - 1)
         goes_on = (place >= 0) & (self.ends[place] == self.period) & (self.begins[first] == 0)
         always = goes_on & (self.ends[first] == self.period)
-        return np.where(always, np.inf, left + np.where(goes_on, self.ends[first], 0) / TICKS)
+        return np.where(always, np.inf, remaining + np.where(goes_on, self.ends[first], 0) / TICKS)
 
     def share(self) -> np.ndarray:
         """(N,) share of the time that each client is there."""

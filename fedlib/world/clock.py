@@ -131,8 +131,8 @@ class LiveWorld:
         """
         ends = self.settings.ends
         answers = np.ones(len(seconds), dtype=bool) if stays is None else seconds <= stays
-        known = seconds if stays is None else np.minimum(seconds, stays)  # whether a client answers
-        length = float(known.max(initial=0.0))
+        settled = seconds if stays is None else np.minimum(seconds, stays)  # whether a client answers
+        length = float(settled.max(initial=0.0))
         if isinstance(ends, settings.Deadline):
             unseen = self.settings.absences == "hidden" and (absent or not answers.all())
             length = ends.seconds if unseen else min(length, ends.seconds)
