@@ -1,10 +1,11 @@
-"""Ten methods beyond the four papers, each against numbers that its authors' program computed (README.md, section 7).
+"""Methods beyond the four papers, each against numbers that its authors' program computed (README.md, section 7).
 
 Where a program draws at random, what is compared are the probabilities of its draws, not the draws themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedlib.samplers.fedau import FedAU
 from fedlib.samplers.fedgs import FedGS, distances, paths_of
 from fedlib.samplers.oort import explorable
 from fedlib.samplers.oort_complete import OortComplete
+from fedlib.samplers.osmd import OSMD
 from fedlib.samplers.shapley import GreedyFed, SFedAvg, Values, exact_values, sampled_values
 
 Case = dict[str, Any]
@@ -354,3 +356,42 @@ def test_what_follows_from_shapley_values(case: Case) -> None:
             np.testing.assert_allclose(sampler.value, row["value_after"], rtol=0, atol=1e-12)
             assert sampler.times.tolist() == row["times_after"]
         np.testing.assert_allclose(relevance.phi, row["phi_after"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.golden("fednova_*.json")
+def test_fednova(case: Case) -> None:
+    n = np.array(case["n_samples"])
+    nova = algorithms.FedNova(momentum=case["momentum"], mu=case["mu"])
+    nova.setup(case["N"], case["d"], case["d"], CPU)
+    models = torch.zeros(1, case["d"]).double()
+    for row in case["rounds"]:
+        models = nova.aggregate(
+            models,
+            np.arange(case["N"]),
+            np.zeros(case["N"], int),
+            n / n.sum(),
+            torch.tensor(row["updates"], dtype=torch.float64),
+            np.array(row["steps"]),
+            case["lr"],
+        )
+        np.testing.assert_allclose(models[0], row["model_after"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.golden("osmd_*.json")
+def test_osmd(case: Case) -> None:
+    sampler = ready(OSMD(alpha=case["alpha"]), [1] * case["N"], case["m"])
+    sampler.fed = dataclasses.replace(sampler.fed, T=case["T"])
+    sampler.setup(sampler.fed, np.random.default_rng(0))
+    sampler.unit = case["bar_a1"]
+    for row in case["rounds"]:
+        drawn = np.array(row["drawn"])
+        q = sampler.mixed(sampler.fed.everyone)
+        np.testing.assert_allclose(q, row["probabilities"], rtol=0, atol=1e-12)
+        selection = sampler.select(sampler.fed.round(row["t"], np.random.default_rng(row["t"])))
+        ours = 1 / (case["N"] * case["m"] * q[selection.clients])
+        np.testing.assert_allclose(selection.weights, ours)
+        np.testing.assert_allclose(1 / (case["N"] * case["m"] * q[drawn]), row["step_weights"], rtol=1e-12)
+        updates = np.array(row["norms"])[:, None] * np.array([[1.0, 0, 0]])
+        told(sampler, row["t"], drawn, updates=updates)
+        np.testing.assert_allclose(sampler.P, row["experts_after"], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(sampler.theta, row["theta_after"], rtol=0, atol=1e-12)

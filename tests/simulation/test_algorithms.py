@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 
 from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.algorithms.feddyn import FedDyn
+from fedlib.algorithms.fednova import FedNova
 from fedlib.algorithms.ifca import IFCA
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.samplers import Selection
+from fedlib.settings.schema import Local
 
 SIZES = np.array([10, 20, 30, 40])
 
@@ -57,7 +61,7 @@ def step(algorithm, models, clients, updates, weights, steps=None, assigned=None
         np.array(clients),
         np.zeros(n, int) if assigned is None else np.array(assigned),
         np.array(weights),
-        torch.tensor(updates),
+        torch.as_tensor(updates),
         np.full(n, 5) if steps is None else np.array(steps),
         lr,
     )
@@ -104,3 +108,54 @@ def test_state_round_trip():
     step(one, torch.zeros(1, 2), [0], [[1.0, -1.0]], [1.0])
     other.load_state_dict(one.state_dict())
     torch.testing.assert_close(other.c_k, one.c_k)
+
+
+@given(st.integers(1, 30), st.integers(0, 100))
+def test_fednova_is_fedavg_where_all_take_as_many_steps(tau: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    updates, weights = rng.normal(size=(3, 2)), rng.dirichlet(np.ones(3))
+    for settings in ({}, {"momentum": 0.9}, {"mu": 0.3}):
+        nova = FedNova(**settings)
+        nova.setup(N=3, d=2, n_trainable=2, device=torch.device("cpu"))
+        w = weights if "mu" not in settings else weights / float(nova.lengths(np.array([tau]), 0.1)[0]) * tau
+        ours = step(nova, torch.zeros(1, 2).double(), [0, 1, 2], updates, weights, steps=[tau] * 3)
+        torch.testing.assert_close(ours, torch.from_numpy(w @ updates)[None])
+
+
+def test_fednova_follows_the_mean_objective_where_steps_differ():
+    """Two quadratics with optima -1 and 1, of which the second takes nine steps for one: FedAvg ends near 1."""
+    ends = {}
+    for algorithm in (FedAvg(), FedNova()):
+        algorithm.setup(N=2, d=1, n_trainable=1, device=torch.device("cpu"))
+        w, taus = torch.zeros(1, 1).double(), np.array([1, 9])
+        for _ in range(2000):
+            x = w.expand(2, 1).numpy()
+            shrunk = (1 - 0.01) ** taus[:, None]
+            updates = (shrunk - 1) * (x - np.array([[-1.0], [1.0]]))
+            w = step(algorithm, w, [0, 1], updates, [0.5, 0.5], steps=taus, lr=0.01)
+        ends[type(algorithm).__name__] = float(w)
+    assert ends["FedAvg"] == pytest.approx(0.8, abs=0.05)
+    assert ends["FedNova"] == pytest.approx(0, abs=0.05)
+
+
+def test_fednova_averages_statistics_as_fedavg_does():
+    nova = FedNova()
+    nova.setup(N=2, d=2, n_trainable=1, device=torch.device("cpu"))
+    new = step(nova, torch.zeros(1, 2), [0, 1], [[1.0, 1.0], [3.0, 3.0]], [0.5, 0.5], steps=[1, 3])
+    torch.testing.assert_close(new, torch.tensor([[2 * (0.5 + 0.5), 2.0]]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "local", "words"),
+    [
+        ({}, {"momentum": 0.9}, "local.momentum = 0.9 must be FedNova's momentum = 0.0"),
+        ({"mu": 0.1}, {}, "local.mu = 0.0 must be FedNova's mu = 0.1"),
+        ({"mu": 0.1, "momentum": 0.5}, {"mu": 0.1, "momentum": 0.5}, "not with both"),
+        ({}, {"optimizer": "adam"}, "FedNova takes SGD"),
+        ({}, {"halve_every": 2}, "FedNova takes SGD"),
+    ],
+)
+def test_fednova_refuses_paths_whose_length_it_does_not_know(settings, local, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        FedNova(**settings).check(Local(lr=0.1, batch=10, steps=5, **local))
+    FedNova(momentum=0.9).check(Local(lr=0.1, batch=10, steps=5, momentum=0.9))
