@@ -6,10 +6,11 @@ Federated Learning", AAAI 2021 (S-FedAvg), as in that program.
 
 1. The value of a set of updates is minus the loss, on the server's validation samples (the setting `validation`), of
    the model before plus their mean, weighted by sizes. The program's value is 1 minus the loss: the same differences.
-2. Rounds with at most `exact` updates are computed over all sets. Otherwise GTG-Shapley: permutations in which every
-   update stands first once in a sweep; the rest of a permutation counts 0 once its value is within `tolerance` of that
-   of all updates. Sweeps end when the values change by less than 1 % on average, as in the program, or after `sweeps`.
-   The program compares the last ten permutations.
+2. Rounds with at most `exact` updates are computed over all sets: up to ten that asks for about as many models as
+   sampling does. Otherwise GTG-Shapley: permutations in which every update stands first once in a sweep; the rest of a
+   permutation counts 0 once its value is within `tolerance` of that of all updates. As in the program, sweeps end when
+   each value changed by less than 1 % over the last ten permutations, or after `sweeps`; the program divides by the
+   signed value, so that negative ones always pass. A set is measured once.
 3. Clients that have never come go first, in random order (in the program by number); where fewer than m of these are
    there, the others are drawn at random, as in the program.
 4. S-FedAvg's relevance takes the mean of a client's Shapley values, as in the program. The program divides weights by
