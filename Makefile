@@ -12,12 +12,10 @@ help:                           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
-	$(if $(SCALE),fedlib scale $(SCALE))
-	fedlib repro
+	fedlib repro $(if $(SCALE),--scale $(SCALE))
 
 report: $(BIN)/.ready           ## make every page and the site from finished or archived runs, without training (SCALE=...)
-	$(if $(SCALE),fedlib scale $(SCALE))
-	fedlib report
+	fedlib report $(if $(SCALE),--scale $(SCALE))
 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile --no-loadscope-reorder  # in the order of tests/conftest.py

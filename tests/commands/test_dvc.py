@@ -192,3 +192,18 @@ def test_an_interruption_ends_every_command_and_leaves_no_lock(project: Path, in
     assert made(project, again) == 0
     assert sorted(again.of) == ["left", "page", "right"]
     assert nothing_is_stale(project)
+
+
+def test_the_stages_take_another_scale_than_params_yaml_which_stays(project: Path) -> None:
+    """DVC finds the same stages at the given scale; without one they take that of the file."""
+    settings = project / "params.yaml"
+    settings.write_text("scale: demo\n")
+    (project / "dvc.yaml").write_text(
+        "stages: {page: {cmd: 'echo ${scale} > page-${scale}', outs: ['page-${scale}']}}"
+    )
+    for scale in ("paper", ""):
+        loop = Loop((story := Story()).start, story, 1, lambda name: False)
+        assert reproduce([], loop, project, scale) == 0
+    assert (project / "page-paper").read_text() == "paper\n"
+    assert (project / "page-demo").read_text() == "demo\n"
+    assert settings.read_text() == "scale: demo\n"

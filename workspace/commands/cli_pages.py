@@ -32,7 +32,7 @@ def report(
 
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def repro(context: typer.Context) -> None:
+def repro(context: typer.Context, scale: ScaleOption = None) -> None:
     """Make every page whose code, settings or results changed, then the site; or only the named pages.
 
     It does the same as `dvc repro`, with the same arguments, but faster: several stages run at once.
@@ -44,7 +44,7 @@ def repro(context: typer.Context) -> None:
     from workspace.commands.repro import repro
 
     pipeline.without_git()
-    raise typer.Exit(repro(context.args))
+    raise typer.Exit(repro(context.args, scale))
 
 
 @commands.command("pipeline")

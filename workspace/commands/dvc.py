@@ -179,8 +179,11 @@ def _given_up(lock: Any) -> Generator[None]:
         lock.lock()
 
 
-def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
-    """`dvc repro <arguments>` in a project's folder; returns its exit status."""
+def reproduce(arguments: list[str], loop: Loop, root: Path, scale: str = "") -> int:
+    """`dvc repro <arguments>` in a project's folder; returns its exit status.
+
+    scale: of the stages, in place of the one in `params.yaml`.
+    """
     release_killed(root / ".dvc" / "tmp" / "rwlock")
     lock = root / "dvc.lock"
     if lock.exists() and not lock.stat().st_size:  # killed as it was written; the run cache has the stages
@@ -188,7 +191,19 @@ def reproduce(arguments: list[str], loop: Loop, root: Path) -> int:
     cli, reproducing, running = (
         importlib.import_module(f"dvc.{name}") for name in ("cli", "repo.reproduce", "stage.run")
     )
-    with _replaced(reproducing, "_reproduce", loop.stages), _replaced(running, "_run", loop.run):
+    context = importlib.import_module("dvc.parsing.context").Context
+    load = context.load_from_vars
+
+    def with_scale(values: Any, *given: Any, **options: Any) -> None:
+        load(values, *given, **options)
+        if scale and "scale" in values:
+            values["scale"] = scale
+
+    with (
+        _replaced(reproducing, "_reproduce", loop.stages),
+        _replaced(running, "_run", loop.run),
+        _replaced(context, "load_from_vars", with_scale),
+    ):
         command = ["--cd", str(root), "repro", *arguments]
         try:
             status = cli.main(command)

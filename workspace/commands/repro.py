@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from functools import partial
 from typing import IO, Any
 
+from fedlib.errors import ConfigError
 from fedlib.files import alone, say
 from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
@@ -26,28 +27,32 @@ SITE = ROOT / "reports" / "index.html"
 ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
 
 
-def repro(arguments: list[str]) -> int:
+def repro(arguments: list[str], scale: Scale | None = None) -> int:
     """Make what is stale again; `arguments` are those of `dvc repro`. Returns DVC's exit status.
+
+    scale: in place of the one in `params.yaml`, which stays as it is.
 
     Missing data is looked for again, and failed runs are tried again. If any run fails, so does this command, but all
     pages are made. After a kill at any moment, the next `fedlib repro` goes on.
 
     Raises:
+        ConfigError: DVC itself shall answer, which knows the scale of `params.yaml` alone.
         StoreError: another process makes pages, or packs the archive.
     """
     from fedlib.runs import coverage, results
 
     settings = params.load()
+    scale = scale or settings.scale
     with alone(ROOT / "data"):
         pipeline.write_stages()
         pipeline.forget_missing()
-        pipeline.forget_changed(settings.scale)
+        pipeline.forget_changed(scale)
         if ASKING & set(arguments):
+            if scale != settings.scale:
+                raise ConfigError(f"DVC asks at the scale of params.yaml; first run: fedlib scale {scale}")
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
-        status = _reproduced(arguments, settings.scale)
-    failed = [
-        reason for name in settings.names for reason in coverage.failed(results.record(name, settings.scale))
-    ]
+        status = _reproduced(arguments, scale)
+    failed = [reason for name in settings.names for reason in coverage.failed(results.record(name, scale))]
     for reason in failed:
         say(f"Failed: {reason}")
     return status or int(bool(failed))
@@ -73,7 +78,7 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
             started.append(start_command(stage, command, {**environment, **share}))
             return started[-1]
 
-        status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT)
+        status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT, scale)
     where = LOG.relative_to(ROOT)
     if status == 252:  # DVC's for an interruption
         tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
