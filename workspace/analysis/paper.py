@@ -7,7 +7,10 @@ import pkgutil
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
+
+from fedlib.settings.schema import ROOT
 
 
 @dataclass(frozen=True)
@@ -45,3 +48,8 @@ def part(paper: str, name: str = "") -> ModuleType:
 def parts(name: str) -> dict[str, ModuleType]:
     """Paper -> the module of that name in its folder, for the papers that have one."""
     return {paper: part(paper, name) for paper in papers() if find_spec(f"workspace.papers.{paper}.{name}")}
+
+
+def printed_curves(place: str, root: Path = ROOT) -> Path:
+    """The file of the printed curves of an artifact, as somebody read them off; place: "fedcor/figure_4"."""
+    return root / "data" / "printed" / f"{place}.csv"

@@ -19,6 +19,7 @@ from fedlib.errors import ConfigError, meant
 from fedlib.files import say, write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis.paper import printed_curves
 from workspace.commands.uses import digests, parsed
 from workspace.pages import seals
 
@@ -153,13 +154,19 @@ def log_sources(experiment: str, scale: Scale) -> list[Path]:
     return [NORMALISED / "simulate.ipynb", RESULTS / scale / f"{experiment}.parquet"]
 
 
+def beside_results(artifact: str) -> list[str]:
+    """Files and folders in git that an artifact reads beside results, also the printed curves of its figure."""
+    curves = printed_curves(place(artifact))
+    return [*BESIDE.get(artifact, []), *([str(curves.relative_to(ROOT))] if curves.exists() else [])]
+
+
 def page_sources(artifact: str, experiments: Iterable[str], scale: Scale) -> list[Path]:
     """What an artifact's page is made from: its notebook with the code's digests, tables, and files in git."""
     tables = [RESULTS / scale / f"{name}.parquet" for name in experiments]
     if artifact in WHOLE_SCALE:
         tables = list((RESULTS / scale).glob("*.parquet"))
     notebook = NORMALISED / f"{place(artifact)}.ipynb"
-    beside = [ROOT / path for path in BESIDE.get(artifact, [])]
+    beside = [ROOT / path for path in beside_results(artifact)]
     return [notebook, *tables, *beside, *(path for folder in beside for path in folder.rglob("*"))]
 
 

@@ -157,7 +157,7 @@ def _stage(name: str, experiments: list[str]) -> str:
     ]
     if name in notebooks.WHOLE_SCALE:
         results = ["data/results/${scale}"]
-    results += notebooks.BESIDE.get(name, [])
+    results += notebooks.beside_results(name)
     needed = [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
     lines = [
         f"  {name}:",

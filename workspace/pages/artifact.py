@@ -28,9 +28,9 @@ from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects
 from workspace.analysis.claim import Arms, Claim, claims_of
-from workspace.analysis.paper import papers
+from workspace.analysis.paper import papers, printed_curves
 from workspace.analysis.plans import opened
-from workspace.figures import interactive, picture
+from workspace.figures import interactive, picture, printed
 from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.lookup import Results
@@ -122,8 +122,11 @@ class Artifact:
     def show(self, figure: Figure, name: str = "figure", data: pd.DataFrame | None = None) -> None:
         """Display a figure; save it as `<name>.svg`, with its data as `<name>.csv`.
 
-        data: the numbers behind it; by default the points of its lines.
+        data: the numbers behind it; by default the points of its lines. Over the page's first figure are drawn the
+        printed curves that somebody read off (`figures/printed.py`).
         """
+        if name == "figure" and (path := printed_curves(self.place, self.root)).exists():
+            printed.draw(figure, printed.read(path))
         svg = picture.svg(figure, self.name)
         write_whole(self.folder / f"{name}.svg", svg)
         if (panels := interactive.panels(figure)) is not None:
