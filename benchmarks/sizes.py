@@ -3,7 +3,7 @@
 `python -m benchmarks.sizes [SAMPLER ...]` prints the rows of the table in `docs/samplers.md`. Clients are simulated by
 random answers of D numbers, so only the sampler works. A cell is the mean of up to `ROUNDS` rounds after the warm-up,
 after one where all take more than `ENOUGH` seconds, and the memory that the process needs beyond what it needed before
-`setup`, answers included. Each cell is a process of its own that may use `SECONDS` and `MEMORY`; a sampler that needs
+`setup`, answers included. Times are of the processor, with one thread, as in the engine. Each cell is a process of its own that may use `SECONDS` and `MEMORY`; a sampler that needs
 more memory than that is not tried, as `fedlib.simulate` would refuse it.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedlib.samplers import SAMPLERS, Federation, Report, ServerLosses, Updates, answered, find
 from fedlib.streams import stream
@@ -48,17 +49,17 @@ def answer(question: Any, rng: np.random.Generator) -> np.ndarray:
 
 def called(method: Callable[..., Any], *arguments: object, rng: np.random.Generator) -> tuple[Any, float]:
     """What a sampler's method returns, and its own seconds."""
-    started, waited = time.perf_counter(), 0.0
+    started, waited = time.process_time(), 0.0
 
     def reply(question: Any) -> np.ndarray:
         nonlocal waited
-        asked_at = time.perf_counter()
+        asked_at = time.process_time()
         rows = answer(question, rng)
-        waited += time.perf_counter() - asked_at
+        waited += time.process_time() - asked_at
         return rows
 
     result = answered(method(*arguments), reply)
-    return result, time.perf_counter() - started - waited
+    return result, time.process_time() - started - waited
 
 
 def measured(name: str, N: int) -> str:
@@ -106,6 +107,7 @@ def cell(name: str, N: int) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--cell"]:
+        threadpool_limits(1)
         resource.setrlimit(resource.RLIMIT_AS, (2 * MEMORY, 2 * MEMORY))
         print(measured(sys.argv[2], int(sys.argv[3])))
     else:

@@ -93,15 +93,26 @@ def distances(G: np.ndarray) -> np.ndarray:
 
     Computed from the inner products of the rows, summed in float64: exact to about 1e-8 of the norms.
     """
-    from fedlib.kernels.products import products  # here: importing Numba takes a second
+    if len(G) > MANY:
+        whole = G.astype(float)
+        whole[~np.isfinite(np.vecdot(whole, whole))] = 0
+        D = whole @ whole.T  # of so many rows BLAS makes better use
+    else:
+        from fedlib.kernels.products import products  # here: importing Numba takes a second
 
-    inner, *_ = products(G, G, float)
-    broken = ~np.isfinite(inner.diagonal())
-    inner[broken] = inner[:, broken] = 0
-    squares = inner.diagonal()
-    D = np.sqrt(np.maximum(squares[:, None] + squares - 2 * inner, 0))
+        D, *_ = products(G, G, float)
+        broken = ~np.isfinite(D.diagonal())
+        D[broken] = D[:, broken] = 0
+    squares = D.diagonal().copy()
+    for rows, mine in zip(blocks(D), blocks(squares), strict=True):
+        rows[:] = np.sqrt(np.maximum(mine[:, None] + squares - 2 * rows, 0))
     np.fill_diagonal(D, 0)
     return D
+
+
+def blocks(rows: np.ndarray) -> list[np.ndarray]:
+    """Views of a few rows each, so that what is computed of them stays in the cache."""
+    return [rows[start : start + 16] for start in range(0, len(rows), 16)]
 
 
 def gain(row: np.ndarray, nearest: np.ndarray) -> float:
@@ -117,7 +128,8 @@ def lazy_greedy(D: np.ndarray, m: int) -> np.ndarray:
     """
     first = int(D.sum(axis=1).argmin())
     chosen, nearest = [first], D[first]
-    bounds = [(-g, k) for k, g in enumerate(np.maximum(nearest - D, 0).sum(axis=1).tolist()) if k != first]
+    gains = np.concatenate([np.maximum(nearest - rows, 0).sum(axis=1) for rows in blocks(D)])
+    bounds = [(-g, k) for k, g in enumerate(gains.tolist()) if k != first]
     heapq.heapify(bounds)
     while len(chosen) < m:
         k = heapq.heappop(bounds)[1]

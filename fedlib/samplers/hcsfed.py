@@ -68,7 +68,7 @@ def kmeans(X: np.ndarray, H: int, rng: np.random.Generator, passes: int = 100) -
     centres = X[rng.choice(len(X), H, replace=False)]
     labels = np.full(len(X), -1)
     for _ in range(passes):
-        new = ((centres**2).sum(axis=1) - 2 * X @ centres.T).argmin(axis=1)
+        new = ((centres**2).sum(axis=1) - X @ (2 * centres).T).argmin(axis=1)
         if (new == labels).all():
             break
         labels = new

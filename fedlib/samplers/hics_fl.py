@@ -24,11 +24,12 @@ say); the softmax subtracts its maximum; and a non-finite update is not kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy  # its submodules load on first use
 
+from fedlib.samplers.apart import Apart
 from fedlib.samplers.base import (
     Count,
     Federation,
@@ -41,7 +42,7 @@ from fedlib.samplers.base import (
     register,
 )
 from fedlib.samplers.checks import check_choices
-from fedlib.samplers.clustered_sampling import angles, draw, similarity_distributions, ward_tree
+from fedlib.samplers.clustered_sampling import MANY, angles, draw, similarity_distributions, ward_tree
 from fedlib.samplers.weighted import draw_distinct, log
 
 Estimate = Literal["bias", "weight"]
@@ -88,7 +89,7 @@ class HiCSFL(Sampler):
     fewer = True  # in the last round of the warm-up, where m does not divide N
 
     def needed(self, fed: Federation) -> int:
-        return fed.N**2
+        return fed.N**2 if fed.N <= MANY else 3 * fed.N**2
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
@@ -103,6 +104,10 @@ class HiCSFL(Sampler):
         at_random = self.paper if self.order is None else self.order == "random"
         self.warmup_order = rng.permutation(fed.N) if at_random else fed.everyone
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, self.of).shape[1]))
+        self.alike = Alike(self.updates) if fed.N > MANY else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().state_dict().items() if key != "alike"}
 
     @property
     def draws(self) -> Literal["distinct", "repeated"]:  # ty: ignore[incompatible-property-override]  # by variant
@@ -128,9 +133,8 @@ class HiCSFL(Sampler):
         if self.warming_up(t) and len(left := self.warmup_order[np.isin(self.warmup_order, A)]):
             self.warmup_order = self.warmup_order[~np.isin(self.warmup_order, left[:m])]
             return Selection(left[:m])
-        updates = self.updates[A]
-        H = estimated_entropy(magnitudes(updates, fed.K, self.of), self.T_s)
-        tree = ward_tree(distances(updates, H, self.lam))
+        everyone = estimated_entropy(magnitudes(self.updates, fed.K, self.of), self.T_s)
+        H, tree = everyone[A], tree_of_updates(self.alike, self.updates, everyone, self.lam, A)
         labels = cut(tree, self.M or m)
         notes = {"entropy": np.round(H, 6).tolist(), "clusters": labels.tolist()}
         T = self.horizon or fed.T
@@ -186,13 +190,42 @@ def distances(updates: np.ndarray, H: np.ndarray, lam: float) -> np.ndarray:
     return angle + lam * np.abs(H[:, None] - H)
 
 
+class Alike:
+    """Equation 9's distances of many clients: who has a new update or entropy gets new ones.
+
+    updates: (N, .) kept updates, before the first round.
+    """
+
+    def __init__(self, updates: np.ndarray) -> None:
+        N = len(updates)
+        self.apart, self.updates, self.H = Apart(np.zeros((N, N)), np.arange(N)), updates, np.full(N, np.nan)
+
+    def tree(self, updates: np.ndarray, H: np.ndarray, lam: float, A: np.ndarray) -> np.ndarray:
+        """Ward's tree of the clients A; updates and H are those of everyone."""
+        changed = np.flatnonzero((updates != self.updates).any(axis=1) | (H != self.H))
+        if len(changed):
+            angle = angles(updates[changed], updates)
+            self.apart.renew(changed, angle + lam * np.abs(H[changed][:, None] - H))
+        self.updates, self.H = updates, H
+        return self.apart.tree(A)
+
+
+def tree_of_updates(
+    alike: Alike | None, updates: np.ndarray, H: np.ndarray, lam: float, A: np.ndarray
+) -> np.ndarray:
+    """Ward's tree of the clients A from everyone's kept updates (N, .) and entropies (N,)."""
+    if alike:
+        return alike.tree(updates, H, lam, A)
+    return ward_tree(distances(updates[A], H[A], lam))
+
+
 def cut(tree: np.ndarray, M: int) -> np.ndarray:
     """Labels 0 .. M - 1 of the clients (N,) when the tree (N - 1, 4) is cut into M clusters (N clusters if M > N)."""
     N = len(tree) + 1
-    node = np.arange(N)  # the tree node to which each client belongs after the first N - M merges
-    for i, (a, b) in enumerate(tree[: max(N - M, 0), :2].astype(int)):
-        node[(node == a) | (node == b)] = N + i
-    return np.unique(node, return_inverse=True)[1]
+    node = list(range(2 * N - 1))  # the node to which each node belongs after the first N - M merges
+    for i, (a, b) in reversed(list(enumerate(tree[: max(N - M, 0), :2].astype(int).tolist()))):
+        node[a] = node[b] = node[N + i]
+    return np.unique(node[:N], return_inverse=True)[1]
 
 
 def annealed(t: int, T: int) -> float:

@@ -6,6 +6,7 @@ It comes from HiCS-FL's public code, not from its paper. It is a reference, not 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy  # its submodules load on first use
@@ -20,15 +21,16 @@ from fedlib.samplers.base import (
     Selection,
     register,
 )
-from fedlib.samplers.clustered_sampling import ward_tree
+from fedlib.samplers.clustered_sampling import MANY
 from fedlib.samplers.hics_fl import (
+    Alike,
     annealed,
     cluster_means,
     cut,
-    distances,
     draw_by_cluster,
     output_layer,
     refreshed,
+    tree_of_updates,
 )
 
 
@@ -50,16 +52,21 @@ class Oracle(Sampler):
     horizon: Count | None = None
 
     def needed(self, fed: Federation) -> int:
-        return fed.N**2
+        return fed.N**2 if fed.N <= MANY else 3 * fed.N**2
 
     def setup(self, fed: Federation, rng: np.random.Generator) -> None:
         super().setup(fed, rng)
         self.updates = np.zeros((fed.N, output_layer(np.zeros((1, fed.d)), fed, "weight").shape[1]))
+        self.alike = Alike(self.updates) if fed.N > MANY else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in super().state_dict().items() if key != "alike"}
 
     def select(self, round: Round) -> Selection:
         fed, A = self.fed, round.available
-        H = label_entropy(fed.label_counts)[A]
-        labels = cut(ward_tree(distances(self.updates[A], H, self.lam)), self.M)
+        everyone = label_entropy(fed.label_counts)
+        H = everyone[A]
+        labels = cut(tree_of_updates(self.alike, self.updates, everyone, self.lam, A), self.M)
         log_pi = scipy.special.log_softmax(
             self.gamma * annealed(round.t - 1, self.horizon or fed.T) * cluster_means(H, labels)
         )

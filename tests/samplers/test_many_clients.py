@@ -12,7 +12,8 @@ import scipy
 from torch import nn
 
 import fedlib
-from fedlib.samplers import clustered_sampling, divfl, fedcor, linear_process
+from fedlib.samplers import clustered_sampling, divfl, fedcor, hics_fl, linear_process, oracle
+from fedlib.samplers.apart import Apart, squared_apart, tree_of
 from fedlib.samplers.fedcor import choose, covariance, train
 from fedlib.simulation import clients as work_of_clients
 
@@ -45,13 +46,62 @@ def test_fedcor_trains_as_with_the_whole_covariance(likelihood: Any, monkeypatch
     assert not np.allclose(trained, embedding)
 
 
-def test_rows_apart_are_the_distances_of_pairs() -> None:
-    rho = RNG.random((120, 120))
+def similar(n: int) -> np.ndarray:
+    """A similarity matrix with two rows that are zero."""
+    rho = RNG.random((n, n))
     rho = rho + rho.T
     rho[[5, 9]] = rho[:, [5, 9]] = 0
-    wanted = scipy.spatial.distance.pdist(rho)
-    np.testing.assert_allclose(clustered_sampling.rows_apart(rho), wanted, rtol=1e-9, atol=1e-9)
-    assert wanted.min() == clustered_sampling.rows_apart(rho).min() == 0
+    np.fill_diagonal(rho, 0)
+    return rho
+
+
+def test_squared_distances_of_rows_are_those_of_pairs() -> None:
+    rho = similar(120)
+    wanted = scipy.spatial.distance.squareform(scipy.spatial.distance.pdist(rho, "sqeuclidean"))
+    squared = squared_apart(rho)
+    np.testing.assert_allclose(squared, wanted, rtol=1e-9, atol=1e-9)
+    assert squared[5, 9] == 0
+
+
+@pytest.mark.parametrize("n", [2, 10, 300])
+def test_the_tree_is_scipys(n: int) -> None:
+    points = RNG.normal(size=(n, 4))
+    distance = scipy.spatial.distance
+    tree = tree_of(distance.squareform(distance.pdist(points, "sqeuclidean")))
+    wanted = scipy.cluster.hierarchy.ward(points)
+    np.testing.assert_array_equal(tree[:, [0, 1, 3]], wanted[:, [0, 1, 3]])
+    np.testing.assert_allclose(tree[:, 2], wanted[:, 2])
+
+
+def test_a_tree_of_ties_is_a_tree() -> None:
+    """Clients that were never selected are all at distance 0."""
+    points = np.r_[np.zeros((20, 3)), RNG.normal(size=(5, 3)), np.zeros((20, 3))]
+    distance = scipy.spatial.distance
+    tree = tree_of(distance.squareform(distance.pdist(points, "sqeuclidean")))
+    assert scipy.cluster.hierarchy.is_valid_linkage(tree)
+    assert scipy.cluster.hierarchy.is_monotonic(tree)
+    assert not tree[:39, 2].any()
+
+
+def test_renewed_distances_are_those_from_the_start() -> None:
+    places = RNG.permutation(60)
+    apart = Apart(np.zeros((60, 60)), places)
+    for changed in ([], [3], [7, 5, 59], [3, 8], [1, 2, 3, 4], range(30)):
+        rows = similar(60)[: len(changed)]
+        rows[:, changed] = (rows[:, changed] + rows[:, changed].T) / 2
+        apart.renew(np.array(changed, dtype=int), rows)
+        assert (apart.squared is None) == (len(changed) > 6)
+    assert (apart.rho == apart.rho.T).all()
+    assert not apart.rho.diagonal().any()
+    for changed in ([4], [9, 41]):  # again after all distances were made
+        tree = apart.tree(places)
+        wanted = tree_of(squared_apart(apart.rho)[np.ix_(places, places)])
+        np.testing.assert_allclose(tree, wanted)
+        rows = similar(60)[: len(changed)]
+        rows[:, changed] = (rows[:, changed] + rows[:, changed].T) / 2
+        apart.renew(np.array(changed, dtype=int), rows)
+        wanted = squared_apart(apart.rho)[np.ix_(places, places)]
+        np.testing.assert_allclose(apart.squared, wanted, atol=1e-9)
 
 
 def test_rows_of_distances_are_the_matrix() -> None:
@@ -89,7 +139,7 @@ def few_bytes(patch: pytest.MonkeyPatch) -> None:
 
 
 def few_clients(patch: pytest.MonkeyPatch) -> None:
-    for module in (fedcor, clustered_sampling, divfl):
+    for module in (fedcor, clustered_sampling, divfl, hics_fl, oracle):
         patch.setattr(module, "MANY", 10)
 
 
@@ -101,10 +151,16 @@ def few_clients(patch: pytest.MonkeyPatch) -> None:
         (fedlib.samplers.HCSFed(R=0.5, H=3, variant="U"), few_bytes),
         (fedlib.samplers.FedCor(warmup=2, dt=2, gpr_begin=0, sigma_n=0.5), few_clients),
         (fedlib.samplers.ClusteredSimilarity(), few_clients),
+        (fedlib.samplers.HiCSFL(), few_clients),
+        (fedlib.samplers.HiCSFL(variant="C0", refresh=True), few_clients),
+        (fedlib.samplers.Oracle(), few_clients),
         (fedlib.samplers.DivFL(greedy="stochastic"), few_clients),
         (fedlib.samplers.DivFL(greedy="stochastic", gradients="previous", candidates=5), few_clients),
     ],
-    ids=["HCSFed", "HCSFed, U", "FedCor", "Algorithm 2", "DivFL", "DivFL, previous gradients"],
+    ids=[
+        *("HCSFed", "HCSFed, U", "FedCor", "Algorithm 2", "HiCS-FL", "HiCS-FL, C0", "Oracle"),
+        *("DivFL", "DivFL, previous gradients"),
+    ],
 )
 def test_runs_are_the_same(
     sampler: Any, fewer: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
