@@ -3,8 +3,9 @@
 `python -m benchmarks.sizes [SAMPLER ...]` prints the rows of the table in `docs/samplers.md`. Clients are simulated by
 random answers of D numbers, so only the sampler works. A cell is the mean of up to `ROUNDS` rounds after the warm-up,
 after one where all take more than `ENOUGH` seconds, and the memory that the process needs beyond what it needed before
-`setup`, answers included. Times are of the processor, with one thread, as in the engine. Each cell is a process of its own that may use `SECONDS` and `MEMORY`; a sampler that needs
-more memory than that is not tried, as `fedlib.simulate` would refuse it.
+`setup`, answers included. Times are of the processor, with one thread, as in the engine. Each cell is a process of its
+own that may use `SECONDS` and `MEMORY`; a sampler that needs more memory than that is not tried, as `fedlib.simulate`
+would refuse it.
 """
 
 from __future__ import annotations
