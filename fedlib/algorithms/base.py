@@ -71,9 +71,10 @@ class FedAvg(Stateful):
     shares: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
     # (N,) of the clients in the mean that the weights estimate; None: equal ones
     rates: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
+    ages: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
     local: Sequence[Any] = field(default=(), init=False, repr=False, compare=False)
     # set before `aggregate`, because late updates are of earlier rounds: (n,) learning rates that clients trained with;
-    # their models after training, of late ones
+    # (n,) rounds since then; their models after training, of late ones
 
     def check(self, local: Any) -> None:
         """Raise ValueError where clients cannot do this local work (`settings.schema.Local`) under the algorithm."""

@@ -47,8 +47,10 @@ class ClientSide:
     def answers_of(self, jobs: list[tuple[Live, int, int]]) -> list[Answer]:
         """Local training of (run, client, draw) jobs, as in `train`; the result of each."""
         trained = self.train(jobs)
-        rates = [live.run.local.lr_at(live.t) for live, _, _ in jobs]
-        rows = zip(trained.updates, trained.losses.tolist(), trained.steps.tolist(), rates, strict=True)
+        rates, rounds = [live.run.local.lr_at(live.t) for live, _, _ in jobs], [live.t for live, _, _ in jobs]
+        rows = zip(
+            trained.updates, trained.losses.tolist(), trained.steps.tolist(), rates, rounds, strict=True
+        )
         return [Answer(*row) for row in rows]
 
     def train(self, jobs: list[tuple[Live, int, int]], purpose: Purpose = "local") -> Trained:

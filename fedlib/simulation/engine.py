@@ -254,6 +254,7 @@ class Lockstep(ClientSide):
         if ServerLosses in (live.sampler.asks or ()):
             live.received = (live.models[0].clone(), clients, updates[torch.as_tensor(back)])
         live.algorithm.rates = np.array([answers[i].lr for i in order])
+        live.algorithm.ages = np.array([live.t - answers[i].t for i in order])
         if live.algorithm.reads_local:
             live.algorithm.local = [answers[i].local for i in order]
         models = live.algorithm.aggregate(

@@ -34,14 +34,15 @@ FORWARD = 1 / 3  # of the seconds that training on a sample takes, a loss takes 
 class Answer:
     """The result of one client's local training.
 
-    lr: the learning rate of its round. local: the client's model after it, of an update that arrives later, where the
-        algorithm reads it (`FedAvg.reads_local`).
+    lr, t: the learning rate and the number of its round. local: the client's model after it, of an update that arrives
+        later, where the algorithm reads it (`FedAvg.reads_local`).
     """
 
     update: Tensor
     loss: float
     steps: int
     lr: float
+    t: int
     local: Tensor | None = None
 
 

@@ -395,3 +395,14 @@ def test_osmd(case: Case) -> None:
         told(sampler, row["t"], drawn, updates=updates)
         np.testing.assert_allclose(sampler.P, row["experts_after"], rtol=0, atol=1e-12)
         np.testing.assert_allclose(sampler.theta, row["theta_after"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.golden("refl_*.json")
+def test_refl(case: Case) -> None:
+    refl, updates = algorithms.REFL(beta=case["beta"], s=case["scale"]), [*case["fresh"], *case["late"]]
+    refl.ages = np.array([0] * len(case["fresh"]) + case["ages"])
+    n = len(updates)
+    importance = refl.importances(refl.ages, np.full(n, 1 / n), torch.tensor(updates, dtype=torch.float64))
+    np.testing.assert_allclose(importance, case["importance"], rtol=0, atol=1e-9)
+    models = moved(refl, torch.zeros(1, 5).double(), np.arange(n), updates)
+    np.testing.assert_allclose(models[0], case["step"], rtol=0, atol=1e-9)

@@ -194,3 +194,22 @@ def test_a_stopped_run_of_fedawe_goes_on_as_if_it_had_not_been_stopped() -> None
         first.advance()
     second.live[0].load_state_dict(first.live[0].state_dict())
     assert torch.equal(finish(second)[0].models, straight.models)
+
+
+def test_refl_is_told_how_late_updates_are() -> None:
+    """Ages are the rounds since the late updates that the report names were trained, and 0 for the others."""
+    world = {"speeds": {"seconds": 0.1}, "ends": {"kind": "deadline", "seconds": 4.0}, "late": "keep"}
+    lockstep = engine({"sampler": "uniform", "algorithm": "refl"}, world=world, T=12)
+    (live,) = lockstep.live
+    ages = []
+    while lockstep.active:
+        trained = {late.client: late.answer.t for late in live.presence.flying}
+        lockstep.advance()
+        late = live.presence.additions["late"]
+        if live.presence.arrived:
+            assert sorted(live.algorithm.ages[live.algorithm.ages > 0]) == sorted(
+                live.t - trained[k] for k in late
+            )
+            ages += live.algorithm.ages.tolist()
+    assert max(ages) > 0
+    assert min(ages) == 0
