@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @register("refl", revision=0)
 @dataclass
-class REFL(FedAvg):
+class StaleAware(FedAvg):
     """FedAvg with weights in proportion to w_k times the importance of update k.
 
     beta: weight of the difference from the others against the age. s: how little the difference may count.

@@ -399,7 +399,7 @@ def test_osmd(case: Case) -> None:
 
 @pytest.mark.golden("refl_*.json")
 def test_refl(case: Case) -> None:
-    refl, updates = algorithms.REFL(beta=case["beta"], s=case["scale"]), [*case["fresh"], *case["late"]]
+    refl, updates = algorithms.StaleAware(beta=case["beta"], s=case["scale"]), [*case["fresh"], *case["late"]]
     refl.ages = np.array([0] * len(case["fresh"]) + case["ages"])
     n = len(updates)
     importance = refl.importances(refl.ages, np.full(n, 1 / n), torch.tensor(updates, dtype=torch.float64))
