@@ -28,8 +28,9 @@
     };
     const claim = () => data.claims.find((one) => one.id === state.claim) || data.claims[0];
     const unit = (one) => one.unit === "times" ? " ×" : one.unit ? ` ${one.unit}` : "";
-    const effect = (one, of) => `${one.open ? "≥ " : ""}${number(one.estimate)}${unit(of)}` +
-      (one.low === null ? "" : ` [${number(one.low)}, ${number(one.high)}]`);
+    const end = (value, open, sign) => value === null && open ? `${sign}∞` : number(value);
+    const effect = (one, of) => `${one.open && !one.under ? "≥ " : one.under && !one.open ? "≤ " : ""}${number(one.estimate)}${unit(of)}` +
+      (one.low === null && one.high === null ? "" : ` [${end(one.low, one.under, "−")}, ${end(one.high, one.open, "")}]`);
 
     function keep() {
       history.pushState(null, "", "#" + new URLSearchParams(Object.entries(state).filter(([, value]) => value)));
@@ -68,19 +69,18 @@
 
     function told(of, taken) {
       const printed = of.printed === null ? "" : ` Printed: ${number(of.printed)}${unit(of)}.`;
-      const counts = {};
-      for (const one of taken) counts[one.outcome] = (counts[one.outcome] || 0) + 1;
       if (!taken.length) said.textContent = "No run of this reading is archived.";
       else if (taken.length === 1) {
         const [one] = taken;
-        said.textContent = `${one.name}: ${effect(one, of)}, ${one.n} seed${one.n === 1 ? "" : "s"}: ${one.outcome}.${printed}`;
+        const tested = one.primary ? ` This reading is the one that is tested: ${of.told}.` : "";
+        said.textContent = `${one.name}: ${effect(one, of)}, ${one.n} seed${one.n === 1 ? "" : "s"}.${printed}${tested}`;
         said.dataset.estimate = one.estimate;
       } else {
         const known = taken.map((one) => one.estimate).filter((value) => value !== null);
-        said.textContent = `${taken.length} readings, from ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}: `;
-        Object.entries(counts).forEach(([name, n], k) => said.append(k ? " " : "",
-          element("span", `${n} ${name}`, `verdict ${name.replaceAll(" ", "-")}`)));
-        said.append(printed);
+        const levels = of.levels.map((one) => `${one.option ? `${one.choice}, ${one.option}: ` : ""}${number(one.lowest)} to ` +
+          `${number(one.highest)}, on average over readings ${effect({ ...one, open: false, under: false }, of)}`);
+        const range = `From ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}.`;
+        said.textContent = `${range}${printed} ${levels.join("; ")}${levels.length ? "." : ""} Tested under one reading: ${of.told}.`;
         delete said.dataset.estimate;
       }
       said.dataset.readings = taken.length;
@@ -127,10 +127,11 @@
         shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
-        const group = shape("g", { class: `dot ${one.outcome.replaceAll(" ", "-")}${fits(one) ? "" : " out"}`, tabindex: k ? -1 : 0, role: "button" }, svg);
-        if (one.low !== null) shape("line", { x1: x(k), x2: x(k), y1: y(one.low), y2: y(one.high) }, group);
+        const group = shape("g", { class: `dot${one.primary ? " primary" : ""}${fits(one) ? "" : " out"}`, tabindex: k ? -1 : 0, role: "button" }, svg);
+        if (one.low !== null || one.high !== null) shape("line", { x1: x(k), x2: x(k),
+          y1: y(one.low ?? one.estimate), y2: y(one.high ?? one.estimate) }, group);
         shape("circle", { cx: x(k), cy: y(one.estimate), r: fits(one) ? 4.5 : 3 }, group);
-        const words = `${one.name}: ${effect(one, of)}, ${one.n} seeds, ${one.outcome}. ` +
+        const words = `${one.name}: ${effect(one, of)}, ${one.n} seeds${one.primary ? ", the reading that is tested" : ""}. ` +
           Object.entries(one.choices).map(([name, value]) => `${name}: ${value}`).join("; ");
         shape("title", {}, group).textContent = words;
         group.setAttribute("aria-label", words);
@@ -165,11 +166,11 @@
       figure.replaceChildren();
       if (taken.length !== 1) { table.append(element("p", "Take one reading to see its cells and curves.", "note")); return; }
       const made = element("table", "", "dataframe"), head = made.createTHead().insertRow(), body = made.createTBody();
-      const columns = ["cell", "printed", "here", "seeds", "outcome"];
+      const columns = ["cell", "printed", "here", "seeds"];
       for (const name of columns) head.append(element("th", name));
       for (const one of taken[0].cells) {
         const row = body.insertRow();
-        [one.cell, one.shown || number(one.printed), effect(one, of), one.n, one.outcome].forEach((text, k) => {
+        [one.cell, one.shown || number(one.printed), effect(one, of), one.n].forEach((text, k) => {
           const cell = row.insertCell();
           cell.textContent = text;
           cell.dataset.label = columns[k];

@@ -63,7 +63,7 @@ def test_a_core_claim_comes_before_many_cheaper_others() -> None:
 def test_only_runs_that_some_claim_reads_are_trained() -> None:
     """Not the other methods of an experiment, nor its other settings; each claim is charged for its own runs."""
     cheap, dear = Condition("short", "a", "MD"), Condition("long", "b", "Random")
-    ordered = units(MISSING, shared({"c": (True, [frozenset([cheap]), frozenset([dear])])}), cost)
+    ordered = units(MISSING, shared({"c": (True, {frozenset([cheap]): 1.0, frozenset([dear]): 1.0})}), cost)
     assert [(unit.experiment, unit.setting, unit.methods) for unit in ordered] == [
         *[("short", "a", ("MD",))] * 2,
         *[("long", "b", ("Random",))] * 2,
@@ -100,3 +100,10 @@ def test_nothing_that_does_not_fit_is_started_but_one_that_a_checkpoint_keeps() 
     assert sum(unit.seconds for unit in fitting(ordered, 4 * short + long)) == 4 * short + long
     assert len(fitting(ordered, 4 * short + MARGIN)) == 4, "no round would be kept"
     assert fitting(ordered, 1e9) == ordered
+
+
+def test_what_more_seeds_will_hardly_show_comes_last() -> None:
+    """Two parts of equal cost; and the chance that a unit decides is said."""
+    likely, hardly = (frozenset([Condition("short", setting, "MD")]) for setting in "ab")
+    ordered = units(MISSING, shared({"c": (True, {likely: 0.9, hardly: 0.1})}), cost)
+    assert [(unit.setting, unit.chance) for unit in ordered] == [("a", 0.9)] * 2 + [("b", 0.1)] * 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_evidence import AGAINST, CLEAR, NOISE, ONE, TWO, cell
+from test_evidence import AGAINST, CLEAR, CONTROL, NOISE, ONE, cell
 
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import ROOT
@@ -20,16 +20,16 @@ from workspace.pages import article, forest, published
 from workspace.pages.evidence import Evidence
 
 
-def made(first: list[float], outcome: str = "replicated") -> dict[str, Any]:
+def made(first: list[float]) -> dict[str, Any]:
     """HCSFed's article from a made-up table of four core claims and a supporting one."""
     rows = [
-        cell("hcsfed.T1.a", ONE, first, outcome=outcome),
-        cell("hcsfed.T1.a", ONE, AGAINST, outcome="refuted", cell="MNIST, q = 50 %"),
-        cell("hcsfed.T1.b", ONE, CLEAR, outcome="replicated"),
-        cell("hcsfed.T1.b", TWO, NOISE),
-        cell("hcsfed.T1.c", ONE, [0.5], outcome="one seed"),
-        cell("hcsfed.T1.d", ONE, [], outcome="not run"),
-        cell("hcsfed.T1.f", ONE, CLEAR, outcome="replicated", kind="supporting"),
+        cell("hcsfed.T1.a", ONE, first),
+        cell("hcsfed.T1.a", ONE, AGAINST, cell="MNIST, q = 50 %"),
+        cell("hcsfed.T1.b", ONE, CLEAR),
+        cell("hcsfed.T1.b", CONTROL, NOISE),
+        cell("hcsfed.T1.k", ONE, [0.5]),
+        cell("hcsfed.T1.d", ONE, []),
+        cell("hcsfed.T1.f", ONE, CLEAR, kind="supporting"),
     ]
     evidence = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
     return article.content("hcsfed", evidence, "MNIST 5 of 5")
@@ -43,27 +43,27 @@ def claim(said: dict[str, Any], name: str) -> dict[str, Any]:
 def test_every_core_claim_stands_there_once_with_its_outcome():
     said = made(CLEAR)
     assert {one["id"]: one["outcome"] for one in said["claims"]} == {
-        "hcsfed.T1.a": "refuted",
-        "hcsfed.T1.b": "decided by the reading",
-        "hcsfed.T1.c": "one seed",
+        "hcsfed.T1.a": "contradicted",
+        "hcsfed.T1.b": "holds",
+        "hcsfed.T1.k": "one seed",
         "hcsfed.T1.d": "not run",
     }
     assert len(said["claims"]) == 4
-    assert said["counted"] == "1 decided by the reading, 1 one seed, 1 refuted, 1 not run"
+    assert said["counted"] == "1 holds, 1 contradicted, 1 one seed, 1 not run"
     assert "4 core claims" in said["scope"][-1]
     assert "others (1)" in said["scope"][-1]
+    assert "as its authors' earlier program runs" in " ".join(said["methods"])
 
 
-def test_effects_and_intervals_are_those_of_the_table_under_each_reading():
+def test_effects_and_intervals_are_those_of_the_table_and_only_the_primary_reading_has_an_outcome():
     rows = claim(made(CLEAR), "hcsfed.T1.b")["rows"]
     assert [(row["reading"], row["outcome"], row["seeds"]) for row in rows] == [
-        (ONE, "replicated", 5),
-        (TWO, "undecided", 5),
+        ("as its authors' earlier program runs", "holds", 5),
+        (CONTROL, "", 5),
     ]
     assert rows[0]["effect [95 %]"].replace("\u00a0", " ").startswith("2 × [1.97, 2.03]")
-    alone = claim(made(CLEAR), "hcsfed.T1.c")["rows"][0]
+    alone = claim(made(CLEAR), "hcsfed.T1.k")["rows"][0]
     assert (alone["effect [95 %]"].replace("\u00a0", " "), alone["seeds"]) == ("1.65 ×", 1)
-    assert claim(made(CLEAR), "hcsfed.T1.d")["rows"] == []
 
 
 def test_a_value_that_changes_in_the_table_changes_the_text():
@@ -71,58 +71,17 @@ def test_a_value_that_changes_in_the_table_changes_the_text():
     assert claim(before, "hcsfed.T1.a")["rows"] != claim(after, "hcsfed.T1.a")["rows"]
     assert "to 2\u00a0× [1.82, 2.2]" in claim(before, "hcsfed.T1.a")["notes"]
     assert "to 5.44\u00a0× [4.95, 5.99]" in claim(after, "hcsfed.T1.a")["notes"]
-    for name in ("hcsfed.T1.b", "hcsfed.T1.c", "hcsfed.T1.d"):
+    for name in ("hcsfed.T1.k", "hcsfed.T1.d"):
         assert claim(before, name) == claim(after, name)
-    swapped = made(CLEAR, outcome="undecided")
-    assert "1 undecided" in claim(swapped, "hcsfed.T1.a")["notes"]
+    assert "Smaller than printed" in claim(before, "hcsfed.T1.b")["notes"]
+    assert "p of the claim" in claim(before, "hcsfed.T1.b")["notes"]
 
 
-def test_of_many_readings_the_ends_and_the_median_are_shown():
-    values = {
-        "claim": "x",
-        "runs": list("uvwxyz"),
-        "reading": list("abcdef"),
-        "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0],
-        "cells": 2,
-    }
-    counted = pd.DataFrame(values | {"outcome": ["undecided"] * 5 + ["infeasible"]})
-    shown = article.chosen(counted)
-    assert [label for label, _ in shown] == ["lowest: a", "median of 5: e", "highest: b"]
-    assert shown[1][1]["reading"] == forest.standing(counted)["reading"]
-    assert [label for label, _ in article.chosen(counted.iloc[3:])] == ["d", "e", "f"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"reversed": 1}, "Cells on the other side"),
-        ({"reversed": 1, "cells": 1}, "It lies on the other side"),
-        ({"reversed": 1, "p": 0.03}, "corrected together"),
-        ({"p": 0.03}, "corrected together"),
-        ({"needed": 1001}, "Not even 1,000"),
-        ({"needed": 12}, "About 12 seeds"),
-        ({"needed": 4}, "More seeds"),
-    ],
-)
-def test_what_keeps_a_claim_undecided_is_said(changes: dict[str, Any], words: str):
-    one = {"reversed": 0, "cells": 2, "test": "more", "p": 0.2, "needed": 4, "n": 5} | changes
-    assert words in article._undecided(one)
-
-
-def test_readings_that_the_correction_alone_leaves_undecided_are_named():
-    values = {
-        "claim": "x",
-        "runs": list("uvw"),
-        "reading": list("abc"),
-        "estimate": [1.0, 2.0, 3.0],
-        "cells": 2,
-    }
-    counted = pd.DataFrame(values | {"outcome": "undecided", "p": [0.01, 0.2, 0.03]})
-    assert article._lost(counted) == [
-        "Under “c” it would be decided by itself, and is not after the correction."
-    ]
-    assert "2 other readings" in article._lost(counted.assign(p=0.01))[0]
-    assert article._lost(counted.assign(p=[0.01, 0.2, 0.3])) == []
+def test_what_would_decide_is_said_with_the_weakest_cell():
+    one = {"needed": 12, "weakest": "CIFAR-10"}
+    assert forest.seeds_of(one) == "about 12 seeds would show it; weakest: CIFAR-10"
+    assert forest.seeds_of({"needed": 1001, "weakest": ""}) == "more than 1,000 seeds would show it"
+    assert forest.seeds_of({"needed": 0, "weakest": "CIFAR-10"}) == ""
 
 
 @pytest.mark.parametrize("paper", papers())

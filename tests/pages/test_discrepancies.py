@@ -47,10 +47,10 @@ def test_what_is_left_open_stands_in_one_place(paper: str) -> None:
 def test_a_sentence() -> None:
     assert discrepancies.sentence(CELL, "B is faster.", CURVE) == (
         "`p.T1.a` B is faster. A over B (times): printed 2.48; as written 1.25 [1, 1.5], 5 seeds; "
-        "as run 4 [3, 5], 3 seeds; 3 archived readings from 0.5 to 4, 2 of them above 1."
+        "as run 4 [3, 5], 3 seeds; from 0.5 to 4 over the 3 ways to read the paper that were run."
     )
     alone = discrepancies.sentence(CELL, "B is faster.", CURVE[CURVE["reading"] == "as written"])
-    assert alone.endswith("as written 1.25 [1, 1.5], 5 seeds; no other reading is archived.")
+    assert alone.endswith("as written 1.25 [1, 1.5], 5 seeds; it was run under no other reading.")
 
 
 def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike() -> None:

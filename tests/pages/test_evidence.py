@@ -12,13 +12,16 @@ import pandas as pd
 import pytest
 
 from fedlib.settings.schema import ROOT
-from workspace.analysis import effects
-from workspace.analysis.readings import readings
+from workspace.analysis import effects, judge, words
+from workspace.analysis.estimators import cell_outcome
+from workspace.analysis.readings import primary, readings
 from workspace.pages import forest, front, published, readme
-from workspace.pages.evidence import DEPENDS, Evidence, pooled
+from workspace.pages.evidence import Evidence, pooled
 
-# Effects of five seeds on the logarithmic scale, and what they come to for a claim of "more" with margin 1.
-ONE, TWO = (reading.name for reading in readings("hcsfed")[:2])
+# Effects of five seeds on the logarithmic scale, under the primary reading and under others.
+ONE = primary("hcsfed").reading
+CONTROL = primary("hcsfed").beside[0]
+TWO = readings("hcsfed")[0].name
 CLEAR = [0.68, 0.70, 0.69, 0.71, 0.69]  # twice as fast
 AGAINST = [-value for value in CLEAR]
 NOISE = [-1.0, 1.0, 0.4, -0.6, 0.2]
@@ -53,35 +56,51 @@ def cell(claim: str, reading: str, values: list[float], **more: Any) -> dict[str
         "shown": "8 and 2 rounds",
         "censored": 0,
         "open": False,
-        "outcome": "undecided",
+        "under": False,
+        "finest": 0.0,
+        "late": 0,
+        "lost": 0,
+        "over": "all",
+        "primary": reading == ONE,
+        "arms": '{"a": [1.0, 0.2], "b": [-1.0, 0.2]}',
         "needed": 0,
         "runs": f"{reading}{values}",
         "words": "",
-    }
-    return row | more
+    } | more
+    effect = judge.effect_of(row)
+    outcome = cell_outcome(effect)
+    silent = not row["primary"] and outcome in words.BY_ITSELF
+    found = {"p": effect.p_shown, "p_reversed": effect.p_reversed, "outcome": "" if silent else outcome}
+    return row | found | more
 
 
 @pytest.fixture(scope="module")
 def evidence() -> Evidence:
     rows = [
-        cell("hcsfed.T1.a", ONE, CLEAR, outcome="replicated"),
-        cell("hcsfed.T1.b", ONE, AGAINST, outcome="refuted"),
-        cell("hcsfed.T1.c", ONE, NOISE),
-        cell("hcsfed.T1.d", ONE, CLEAR, outcome="replicated"),
-        cell("hcsfed.T1.d", TWO, NOISE),
-        cell("hcsfed.T1.e", ONE, [], outcome="not run"),
-        cell("hcsfed.T1.f", ONE, CLEAR, outcome="replicated", kind="supporting"),
+        cell("hcsfed.T1.a", ONE, CLEAR),
+        cell("hcsfed.T1.b", ONE, AGAINST),
+        cell("hcsfed.T1.b", CONTROL, NOISE),
+        cell("hcsfed.T1.d", ONE, NOISE),
+        cell("hcsfed.T1.d", TWO, CLEAR),
+        cell("hcsfed.T1.k", ONE, [0.5]),
+        cell("hcsfed.C.a", ONE, []),
+        cell("hcsfed.T1.f", ONE, CLEAR, kind="supporting"),
+        cell("hcsfed.F1.a", ONE, CLEAR, kind="construction"),
     ]
     return Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
 
 
+OUTCOMES = {
+    "hcsfed.T1.a": "holds", "hcsfed.T1.b": "contradicted", "hcsfed.T1.d": "not shown", "hcsfed.T1.k": "one seed",
+    "hcsfed.C.a": "not run", "hcsfed.T1.f": "holds", "hcsfed.F1.a": "by construction",
+}  # fmt: skip
+
+
 def test_each_core_claim_is_counted_once_under_its_own_outcome(evidence: Evidence):
-    assert evidence.tally("hcsfed") == {
-        "replicated": 1, DEPENDS: 1, "undecided": 1, "refuted": 1, "not run": 1,
-    }  # fmt: skip
-    assert [evidence.outcome(f"hcsfed.T1.{k}") for k in "abcde"] == [
-        "replicated", "refuted", "undecided", DEPENDS, "not run",
-    ]  # fmt: skip
+    counts = ["holds", "contradicted", "not shown", "one seed", "not run"]
+    assert evidence.tally("hcsfed") == dict.fromkeys(counts, 1)
+    assert list(evidence.tally("hcsfed")) == counts, "in the order of the words"
+    assert {claim: evidence.outcome(claim) for claim in OUTCOMES} == OUTCOMES
 
 
 def test_what_is_kept_is_what_is_read(evidence: Evidence, tmp_path: Path):
@@ -96,7 +115,11 @@ def test_what_is_kept_is_what_is_read(evidence: Evidence, tmp_path: Path):
 
 def test_a_row_shows_printed_ours_and_the_numbers_behind(evidence: Evidence):
     row = evidence.row("hcsfed.T1.a", "hcsfed/table_1.html#hcsfed.T1.a")
-    assert '<span class="verdict replicated">replicated</span>' in row
+    assert '<span class="verdict holds">holds</span>' in row
+    assert "consistently achieves the fastest convergence" in row, "the claim in the paper's own words"
+    assert "as large as printed: 2" in row.replace("\u00a0", " ") or "size open: 2" in row.replace(
+        "\u00a0", " "
+    )
     assert "2 × [" in row.replace("\u00a0", " ")
     assert "8 and 2 rounds" in row
     assert 'href="hcsfed/table_1.html#hcsfed.T1.a"' in row
@@ -105,20 +128,43 @@ def test_a_row_shows_printed_ours_and_the_numbers_behind(evidence: Evidence):
     assert left < ours < printed + 4, "1 lies left of 2, and 2 left of 4"
 
 
-def test_a_sentence_says_effect_interval_seeds_print_and_outcome(evidence: Evidence):
+def test_a_story_says_the_claim_in_the_papers_words_and_what_it_comes_to(evidence: Evidence):
     paper = next(one for one in front.story(evidence, {"hcsfed": "MNIST 5 of 5"}) if one["title"] == "HCSFed")
-    main = next(iter(evidence.outcomes["claim"]))
-    assert paper["claim"] == evidence.text(main)
-    (said,) = paper["sentences"]
-    row = evidence.claims[evidence.claims["claim"] == main].iloc[0]
-    assert said == f"MNIST: {forest.effect(row)}, 5 seeds, printed 4; {row['outcome']}"
+    assert paper["said"].startswith("HCSFed consistently achieves the fastest convergence")
+    assert paper["place"] == "section 5, on Table 1"
+    told, data, control = paper["sentences"]
+    assert told == evidence.told("hcsfed.T1.a") == "holds; smaller than printed"
+    row = evidence.primary("hcsfed.T1.a")
+    assert data == f"MNIST: {forest.effect(row)}, 5 seeds (printed: 4)"
+    assert control.startswith("HCSFed needs fewer rounds to 80 % than Random")
+    assert "; with one rule of aggregation for both: " in control, "both sentences, or none"
     assert [one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed"] == [[]] * 3
+    (line,) = (line for line in readme.findings(evidence.table) if "HCSFed" in line)
+    assert all(said in line for said in paper["sentences"])
+    assert front.grid(evidence)["effect"].tolist() == [forest.effect(row)]
 
 
 def test_an_effect_of_one_seed_is_said_without_an_interval():
-    rows = [cell("hcsfed.T1.a", ONE, [math.log(2)], outcome="one seed", low=math.nan, high=math.nan)]
+    rows = [cell("hcsfed.T1.a", ONE, [math.log(2)], low=math.nan, high=math.nan)]
     story = front.story(Evidence.of(pd.DataFrame(rows)[effects.COLUMNS]), {})
-    assert ["MNIST: 2\u00a0×, one seed, printed 4"] in [paper["sentences"] for paper in story]
+    assert ["one seed", "MNIST: 2\u00a0×, one seed (printed: 4)"] in [paper["sentences"] for paper in story]
+
+
+def test_readings_are_not_votes_on_any_page():
+    """One primary reading against sixty others that all say the opposite."""
+    rows = [cell("hcsfed.T1.a", ONE, CLEAR)]
+    names = [reading.name for reading in readings("hcsfed") if reading.name != ONE][:60]
+    rows += [cell("hcsfed.T1.a", name, [v + k / 100 for v in AGAINST]) for k, name in enumerate(names)]
+    evidence = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+    assert evidence.outcome("hcsfed.T1.a") == "holds"
+    pages = [
+        evidence.row("hcsfed.T1.a"),
+        *readme.findings(evidence.table),
+        front.grid(evidence).to_string(),
+        front.finding(evidence, "hcsfed.T1.a"),
+    ]
+    for page in pages:
+        assert not re.search(r"median|\d+ (of \d+ )?readings|under \d+", page), page
 
 
 def test_the_pooled_is_pooled_as_ours_is():
@@ -152,43 +198,13 @@ def test_an_effect_that_may_be_larger_says_so_and_points_there():
     assert forest.effect(row | {"estimator": "exact fact"}) == "exact"
 
 
-def test_many_readings_are_shown_by_the_median_of_those_that_can_answer():
-    values = {"reading": list("abcdef"), "estimate": [1.0, 5.0, 2.0, 4.0, 3.0, 99.0], "cells": 2}
-    about = {"claim": "c", "runs": list("abcdef"), "outcome": ["undecided"] * 5 + ["infeasible"]}
-    judged = pd.DataFrame(values | about)
-    assert forest.standing(judged)["reading"] == "e"
-    assert forest.standing(judged)["which"] == "the median of 5 readings"
-    assert forest.standing(judged.iloc[:3])["reading"] == "a"
-    seed = judged.iloc[:1].assign(reading="g", runs="g", estimate=math.nan, outcome="one seed")
-    assert forest.standing(pd.concat([judged, seed]))["which"] == "a", "no median where some have one seed"
-
-
-def test_front_page_and_scoreboard_count_the_same_readings():
-    """Readings that compare the same runs are one piece of evidence, on every page."""
-    names = [reading.name for reading in readings("hcsfed")[:9]]
-    found = [CLEAR, CLEAR, NOISE, NOISE, AGAINST, [v + 0.1 for v in CLEAR], CLEAR, CLEAR, CLEAR]
-    rows = [cell("hcsfed.T1.a", name, of, runs=str(of)) for name, of in zip(names, found, strict=True)]
-    evidence = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
-    said = evidence.summary["outcome"].iloc[0]
-    assert said == "replicated under 2, refuted under 1, undecided under 1 of 4 readings"
-    story = next(paper for paper in front.story(evidence, {}) if paper["title"] == "HCSFed")
-    assert story["sentences"][0].endswith(f"; {said}")
-    assert sorted(front.grid(evidence)["seeds"]) == [5] * 4
-    assert f"<small>{said}</small>" in evidence.row("hcsfed.T1.a")
-    (line,) = (line for line in readme.findings(evidence.table) if "HCSFed" in line)
-    assert said in line
-
-
 def test_verdicts_are_those_of_the_schema(evidence: Evidence):
     made = json.loads(published.verdicts(evidence, "paper", "1 of 2 planned runs"))
     schema = json.loads(published.schema())
     assert set(made) == set(schema["required"])
     assert set(made["claims"][0]) == set(schema["$defs"]["PublishedClaim"]["properties"])
-    outcomes = {row["claim"]: row["outcome"] for row in made["claims"] if row["reading"] == ONE}
-    assert outcomes == {
-        "hcsfed.T1.a": "replicated", "hcsfed.T1.b": "refuted", "hcsfed.T1.c": "undecided",
-        "hcsfed.T1.d": "replicated", "hcsfed.T1.e": "not run", "hcsfed.T1.f": "replicated",
-    }  # fmt: skip
+    assert {row["claim"]: row["outcome"] for row in made["claims"] if row["primary"]} == OUTCOMES
+    assert {row["outcome"] for row in made["claims"] if not row["primary"]} == {""}
     assert json.loads(published.verdicts(None, "demo", "none"))["claims"] == []
 
 

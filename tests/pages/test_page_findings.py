@@ -11,14 +11,14 @@ from workspace.pages.discrepancies import factor
 
 
 def test_the_board_counts_every_core_claim_once():
-    tallies = {"One": {"replicated": 3, "refuted": 1}, "Two": {"refuted": 2, "not run": 4}}
+    tallies = {"One": {"holds": 3, "contradicted": 1}, "Two": {"contradicted": 2, "not run": 4}}
     said = findings.of_board(tallies, experiments=5)
     assert (
         said
-        == "10 core claims: 3 replicated, 3 refuted and 4 not run. 5 experiments and studies have results."
+        == "10 core claims: 3 holds, 3 contradicted and 4 not run. 5 experiments and studies have results."
     )
     counted = findings.counted(tallies).set_index("paper")
-    assert counted.loc["Two", ["replicated", "refuted", "not run"]].tolist() == [0, 2, 4]
+    assert counted.loc["Two", ["holds", "contradicted", "not run"]].tolist() == [0, 2, 4]
     assert findings.of_board({}, experiments=5) == ""
 
 

@@ -6,17 +6,23 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from workspace.analysis import effects
+from workspace.analysis import cells, effects
 from workspace.analysis.claim import Arms, claims_of
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import readings
 
 
 def judge(id: str, results: Mapping[str, pd.DataFrame], reading: str = "") -> pd.Series:
-    """reading: its name; "" for the paper's first one."""
+    """The claim as if this reading were the primary one, alone, and tested whatever its kind.
+
+    reading: its name; "" for the paper's first one.
+    """
     claim = next(claim for paper in papers() for claim in claims_of(paper) if claim.id == id)
-    cells = pd.DataFrame(effects.rows(claim, Arms(results), all_readings=True), columns=effects.COLUMNS)
-    return effects.claims(cells[cells["reading"] == (reading or readings(claim.paper)[0].name)]).iloc[0]
+    named = {one.name: one for one in readings(claim.paper)}
+    chosen = named[reading] if reading else readings(claim.paper)[0]
+    rows = cells._under(claim, chosen, Arms(results), {})
+    table = pd.DataFrame([row | {"primary": True} for row in rows], columns=effects.COLUMNS)
+    return effects.claims(table.assign(kind="supporting")).iloc[0]
 
 
 def none_run(paper: str) -> None:

@@ -1,4 +1,4 @@
-"""Claims on made-up tables: replicated where each method behaves as the sentence says, refuted where it does not.
+"""Claims on made-up tables: they hold where each method behaves as the sentence says, and are contradicted elsewhere.
 
 Each case is written from the claim's sentence: method -> the number of rounds, the level or the roughness of its curve.
 """
@@ -72,7 +72,7 @@ CASES: list[tuple[str, Shape, Values, Values]] = [
     ("cs.F7.b", level, {"MD": 0.6, "Algorithm 2": 0.597}, {"MD": 0.6, "Algorithm 2": 0.593}),
     ("cs.F9.a", level, {"MD": 0.6, "Algorithm 2": 0.61}, {"MD": 0.61, "Algorithm 2": 0.6}),
     ("cs.F10.a", level, {"MD": 0.8} | all_at(0.7, CLUSTERED), {"MD": 0.7} | all_at(0.8, CLUSTERED)),
-    ("fedcor.T1.e", rising_at, {"FedCor": 100, "Pow-d": 130}, {"FedCor": 100, "Pow-d": 120}),
+    ("fedcor.T1.e", rising_at, {"FedCor": 100, "Pow-d": 130}, {"FedCor": 100, "Pow-d": 90}),
     ("fedcor.F6.c", level, {"Random": 0.6} | all_at(0.65, BETAS), {"Random": 0.65} | all_at(0.6, BETAS)),
     ("hcsfed.T1.a", rising_at, ENDS, TURNED),
     ("hcsfed.T1.b", rising_at, ENDS, TURNED),
@@ -96,7 +96,7 @@ CASES: list[tuple[str, Shape, Values, Values]] = [
     ("hcsfed.F4b.a", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
     ("hcsfed.F5.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
     ("hcsfed.F6.c", level, all_at(0.4, SOME) | all_at(0.5, BETWEEN), all_at(0.5, SOME) | all_at(0.4, BETWEEN)),
-    ("hcsfed.F7a.a", level, {"HCSFed": 0.91, "FedAvg": 0.81}, {"HCSFed": 0.85, "FedAvg": 0.84}),
+    ("hcsfed.F7a.a", level, {"HCSFed": 0.91, "FedAvg": 0.81}, {"HCSFed": 0.84, "FedAvg": 0.85}),
     ("hcsfed.F7a.b", level, {"HCSFed": 0.89, "FedAvg": 0.83}, {"HCSFed": 0.81, "FedAvg": 0.91}),
     ("hcsfed.F7a.c", level, {"HCSFed": 0.08, "FedAvg": 0.12}, {"HCSFed": 0.15, "FedAvg": 0.15}),
     ("hcsfed.F7b.a", rising_at, {"FedAvg": 156, "+cluster": 60, "+importance": 75},
@@ -141,25 +141,33 @@ def curves(id: str, values: Callable[[Arm], float], shape: Shape) -> dict[str, p
 
 
 @pytest.mark.parametrize(("id", "shape", "said", "denied"), CASES, ids=[id for id, *_ in CASES])
-def test_a_claim_is_replicated_as_said_and_refuted_as_denied(id, shape, said, denied):
+def test_a_claim_holds_as_said_and_is_contradicted_as_denied(id, shape, said, denied):
     assert {arm.where.method for arm in places(id).values()} <= set(said)
-    assert judge(id, curves(id, lambda arm: said[arm.where.method], shape)).outcome == "replicated"
-    assert judge(id, curves(id, lambda arm: denied[arm.where.method], shape)).outcome == "refuted"
+    assert judge(id, curves(id, lambda arm: said[arm.where.method], shape)).outcome == "holds"
+    assert judge(id, curves(id, lambda arm: denied[arm.where.method], shape)).outcome == "contradicted"
 
 
-@pytest.mark.parametrize(
-    ("id", "too_far"), [("fedcor.T1.c", 2.5), ("hics.T1.c", 2.5), ("hcsfed.T1.i", 0.5), ("hcsfed.T1.j", 0.5)]
-)
+@pytest.mark.parametrize(("id", "too_far"), [("fedcor.T1.c", 2.5), ("hics.T1.c", 2.5), ("hcsfed.T1.j", 0.5)])
 def test_printed_rounds_are_those_of_the_runs_up_to_a_factor(id, too_far):
-    for factor, outcome in ((1.0, "replicated"), (too_far, "refuted")):
+    for factor, outcome in ((1.0, "holds"), (too_far, "contradicted")):
         runs = curves(id, lambda arm, by=factor: by * min(arm.printed, T_OF_PAPER), rising_at)
         assert judge(id, runs).outcome == outcome
+
+
+@pytest.mark.parametrize(("rounds", "outcome"), [(220, "holds"), (150, "contradicted")])
+def test_print_that_says_not_reached_is_met_by_no_run_that_arrives(rounds, outcome):
+    """Where "not in 200 rounds" is printed, 150 is no agreement, though it is within a factor of 1.5 of 200."""
+
+    def printed_or(arm: Arm) -> float:
+        return rounds if arm.printed > T_OF_PAPER else arm.printed
+
+    assert judge("hcsfed.T1.i", curves("hcsfed.T1.i", printed_or, rising_at)).outcome == outcome
 
 
 @pytest.mark.parametrize(
     ("id", "denied"),
     [
-        ("hcsfed.T1.c", lambda rounds: 30),
+        ("hcsfed.T1.b", lambda rounds: 1700 / rounds),
         ("hcsfed.T1.d", lambda rounds: 1700 / rounds),
         ("hcsfed.T1.e", lambda rounds: 20 if rounds == 8 else rounds),
     ],
@@ -168,11 +176,11 @@ def test_table_1_with_the_printed_rounds_and_with_others(id, denied):
     def rounds(arm: Arm) -> float:
         return min(arm.printed, 201)
 
-    assert judge(id, curves(id, rounds, rising_at)).outcome == "replicated"
-    assert judge(id, curves(id, lambda arm: denied(rounds(arm)), rising_at)).outcome == "refuted"
+    assert judge(id, curves(id, rounds, rising_at)).outcome == "holds"
+    assert judge(id, curves(id, lambda arm: denied(rounds(arm)), rising_at)).outcome == "contradicted"
 
 
-@pytest.mark.parametrize(("points", "outcome"), [(1, "replicated"), (2, "refuted")])
+@pytest.mark.parametrize(("points", "outcome"), [(1, "holds"), (2, "contradicted")])
 def test_printed_accuracies_of_one_client_that_has_all_data(points, outcome):
     runs = curves("fedcor.S5.a", lambda arm: (arm.printed - points) / 100, level)
     assert judge("fedcor.S5.a", runs).outcome == outcome
@@ -186,7 +194,7 @@ def alpha_of(arm: Arm) -> float:
 def test_a_speed_up_that_grows_with_heterogeneity(id):
     """Random needs 120 rounds; HCSFed 60, 40 or 30, the fewer the smaller alpha is, and the other way round."""
     alphas = sorted({alpha_of(arm) for arm in places(id).values()})
-    for order, outcome in ((1, "replicated"), (-1, "refuted")):
+    for order, outcome in ((1, "holds"), (-1, "contradicted")):
         rounds = dict(zip(alphas[::order], (30, 40, 60), strict=False))
         runs = curves(
             id, lambda arm, by=rounds: {"Random": 120}.get(arm.where.method, by[alpha_of(arm)]), rising_at
@@ -217,8 +225,8 @@ def test_fedcors_toy():
 
     as_said, as_denied = toy(near, far, both), toy(far, near, alike)
     for id in ("fedcor.F1.a", "fedcor.F1.b", "fedcor.F1.c"):
-        assert judge(id, as_said).outcome == "replicated", id
-        assert judge(id, as_denied).outcome == "refuted", id
+        assert judge(id, as_said).outcome == "holds", id
+        assert judge(id, as_denied).outcome == "contradicted", id
 
 
 def sending(id: str, values: Mapping[str, list[int]]) -> dict[str, pd.DataFrame]:
@@ -242,12 +250,12 @@ def sending(id: str, values: Mapping[str, list[int]]) -> dict[str, pd.DataFrame]
 
 def test_what_fedcor_sends():
     seldom, always = {"FedCor": [40, 10, 10, 10]}, {"FedCor": [40, 40, 40, 40]}
-    assert judge("fedcor.C.a", sending("fedcor.C.a", seldom)).outcome == "replicated"
+    assert judge("fedcor.C.a", sending("fedcor.C.a", seldom)).outcome == "holds"
     assert judge("fedcor.C.a", sending("fedcor.C.a", seldom)).estimate == pytest.approx(4 * 41 / 74)
-    assert judge("fedcor.C.a", sending("fedcor.C.a", always)).outcome != "replicated"
+    assert judge("fedcor.C.a", sending("fedcor.C.a", always)).outcome != "holds"
     little, much = {"Random": [10] * 4, "FedCor": [18] * 4}, {"Random": [10] * 4, "FedCor": [24] * 4}
-    assert judge("fedcor.C.b", sending("fedcor.C.b", little)).outcome == "replicated"
-    assert judge("fedcor.C.b", sending("fedcor.C.b", much)).outcome == "refuted"
+    assert judge("fedcor.C.b", sending("fedcor.C.b", little)).outcome == "holds"
+    assert judge("fedcor.C.b", sending("fedcor.C.b", much)).outcome == "contradicted"
 
 
 def clusters(where: Where, seed: int, ari: float, silhouette: float, widest: float) -> pd.DataFrame:
@@ -271,8 +279,8 @@ def test_clusters_of_compressed_updates():
         return {"hcsfed_updates": pd.concat(parts)}
 
     for id in ("hcsfed.F2.a", "hcsfed.F2.b", "hcsfed.F2.c"):
-        assert judge(id, study(0.7, 0.4, 2.5)).outcome == "replicated", id
-        assert judge(id, study(0.4, 0.7, 1.5)).outcome == "refuted", id
+        assert judge(id, study(0.7, 0.4, 2.5)).outcome == "holds", id
+        assert judge(id, study(0.4, 0.7, 1.5)).outcome == "contradicted", id
 
 
 @pytest.mark.parametrize(
@@ -286,9 +294,9 @@ def test_clusters_of_compressed_updates():
 )  # fmt: skip
 def test_facts_that_need_no_runs(id, name, wrong, monkeypatch):
     """They are facts of the samplers, and none of another scheme."""
-    assert judge(id, {}).outcome == "replicated"
+    assert judge(id, {}).outcome == "holds"
     monkeypatch.setattr(f"workspace.papers.{name}", wrong)
-    assert judge(id, {}).outcome == "refuted"
+    assert judge(id, {}).outcome == "contradicted"
 
 
 def test_every_claim_is_named_in_a_test():

@@ -55,10 +55,10 @@ def figure_1(**rates: float) -> dict[str, pd.DataFrame]:
 def test_cs_figure_1_orderings():
     results = figure_1(md=0.01, target=0.04, alg1=0.02, alg2=0.039)
     for id in ("cs.F1.a", "cs.F1.b", "cs.F1.c", "cs.F1.d"):
-        assert judge(id, results).outcome == "replicated", id
+        assert judge(id, results).outcome == "holds", id
     results = figure_1(md=0.02, target=0.04, alg1=0.01, alg2=0.021)
-    assert judge("cs.F1.a", results).outcome == "refuted"
-    assert judge("cs.F1.d", results).outcome == "refuted"
+    assert judge("cs.F1.a", results).outcome == "contradicted"
+    assert judge("cs.F1.d", results).outcome == "contradicted"
 
 
 def drawn_table(
@@ -107,13 +107,13 @@ def test_cs_figure_1_counts_classes_and_clients():
         }
     )
     for id in ("cs.F1.e", "cs.F1.f", "cs.F1.g", "cs.F1.h", "cs.M.c", "cs.M.d"):
-        assert judge(id, results).outcome == "replicated", id
+        assert judge(id, results).outcome == "holds", id
     assert judge("cs.F1.i", results).estimate == 0  # it never missed a class
-    assert judge("cs.F1.l", drawn_table({"MD": strata, "Algorithm 1": one_each})).outcome == "replicated"
-    assert judge("cs.F1.l", drawn_table({"MD": one_each, "Algorithm 1": strata})).outcome == "refuted"
+    assert judge("cs.F1.l", drawn_table({"MD": strata, "Algorithm 1": one_each})).outcome == "holds"
+    assert judge("cs.F1.l", drawn_table({"MD": one_each, "Algorithm 1": strata})).outcome == "contradicted"
     same = drawn_table({"MD": strata, "Algorithm 1": strata, "Algorithm 2": strata, "Target": strata})
-    assert judge("cs.F1.g", same).outcome == "refuted"
-    assert judge("cs.F1.e", same).outcome == "refuted"
+    assert judge("cs.F1.g", same).outcome == "contradicted"
+    assert judge("cs.F1.e", same).outcome == "contradicted"
 
 
 def test_cs_figure_5_counts_labels():
@@ -134,8 +134,8 @@ def test_cs_figure_5_counts_labels():
     as_denied = partitions(**{"10": one_label, "0.001": even})
     for id in ("cs.F5.a", "cs.F5.b"):
         assert judge(id, {}).outcome == "not run", id
-        assert judge(id, as_said).outcome == "replicated", id
-        assert judge(id, as_denied).outcome == "refuted", id
+        assert judge(id, as_said).outcome == "holds", id
+        assert judge(id, as_denied).outcome == "contradicted", id
 
 
 def test_cs_gains_by_alpha():
@@ -150,10 +150,10 @@ def test_cs_gains_by_alpha():
         return {"cs_cifar": runs_of("cs_cifar", curves, "train_loss")}
 
     for id in ("cs.F2.a", "cs.F2.b", "cs.F2.c", "cs.F2.d", "cs.F2.e"):
-        assert judge(id, table(gain)).outcome == "replicated", id
+        assert judge(id, table(gain)).outcome == "holds", id
     reverse = dict(zip(gain, list(gain.values())[::-1], strict=True))
-    assert judge("cs.F2.a", table(reverse)).outcome == "refuted"
-    assert judge("cs.F2.b", table(reverse)).outcome == "refuted"
+    assert judge("cs.F2.a", table(reverse)).outcome == "contradicted"
+    assert judge("cs.F2.b", table(reverse)).outcome == "contradicted"
     part = judge("cs.F2.d", table({a: g for a, g in gain.items() if a != "alpha = 0.001"}))
     assert part.badge.startswith("2 of 4 cells")
 
@@ -175,18 +175,18 @@ def test_cs_local_work_and_number_of_clients():
     }
     results = {"cs_work": runs_of("cs_work", curves, "train_loss", T=200)}
     for id in ("cs.F8.a", "cs.F8.b", "cs.F8.c", "cs.F8.d"):
-        assert judge(id, results).outcome == "replicated"
+        assert judge(id, results).outcome == "holds"
 
 
 def test_a_seed_that_diverged_leaves_a_claim_undecided_and_is_named():
     """Else the seeds that are left, all in the paper's favour, would decide."""
     curves = {m: falling(0.1, floor=1.0 - 0.5 * (m != "MD")) for m in ("MD", "Algorithm 1", "Algorithm 2")}
     table = runs_of("cs_similarity", {"": curves}, "train_loss", seeds=5)
-    assert judge("cs.F6.b", {"cs_similarity": table}).outcome == "replicated"
+    assert judge("cs.F6.b", {"cs_similarity": table}).outcome == "holds"
     gone = (table["method"] == "Algorithm 1") & (table["seed"] == 2) & (table["round"] >= 90)
     table["diverged"] = gone
     claim = judge("cs.F6.b", {"cs_similarity": table})
-    assert claim.outcome == "undecided"
+    assert claim.outcome == "not shown"
     assert claim.n == 4
     only = next(claim for claim in claims_of("clustered_sampling") if claim.id == "cs.F6.b")
     assert effects.rows(only, Arms({"cs_similarity": table}))[0]["words"] == "no finite value in seeds 2"

@@ -65,11 +65,11 @@ def test_figure_3_tells_who_converges_fastest_and_who_ends_highest():
 
     curves = {s: {m: early if m == OURS else rising(0.03) for m in METHODS} for s in SETTINGS}
     results = {"hics_cifar10": table("hics_cifar10", curves)}
-    assert judge("hics.F3.a", results).outcome == "replicated"
-    assert judge("hics.F3.c", results).outcome == "refuted"
+    assert judge("hics.F3.a", results).outcome == "holds"
+    assert judge("hics.F3.c", results).outcome == "contradicted"
 
 
-def test_claims_on_curves_replicate_where_hics_leads_and_are_refuted_where_it_does_not():
+def test_claims_on_curves_hold_where_hics_leads_and_are_contradicted_where_it_does_not():
     lead = fastest({"(1)": 0.2, "(2)": 0.1, "(3)": 0.1})
     tables = {"hics_fmnist": table("hics_fmnist", lead)}
     later = fastest({"(1)": 0.05, "(2)": 0.1, "(3)": 0.2})
@@ -89,9 +89,9 @@ def test_claims_on_curves_replicate_where_hics_leads_and_are_refuted_where_it_do
         "hics.F17.a",
         "hics.F14.a",
     ):
-        assert judge(id, tables).outcome == "replicated", id
+        assert judge(id, tables).outcome == "holds", id
     for id in ("hics.F2.a", "hics.F2.d", "hics.F3.a", "hics.F5.a", "hics.F13.a", "hics.F14.a"):
-        assert judge(id, swapped).outcome == "refuted", id
+        assert judge(id, swapped).outcome == "contradicted", id
 
 
 def test_the_setting_changes_the_spread_of_the_loss_on_one_data_set_more():
@@ -104,15 +104,15 @@ def test_the_setting_changes_the_spread_of_the_loss_on_one_data_set_more():
             for name, by_setting in rates.items()
         }
 
-    assert judge("hics.F14.b", tables(alike, apart)).outcome == "replicated"
-    assert judge("hics.F14.b", tables(apart, alike)).outcome == "refuted"
+    assert judge("hics.F14.b", tables(alike, apart)).outcome == "holds"
+    assert judge("hics.F14.b", tables(apart, alike)).outcome == "contradicted"
 
 
 def test_the_selected_clients_training_loss_is_a_reading_of_its_own():
     tables = {"hics_fmnist": table("hics_fmnist", fastest(dict.fromkeys(SETTINGS, 0.1)))}
     tables["hics_fmnist"]["local_loss"] *= -1
-    assert judge("hics.F13.a", tables).outcome == "replicated"
-    assert judge("hics.F13.a", tables, "the selected clients' training loss").outcome == "refuted"
+    assert judge("hics.F13.a", tables).outcome == "holds"
+    assert judge("hics.F13.a", tables, "the selected clients' training loss").outcome == "contradicted"
 
 
 def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_order():
@@ -122,15 +122,16 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
 
     order = {"HiCS-FL": 0.025, "Pow-d": 0.018, "FedCor": 0.016, "CS": 0.012, "Random": 0.01, "DivFL": 0.006}
     results = {panel.experiment: table(panel.experiment, linear(order), T=200) for panel in TABLE.values()}
-    assert judge("hics.T1.a", results).outcome == "replicated"
+    assert judge("hics.T1.a", results).outcome == "holds"
     assert (
-        judge("hics.T1.e", results).outcome == "refuted"
+        judge("hics.T1.e", results).outcome == "contradicted"
     )  # here Pow-d is faster than random selection everywhere
-    speed = judge(
-        "hics.T1.b", results
-    )  # 2.5 everywhere: right on Fashion-MNIST, 7.3 on CIFAR-10 asks for more
-    assert speed.outcome == "refuted"
-    assert (speed.replicated, speed.refuted) == (3, 1)
+    speed = judge("hics.T1.b", results)  # 2.5 everywhere, where 2.85 is printed on average over the data sets
+    assert (speed.outcome, speed["size"], speed.shown) == ("holds", "as large as printed", 4)
+    slower = order | {"HiCS-FL": 0.0115}
+    results = {panel.experiment: table(panel.experiment, linear(slower), T=200) for panel in TABLE.values()}
+    speed = judge("hics.T1.b", results)  # 1.15 everywhere: the order is one question, the size another
+    assert (speed.outcome, speed["size"]) == ("holds", "smaller than printed")
     assert judge("hics.T1.d", results).estimate > 1
     rounds = pd.Series({("Random", 0): 50.0, ("Random", 1): 70.0, ("CS", 0): 30.0, ("CS", 1): np.inf})
     rounds.index.names = ["method", "seed"]
@@ -161,7 +162,7 @@ def test_runs_too_short_for_the_table_decide_nothing():
     slow = {"(2)": {m: (lambda t: t / 100) for m in [*METHODS, "FedCor"]}}
     results = {"hics_fmnist": table("hics_fmnist", slow, T=60)}
     for id in ("hics.T1.a", "hics.T1.b", "hics.T1.d", "hics.T1.e"):
-        assert judge(id, results).outcome == "undecided"
+        assert judge(id, results).outcome == "not shown"
 
 
 def test_a_cell_in_which_nobody_arrives_is_no_equal_rounds():
@@ -210,12 +211,12 @@ def test_runs_that_end_with_their_target_give_the_same_table_and_figures():
 def test_alike_where_all_clients_are_skewed():
     curves = {s: {m: rising(0.03) for m in METHODS} for s in SETTINGS}
     curves["(3)"] |= {"DivFL": rising(0.01), "CS": rising(0.0301), "Random": rising(0.031)}
-    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "replicated"
+    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "holds"
     curves["(3)"] |= {OURS: rising(0.06)}
-    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "refuted"
+    assert judge("hics.F4.a", {"hics_fmnist": table("hics_fmnist", curves)}).outcome == "contradicted"
 
 
-@pytest.mark.parametrize(("slope", "outcome"), [(0.01, "replicated"), (-0.01, "refuted")])
+@pytest.mark.parametrize(("slope", "outcome"), [(0.01, "holds"), (-0.01, "contradicted")])
 def test_variability_grows(slope, outcome):
     results = table("hics_cifar10", fastest(dict.fromkeys(SETTINGS, 0.1)))
     results["local_loss"] = 0.98 ** results["round"]  # the spread is of the loss, which falls
@@ -258,8 +259,8 @@ def test_points_that_bend_upwards_are_not_of_the_assumed_form():
     down, up = 1 - 0.9 * np.exp(H - np.log(10)), np.exp(-1.5 * H) + 0.05
     assert judge("hics.F6.b", study(down)).estimate > 0 > judge("hics.F6.b", study(up)).estimate
     flat = 1 - 0.3 * np.exp(H - np.log(10))
-    assert judge("hics.F6.c", study(down)).outcome == "replicated"  # rho / kappa = 0.9; printed: 0.75 to 1.14
-    assert judge("hics.F6.c", study(flat)).outcome == "refuted"
+    assert judge("hics.F6.c", study(down)).outcome == "holds"  # rho / kappa = 0.9; printed: 0.75 to 1.14
+    assert judge("hics.F6.c", study(flat)).outcome == "contradicted"
 
 
 def test_gradient_difference_falls_with_entropy():
@@ -283,8 +284,8 @@ def test_gradient_difference_falls_with_entropy():
             )
         }
 
-    assert judge("hics.F6.a", study(3 - H)).outcome == "replicated"
-    assert judge("hics.F6.a", study(3 + H)).outcome == "refuted"
+    assert judge("hics.F6.a", study(3 - H)).outcome == "holds"
+    assert judge("hics.F6.a", study(3 + H)).outcome == "contradicted"
     points, curves, rows = fitted_envelopes(study(3 - H)["hics_assumption"])
     assert len(points["FMNIST"][0]) == 120
     assert len(rows) == 4
@@ -310,10 +311,10 @@ def entropy_study(exact: bool) -> dict[str, pd.DataFrame]:
 def test_estimates_from_exact_updates_tell_the_clients_apart_and_noise_does_not():
     good, bad = entropy_study(True), entropy_study(False)
     for id in ("hics.F9.a", "hics.F9.c", "hics.F11.a", "hics.F11.c", "hics.F12.a", "hics.F12.c"):
-        assert judge(id, good).outcome == "replicated", id
+        assert judge(id, good).outcome == "holds", id
         assert judge(id, bad).estimate < judge(id, good).margin, id
-    assert judge("hics.F9.b", good).outcome == "replicated"
-    assert judge("hics.F9.b", bad).outcome == "refuted"
+    assert judge("hics.F9.b", good).outcome == "holds"
+    assert judge("hics.F9.b", bad).outcome == "contradicted"
     assert judge("hics.F10.a", good).estimate == 0  # Adam as good as SGD is not less accurate
     rows = compared(good["hics_entropy"], ["FMNIST (b)"])
     own = rows[rows["T_s"] == 0.0015]
@@ -339,7 +340,7 @@ def test_partitions_are_ordered_by_their_entropies():
 
     falling = {"(1)": 1.0, "(2)": 0.5, "(3)": 0.1}
     both = pd.concat([owners(falling, d) for d in ("FMNIST", "CIFAR-10", "CIFAR-100")])
-    assert judge("hics.H.a", {"hics_partitions": both}).outcome == "replicated"
+    assert judge("hics.H.a", {"hics_partitions": both}).outcome == "holds"
     fewer = judge("hics.H.a", {"hics_partitions": both[both["data"] != "CIFAR-100"]})
     assert fewer.badge == "4 of 5 cells: Fashion-MNIST; CIFAR-10"
     assert h_s(owners({"(1)": np.log(10)}, "x"), 1.0) == pytest.approx(1)
@@ -349,9 +350,9 @@ def test_partitions_are_ordered_by_their_entropies():
 @pytest.mark.parametrize(
     ("server", "extra", "traffic", "work"),
     [
-        (0.001, 0, "replicated", "replicated"),
-        (0.2, 0, "replicated", "refuted"),
-        (0.001, 7, "refuted", "replicated"),
+        (0.001, 0, "holds", "holds"),
+        (0.2, 0, "holds", "contradicted"),
+        (0.001, 7, "contradicted", "holds"),
     ],
 )
 def test_overhead_of_the_server(server, extra, traffic, work):
@@ -379,8 +380,8 @@ def test_number_of_clusters():
         curves = {m: (lambda t, a=a: 0 * t + a) for m, a in zip(names, tops, strict=True)}
         return {"hics_cifar10_clusters": table("hics_cifar10_clusters", dict.fromkeys(SETTINGS, curves))}
 
-    assert judge("hics.N.M", ending((0.5, 0.60, 0.61, 0.62))).outcome == "replicated"
-    assert judge("hics.N.M", ending((0.5, 0.54, 0.61, 0.62))).outcome == "refuted"
+    assert judge("hics.N.M", ending((0.5, 0.60, 0.61, 0.62))).outcome == "holds"
+    assert judge("hics.N.M", ending((0.5, 0.54, 0.61, 0.62))).outcome == "contradicted"
 
 
 def test_a_rounds_label_entropy_is_the_mean_of_its_clients_own() -> None:

@@ -4,7 +4,7 @@ A run that has not reached the target in the rounds for which it was followed is
 it takes longer. It is never given an invented round. Runs are compared over the rounds for which every run of every
 side was followed (tau): each contributes min(round, tau), whose mean is the restricted mean of survival analysis
 (Royston and Parmar 2013). A ratio of restricted rounds is nearer to 1 than the ratio of the rounds themselves wherever
-the slower side is censored; then it is a bound, and is not held against a claimed size (`estimators.outcome`).
+the slower side is censored; then it bounds the effect on one side only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
+
+
+class Censored(float):
+    """A measured value that is only a lower bound, such as what a run sent that did not arrive."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,15 @@ class Arrivals:
     followed: float
 
     @classmethod
-    def of(cls, runs: pd.DataFrame, column: str, target: float) -> Arrivals:
-        """The arrivals of one method in one setting (rows of a tidy table): accuracy `column` at least `target`.
+    def of(cls, runs: pd.DataFrame, column: str, target: float, falls: bool = False) -> Arrivals:
+        """The arrivals of one method in one setting (rows of a tidy table): `column` at least `target`.
 
-        A run that diverged never arrives: it counts as followed for as long as the longest of the others.
+        falls: at most, as a loss arrives. A run that diverged never arrives: it counts as followed for as long as the
+        longest of the others.
         """
         t, diverged = runs["round"].to_numpy(float), runs["diverged"].to_numpy(bool)
-        arrived = (runs[column].to_numpy(float) >= target) & (t >= 1) & ~diverged
+        level = runs[column].to_numpy(float)
+        arrived = ((level <= target) if falls else (level >= target)) & (t >= 1) & ~diverged
         rounds, ends = {}, []
         for seed, rows in runs.groupby("seed").indices.items():
             first = rounds[int(str(seed))] = float(t[rows][arrived[rows]].min(initial=math.inf))

@@ -13,8 +13,6 @@ paper claims y > 0. `CLAIMS` in `workspace/papers/<paper>/claims.py` lists a pap
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +23,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import pandas as pd
 
 from fedlib import measure
-from workspace.analysis.arrivals import Arrivals
+from workspace.analysis.arrivals import Arrivals, Censored
 from workspace.analysis.paper import parts
 from workspace.analysis.readings import Reading, Where
 
@@ -48,14 +46,16 @@ TWO_SIDED = (SAME, PRINT)  # tested on both sides, against a margin
 # Standard deviation over seeds of log rounds, where a paper prints none: the median of the twenty relative deviations
 # that FedCor's Table 1 prints, the only ones printed in the four papers.
 SPREAD = 0.22
-BELOW = 1.645  # standard deviations of one printed run below the printed effect: 95 % of such runs lie above
+BELOW = 1.645  # standard deviations below a printed effect: 95 % of what is printed so lies above
+HALF = 0.5  # of the printed effect: what is smaller is not as large as printed, however uncertain print is
 
 
 @dataclass(frozen=True)
 class Rounds:
     """First round at a target accuracy, compared by its logarithm. T: rounds for which the paper follows a run.
 
-    reference: the method that shows whether the target can be reached at all.
+    reference: the method that shows whether the target can be reached at all. A loss, or a deviation of one, reaches
+    its target from above (`falls`).
     """
 
     target: float
@@ -63,6 +63,11 @@ class Rounds:
     reference: str = "Full participation"
     log: bool = True
     unit: str = "times"
+
+    @staticmethod
+    def falls(column: str) -> bool:
+        """Whether a column's target is a level to fall to."""
+        return "loss" in column
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,8 @@ class Measurement:
     """A statistic of a study's rows by seed. An arm's method is the value of the column `by`.
 
     each: the column that numbers independent repetitions, if it is not the seed. of_column: the statistic also takes
-    the name in the arm's column, which a reading may change. beside: a study whose rows it takes too.
+    the name in the arm's column, which a reading may change. beside: a study whose rows it takes too. A value that is
+    only a lower bound is a `Censored`. resolution: the least difference that it can show.
     """
 
     by: str
@@ -95,6 +101,7 @@ class Measurement:
     each: str = "seed"
     of_column: bool = False
     beside: str = ""
+    resolution: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,7 @@ class Computed:
     effect: Callable[[Mapping[str, pd.DataFrame]], dict[int, float]]
     unit: str = ""
     log: bool = False
+    resolution: float = 0.0
 
 
 Measure = Rounds | Level | Measurement | Computed
@@ -154,10 +162,10 @@ class Claim:
     """One claim of a paper.
 
     artifact: its page ("hcsfed/table_1"). kind: core (abstract, introduction, conclusion, tables), supporting, by
-    construction, or a control: no claim of the paper, but an effect without which others cannot be read. margin: None,
-    a claim of order; a factor or a difference that counts as none (`TWO_SIDED`), that the claim promises at least, or,
-    below no effect, by which a side is at most worse; "printed": the printed effect, less what one printed run may owe
-    to its seed.
+    construction (not tested), or a control: no claim of the paper, but an effect without which others cannot be read.
+    margin: a stated bound: what counts as none (`TWO_SIDED`), what the claim promises at least, or, below no effect,
+    by which a side is at most worse; None: no effect is the bound. over: "all" cells, their "average", or in how many
+    settings at least, as the paper's own sentence says (`sentence`).
     """
 
     id: str
@@ -167,9 +175,9 @@ class Claim:
     estimator: Estimator
     measure: Measure | None
     cells: tuple[Cell, ...]
-    margin: float | Literal["printed"] | None = None
+    margin: float | None = None
     version: int = 1
-    date: str = "2026-11-26"
+    over: Literal["all", "average"] | int = "all"
 
     @property
     def paper(self) -> str:
@@ -210,35 +218,34 @@ class Claim:
         return math.sqrt(sum((arm.weight * arm.spread) ** 2 for arm in cell.arms))
 
     def bound(self, cell: Cell) -> float:
-        """The margin of a cell on the additive scale."""
-        if self.margin is None:
-            return 0.0
-        if self.margin == "printed":
-            return max(0.0, self.expected(cell) - BELOW * self.spread(cell))
-        return self.scaled(self.margin)
+        """What a cell's effect is tested against, on the additive scale.
 
-    def digest(self) -> str:
-        """Changes with whatever decides the claim: its cells, measure, estimator and margins; not with its words."""
-        ingredients = json.dumps(
-            [self.id, self.kind, self.estimator, self.margin, _plain(self.measure), _plain(self.cells)]
-        )
-        return hashlib.sha256(ingredients.encode()).hexdigest()[:16]
+        Print that says "not reached in T rounds" is met by a run that does not arrive either, to one round.
+        """
+        if self.estimator == PRINT and unreached(cell):
+            measure = self.measured_by(cell)
+            T = measure.T if isinstance(measure, Rounds) else math.inf
+            return math.log(1 - 1 / T) if self.log else -1.0
+        return 0.0 if self.margin is None else self.scaled(self.margin)
+
+    def test_of(self, cell: Cell) -> Literal["more", "same"]:
+        """Whether a cell's effect is to exceed its bound, or to stay within it."""
+        return "more" if self.estimator == PRINT and unreached(cell) else self.test
+
+    def sized(self) -> bool:
+        """Whether print says how large the effect is."""
+        return self.test == "more" and self.margin is None
 
 
-def _plain(value: Any) -> Any:
-    """Claims as JSON, without words that a page shows and without what is as usual; functions by their names."""
-    if hasattr(value, "__dataclass_fields__"):
-        fields = {key: getattr(value, key) for key in value.__dataclass_fields__ if key != "shown"}
-        usual = {key: default.default for key, default in value.__dataclass_fields__.items()}
-        return {key: _plain(default) for key, default in fields.items() if default != usual[key]}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.__qualname__ if callable(value) else value
+def unreached(cell: Cell) -> bool:
+    """Whether print says of a cell's only arm that it does not reach the target."""
+    return len(cell.arms) == 1 and cell.arms[0].printed == math.inf
 
 
 def claim_on(
     prefix: str, paper: str, id: str, text: str, kind: Kind, measure: Measure | None, cells: Iterable[Cell],
-    estimator: Estimator = LEVEL, margin: float | Literal["printed"] | None = None, page: str = "", version: int = 1,
+    estimator: Estimator = LEVEL, margin: float | None = None, page: str = "", version: int = 1,
+    over: Literal["all", "average"] | int = "all",
 ) -> Claim:  # fmt: skip
     """The claim `<prefix>.<id>` of a paper, if no page is named on the one of its id: "F4a.b" is on figure_4."""
     if not page:
@@ -246,7 +253,9 @@ def claim_on(
         assert number, f"{id} names no figure and no table"
         page = f"{'figure' if id[0] == 'F' else 'table'}_{number[0]}"
     cells = tuple(cells)
-    return Claim(f"{prefix}.{id}", f"{paper}/{page}", text, kind, estimator, measure, cells, margin, version)
+    return Claim(
+        f"{prefix}.{id}", f"{paper}/{page}", text, kind, estimator, measure, cells, margin, version, over
+    )
 
 
 def versus(
@@ -274,6 +283,13 @@ def claims_of(paper: str) -> tuple[Claim, ...]:
     """A paper's claims as data; none if they are not data yet."""
     modules = parts("claims")
     return getattr(modules[paper], "CLAIMS", ()) if paper in modules else ()
+
+
+def sentence(id: str) -> tuple[str, str]:
+    """The paper's own sentence of a claim, and where it stands; ("", "") if none is quoted (`sentences.py`)."""
+    return next(
+        (module.SENTENCES[id] for module in parts("sentences").values() if id in module.SENTENCES), ("", "")
+    )
 
 
 @dataclass
@@ -321,13 +337,12 @@ class Arms:
             if how.beside and how.beside not in self.results:
                 return None
             arguments = [where.column] * how.of_column + [self.results[how.beside] for _ in [0] if how.beside]
-            return {
-                int(str(k)): float(how.statistic(group, *arguments)) for k, group in rows.groupby(how.each)
-            }
+            values = {int(str(k)): how.statistic(group, *arguments) for k, group in rows.groupby(how.each)}
+            return {k: value if isinstance(value, Censored) else float(value) for k, value in values.items()}
         if where.column not in rows or rows[where.column].isna().all():
             return None
         if isinstance(how, Rounds):
-            return Arrivals.of(rows, where.column, how.target)
+            return Arrivals.of(rows, where.column, how.target, how.falls(where.column))
         assert isinstance(how, Level)
         rows = rows[["round", "seed", "diverged", where.column]][rows["round"] <= how.until]
         last, curve = int(rows["round"].max()), partial(measure.curve, column=where.column)

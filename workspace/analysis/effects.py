@@ -4,35 +4,44 @@
     table = effects.table(results, ["hcsfed"])  # the same, from tidy tables by experiment
     judged = effects.claims(table)              # one row per (claim, reading)
     told = effects.summary(judged)              # one row per claim
+    spread = effects.levels(judged)             # how much a claim depends on what the paper leaves open
 
 `load` and `table` have the columns
 
 | column | meaning |
 | --- | --- |
 | paper, claim, artifact | the claim: its id and its page ("hcsfed/table_1") |
-| kind, estimator | `claim.Kind` and `claim.Estimator` |
-| reading, commit | the reading by name; the commit of the authors' repository that it follows ("" if none) |
+| kind, estimator, over | `claim.Kind`, `claim.Estimator`, `claim.Claim.over` |
+| reading, commit | the reading; the commit of the authors' repository that it follows ("" if none) |
+| primary | whether it is the primary reading, under which claims are tested |
 | cell, data, partition, participation | the cell and its labels |
-| estimate, low, high | the effect with its 95 % interval, in `unit`: a ratio ("times") or a difference |
+| estimate, low, high | the effect with its 95 % interval, in `unit`; an end that no run bounds is infinite |
 | unit, null | unit; the value of no effect (1 for ratios, 0 for differences) |
-| margin | the least effect that agrees with the claim; for "same" the largest deviation that counts as none |
-| test | "more": claimed to lie above `null`; "same": claimed to lie within `margin` |
+| margin, test | what the effect is tested against: "more": claimed to lie above it; "same": to deviate by no more |
 | n, seeds, values | paired seeds: their number, the seeds, the effect of each on the additive scale (logs of ratios) |
-| printed, shown | the printed effect (NaN: none) and the printed values as text |
-| censored, open | seeds that did not arrive, over all sides; whether the true effect may be larger for that reason |
-| outcome | replicated, refuted, undecided, one seed, not run, infeasible (`docs/judging.md`) |
-| needed | if undecided: the seeds that would decide with power 0.8 (above 1,000: 1,001) |
+| printed, shown | the printed effect (NaN: none), and the printed values as text |
+| arms | the printed arms with their weights and spreads, as JSON |
+| censored | seeds that did not arrive, over all sides |
+| open, under | whether the true effect may be larger, or smaller, for that reason |
+| finest | the least spread that the measure shows |
+| late, lost | runs beyond twice their arm's median; seeds without a finite value |
+| p, p_reversed | one-sided p-values of the claimed and of the opposite direction |
+| outcome | `words.CELLS`; only the primary reading has shown, reversed and unclear |
+| needed | if unclear: the seeds that would show it with power 0.8 (above 1,000: 1,001) |
 | runs | digest of the runs that the cell compares: readings with the same digest are one piece of evidence |
 | words | what else there is to say, such as "the target is out of reach" |
 
-`claims` has paper, claim, artifact, kind, estimator, reading, commit, unit, null, margin, test, open, estimate, low,
-high, n (the effect pooled over cells, seed by seed), cells (number with runs), of (number of all), replicated, refuted,
-undecided, reversed (numbers of cells), p, adjusted (Holm, over the core claims of a paper under a reading), outcome,
-needed, runs, badge (which cells were judged, in words). A reading that judges nothing that another one does not judge
-too has no row: what it takes does not matter to the claim.
+`claims` has paper, claim, artifact, kind, estimator, over, reading, commit, primary, unit, null, margin, test, open,
+under; estimate, low, high, n, seeds, values: the mean over cells, seed by seed; cells (compared) and of (all);
+aside: cells whose estimate lies on the other side; printed, least, ratio, ratio_low, ratio_high: the printed mean over
+the same cells, the margin of size, ours over print (a ratio or a difference); runs, and badge: which cells were
+compared, in words. Under the primary reading also shown, reversed (in at least how many settings); p, p_reversed,
+adjusted, adjusted_reversed (Holm, over the core claims of a paper); outcome (`words.ORDER`) and said, the same with its
+numbers; size (`words.SIZES`); needed, size_needed, weakest. A reading that compares nothing that another one does not
+compare too has no row, the primary one excepted.
 
-`summary` has paper, claim, artifact, kind, text, and over the readings with different runs: how many are replicated,
-refuted, undecided, one seed, infeasible; readings (their number without the infeasible ones); outcome, in words.
+`summary` has paper, claim, artifact, kind, text, outcome, said, size, as_claimed, and readings: the number of readings
+with different runs. **Readings are not votes**: nothing counts them, and none but the primary one is tested.
 """
 
 from __future__ import annotations
@@ -40,8 +49,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -54,27 +64,35 @@ from fedlib.runs.results import read_table
 from fedlib.runs.sealed import from_kept, info_of, named, to_kept
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
-from workspace.analysis.cells import DIVERGED, NOBODY, Row, rows
+from workspace.analysis import judge, words
+from workspace.analysis.cells import Row, rows
 from workspace.analysis.claim import Arms, asks, claims_of
-from workspace.analysis.estimators import LEVEL, OUTCOMES, Effect, Outcome, holm
+from workspace.analysis.estimators import ALPHA, Effect, holm
 from workspace.analysis.paper import papers
 from workspace.analysis.plans import table_file
 from workspace.analysis.readings import AS_WRITTEN, readings
 
-ALPHA = 1 - LEVEL
 COLUMNS = [
-    *("paper", "claim", "artifact", "kind", "estimator", "reading", "commit"),
+    *("paper", "claim", "artifact", "kind", "estimator", "over", "reading", "commit", "primary"),
     *("cell", "data", "partition", "participation"),
     *("estimate", "low", "high", "unit", "null", "margin", "test", "n", "seeds", "values"),
-    *("printed", "shown", "censored", "open", "outcome", "needed", "runs", "words"),
+    *("printed", "shown", "arms", "censored", "open", "under", "finest", "late", "lost", "p", "p_reversed"),
+    *("outcome", "needed", "runs", "words"),
 ]
+CLAIM_COLUMNS = [
+    *("paper", "claim", "artifact", "kind", "estimator", "over", "reading", "commit", "primary"),
+    *("unit", "null", "margin", "test", "open", "under", "estimate", "low", "high", "n", "seeds", "values"),
+    *("cells", "of", "shown", "reversed", "aside", "p", "adjusted", "p_reversed", "adjusted_reversed"),
+    *("outcome", "said", "size", "printed", "least", "ratio", "ratio_low", "ratio_high"),
+    *("needed", "size_needed", "weakest", "runs", "badge"),
+]
+EVIDENCE = "evidence"  # a column while readings are compared: (cell, runs) of what a reading compares
 
 
 def table(results: Mapping[str, pd.DataFrame], names: Iterable[str] | None = None) -> pd.DataFrame:
     """The effects table of some papers (None: all), from tidy tables by experiment.
 
-    A reading has rows for a claim only if it has runs for one of the claim's cells; a claim without any has one row per
-    cell, *not run*, under the first reading.
+    A reading other than the primary one has rows for a claim only if it has runs for one of the claim's cells.
     """
     arms = Arms(results)
     claims = (claim for paper in (papers() if names is None else names) for claim in claims_of(paper))
@@ -125,25 +143,8 @@ def _code() -> list[Path]:
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per (claim, reading): the effect pooled over cells, and the outcome that follows from the cells."""
-    return distinct(corrected(under_readings(table)))
-
-
-def by_data(table: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
-    """What some claims come to on each data set, under the readings that count there, with a column "data".
-
-    Each is corrected together with its paper's other core claims, as in `claims`.
-    """
-    chosen = table[table["claim"].isin(names)]
-    siblings = table[
-        table["paper"].isin(chosen["paper"]) & ~table["claim"].isin(names) & (table["kind"] == "core")
-    ]
-    family = under_readings(siblings)
-    parts = []
-    for data, cells in chosen.groupby("data", sort=False):
-        whole = corrected(pd.concat([under_readings(cells), family], ignore_index=True))
-        parts.append(counted(distinct(whole[whole["claim"].isin(names)])).assign(data=data))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    """One row per (claim, reading): the mean over cells, and under the primary reading the outcome."""
+    return distinct(corrected(under_readings(table), table)).drop(columns=EVIDENCE)
 
 
 def under_readings(table: pd.DataFrame) -> pd.DataFrame:
@@ -154,171 +155,210 @@ def under_readings(table: pd.DataFrame) -> pd.DataFrame:
     cache: dict[tuple, Row] = {}  # many readings compare the same runs
     lines = []
     for (_, claim, _), cells in groups.items():
-        key = claim, *(row["runs"] for row in cells)
+        key = claim, cells[0]["primary"], *(row["runs"] for row in cells)
         if key not in cache:
             cache[key] = judged(cells)
-        lines.append(cache[key] | {"reading": cells[0]["reading"], "commit": cells[0]["commit"]})
+        lines.append(cache[key] | {name: cells[0][name] for name in ("reading", "commit", "primary")})
     return pd.DataFrame(lines, columns=[*CLAIM_COLUMNS, EVIDENCE])
 
 
-def corrected(claims: pd.DataFrame) -> pd.DataFrame:
-    """Core claims, those of a paper under a reading together, corrected by Holm's method: some become undecided.
-
-    All that were tested count, also those that cannot be replicated because a cell is reversed (p = 1).
-    """
-    claims = claims.copy()
-    tested = (
-        (claims["kind"] == "core") & claims["outcome"].isin(TESTED) & (claims["estimator"] != "exact fact")
-    )
-    for _, family in claims[tested].groupby(["paper", "reading"], sort=False):
-        adjusted = holm(family["p"])
-        claims.loc[family.index, "adjusted"] = adjusted
-        lost = family.index[(adjusted >= ALPHA) & (family["outcome"] != "undecided")]
-        claims.loc[lost, "outcome"] = "undecided"
-    return claims
-
-
-def distinct(claims: pd.DataFrame) -> pd.DataFrame:
-    """Without the readings that judge nothing which another one, or an earlier one of the same, does not judge too."""
-    echoes = []
-    for _, family in claims.groupby("claim", sort=False):
-        evidence = list(family[EVIDENCE])
-        for place, (index, judged) in enumerate(zip(family.index, evidence, strict=True)):
-            if judged in evidence[:place] or any(judged < wider for wider in evidence):
-                echoes.append(index)
-    return claims.drop(index=echoes, columns=EVIDENCE).reset_index(drop=True)
-
-
-EVIDENCE = "evidence"  # the cells that decide, each with its runs
-TESTED = ("replicated", "refuted", "undecided")
-
-
 def judged(cells: list[Row]) -> Row:
-    """The row of one claim under one reading, from those of its cells."""
+    """The row of one claim under one reading, from those of its cells; its outcome before any correction."""
     first, natural = cells[0], math.exp if cells[0]["null"] == 1 else float
-    several = [row for row in cells if row["n"] >= 2 or row["estimator"] == "exact fact" and row["runs"]]
-    ran = [row for row in several if row["words"] != NOBODY]  # the others compare nothing
-    effects = [_effect(row) for row in ran if row["n"]]
-    pooled = _pooled(ran, effects) if effects else Effect.of([])
-    p, decision = _decided(cells, ran, effects, pooled)
-    outcomes = [row["outcome"] for row in ran]
+    ran = judge.compared(cells)
+    measured = [row for row in ran if row["values"] is not None and len(row["values"])]
+    mean, by_seed = judge.pooled(measured)
+    found, size = (
+        judge.order(cells, first["over"], mean),
+        judge.size(measured if len(measured) == len(ran) else []),
+    )
     evidence = frozenset((row["cell"], row["runs"]) for row in ran or cells if ran or row["n"])
-    return {key: first[key] for key in CLAIM_COLUMNS[:11]} | {
-        "open": pooled.open,
-        "estimate": natural(pooled.estimate),
-        "low": natural(pooled.low),
-        "high": natural(pooled.high),
-        "margin": natural(pooled.margin),
-        "n": pooled.n,
-        "cells": len(several),
+    line: Row = {key: first[key] for key in CLAIM_COLUMNS[:9]} | {
+        "unit": first["unit"],
+        "null": first["null"],
+        "margin": natural(mean.bound),
+        "test": mean.test,
+        "open": mean.open,
+        "under": mean.under,
+        "estimate": natural(mean.estimate),
+        "low": natural(mean.low),
+        "high": natural(mean.high),
+        "n": mean.n,
+        "seeds": list(by_seed),
+        "values": list(by_seed.values()),
+        "cells": len(ran),
         "of": len(cells),
-        **{name: outcomes.count(name) for name in TESTED},
-        "reversed": sum(effect.reversed for effect in effects),
-        "p": p,
-        "adjusted": p,
-        "outcome": decision,
-        "needed": pooled.needed if decision == "undecided" and _lacks_seeds(effects, pooled) else 0,
+        "shown": found.shown,
+        "reversed": found.reversed,
+        "aside": sum(_aside(judge.effect_of(row)) for row in measured),
+        "p": found.p,
+        "adjusted": found.p,
+        "p_reversed": found.p_reversed,
+        "adjusted_reversed": found.p_reversed,
+        "outcome": _state(cells, found),
+        "said": "",
+        "size": size.outcome,
+        "printed": natural(size.printed),
+        "least": natural(size.margin),
+        "ratio": natural(size.ratio),
+        "ratio_low": natural(size.low),
+        "ratio_high": natural(size.high),
+        "needed": 0,
+        "size_needed": size.needed,
+        "weakest": "",
         "runs": hashlib.sha256(json.dumps(sorted(evidence)).encode()).hexdigest()[:12],
         "badge": _badge(cells, ran),
         EVIDENCE: evidence,
     }
+    if not first["primary"]:
+        return line | {"size": "", "size_needed": 0, "outcome": _apart(line["outcome"])}
+    if first["kind"] == "construction":
+        return line | {"outcome": "by construction", "said": "by construction", "size": "", "size_needed": 0}
+    return line | {"said": judge.said(found, line["outcome"], first["over"])}
 
 
-def _effect(row: Row) -> Effect:
-    """A cell's effect on the additive scale, from its row."""
-    margin = math.log(row["margin"]) if row["null"] == 1 else row["margin"]
-    return Effect.of(row["values"], margin, row["test"], row["open"])
+def _apart(outcome: str) -> str:
+    """Why there is nothing to judge; "" if there is."""
+    return outcome if outcome in words.APART else ""
 
 
-def _pooled(judged: list[Row], effects: list[Effect]) -> Effect:
-    """The mean over cells, seed by seed, over the seeds that all judged cells have; cells share runs and seeds."""
-    by_seed = [dict(zip(row["seeds"], row["values"], strict=True)) for row in judged]
-    shared = sorted(set.intersection(*map(set, by_seed)))
-    margin = float(np.mean([effect.margin for effect in effects]))
-    means = [float(np.mean([values[seed] for values in by_seed])) for seed in shared]
-    return Effect.of(means, margin, effects[0].test, any(effect.open for effect in effects))
+def _aside(effect: Effect) -> bool:
+    """Whether an estimate lies on the side that the claim denies."""
+    return effect.estimate < effect.bound if effect.test == "more" else abs(effect.estimate) > effect.bound
 
 
-def _decided(
-    cells: list[Row], judged: list[Row], effects: list[Effect], pooled: Effect
-) -> tuple[float, Outcome]:
-    """The p-value and the outcome of a claim (`docs/judging.md`, From cells to a claim)."""
-    if any(row["outcome"] == "infeasible" for row in cells):
-        return 1.0, "infeasible"
-    if not judged:
-        alone, several = (any(row["n"] in n for row in cells) for n in ((1,), range(2, 10_000)))
-        return 1.0, "undecided" if several else "one seed" if alone else "not run"
-    if not effects:  # exact facts
-        return 0.0, "replicated" if all(row["outcome"] == "replicated" for row in judged) else "refuted"
-    tested = [effect.p_refuted for effect in effects]
-    if pooled.test == "more":
-        tested += [pooled.p_refuted] if len(effects) > 1 else []
-        stands = 1.0 if any(effect.reversed for effect in effects) else pooled.p_replicated
-    else:
-        stands = max(effect.p_replicated for effect in effects)
-    if any(row["words"].startswith(DIVERGED) for row in judged):  # the seeds that are left would be a choice
-        return 1.0, "undecided"
-    if (against := float(holm(tested).min())) < ALPHA:
-        return against, "refuted"
-    return stands, "replicated" if stands < ALPHA else "undecided"
+def _state(cells: list[Row], found: judge.Order) -> str:
+    """The outcome of a claim's order before any correction, or why it has none."""
+    states = [row["outcome"] for row in cells]
+    if "infeasible" in states:
+        return "infeasible"
+    if states.count("true") + states.count("false"):
+        facts = states.count("true") == len(states)
+        return "contradicted" if "false" in states else "holds" if facts else "holds where run"
+    if not found.m:
+        several = any(state == "nobody arrives" for state in states)
+        return "not shown" if several else "one seed" if "one seed" in states else "not run"
+    return judge.decided(found, found.p, found.p_reversed, cells[0]["over"])
 
 
-def _lacks_seeds(effects: list[Effect], pooled: Effect) -> bool:
-    """Whether more seeds would decide; not where a cell on the other side keeps a claim undecided."""
-    aside = pooled.test == "more" and any(effect.reversed for effect in effects)
-    return not aside and pooled.needed > pooled.n
-
-
-def _badge(cells: list[Row], judged: list[Row]) -> str:
-    """Which cells were judged, in words; "" if all were."""
-    if len(judged) in (0, len(cells)):
+def _badge(cells: list[Row], ran: list[Row]) -> str:
+    """Which cells were compared, in words; "" if all were."""
+    if len(ran) in (0, len(cells)):
         return ""
-    names = [row["cell"] for row in judged]
-    named = names if len(names) <= 3 else list(dict.fromkeys(row["data"] for row in judged))
-    return f"{len(judged)} of {len(cells)} cells: {'; '.join(named)}"
+    names = [row["cell"] for row in ran]
+    told = names if len(names) <= 3 else list(dict.fromkeys(row["data"] for row in ran))
+    return f"{len(ran)} of {len(cells)} cells: {'; '.join(told)}"
 
 
-CLAIM_COLUMNS = [
-    *("paper", "claim", "artifact", "kind", "estimator", "reading", "commit"),
-    *("unit", "null", "margin", "test", "open", "estimate", "low", "high", "n"),
-    *("cells", "of", "replicated", "refuted", "undecided", "reversed"),
-    *("p", "adjusted", "outcome", "needed", "runs", "badge"),
-]
+def corrected(claims: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The outcomes after Holm's correction over a paper's core claims, once for holding and once for reversal.
+
+    All whose order was tested under the primary reading count. table: their cells, for the seeds that would decide.
+    """
+    claims = claims.copy()
+    tested = claims["primary"] & claims["outcome"].isin(words.TESTED)
+    core = tested & (claims["kind"] == "core") & (claims["cells"] > 0) & (claims["estimator"] != "exact fact")
+    levels = dict.fromkeys(claims.index, ALPHA)
+    for _, family in claims[core].groupby("paper", sort=False):
+        for p in ("p", "p_reversed"):
+            claims.loc[family.index, "adjusted" + p[1:]] = holm(family[p])
+        rank = family["p"].rank(method="first")
+        levels |= dict(zip(family.index, ALPHA / (len(family) - rank + 1), strict=True))
+    by_claim = dict(list(table[table["primary"]].groupby("claim", sort=False)))
+    for index, row in claims[tested & (claims["estimator"] != "exact fact")].iterrows():
+        cells = by_claim[row["claim"]].to_dict("records")
+        mean, _ = judge.pooled([cell for cell in judge.compared(cells) if len(cell["values"])])
+        found = judge.order(cells, row["over"], mean)
+        if not found.m:
+            claims.loc[index, "said"] = "no side reaches the target"
+            continue
+        outcome = judge.decided(found, row["adjusted"], row["adjusted_reversed"], row["over"])
+        needed, weakest = judge.seeds_to_hold(cells, levels[index], row["over"], mean)
+        claims.loc[index, ["outcome", "said"]] = outcome, judge.said(found, outcome, row["over"])
+        if outcome not in words.DECIDED:
+            claims.loc[index, ["needed", "weakest"]] = needed, weakest
+    return claims
+
+
+def distinct(claims: pd.DataFrame) -> pd.DataFrame:
+    """Without the readings that compare nothing which another one, or an earlier one of the same, does not compare too.
+
+    The primary reading stays, and is the first of those with the same runs.
+    """
+    echoes = []
+    for _, family in claims.groupby("claim", sort=False):
+        ordered = family.sort_values("primary", ascending=False, kind="stable")
+        evidence = list(ordered[EVIDENCE])
+        for place, (index, mine) in enumerate(zip(ordered.index, evidence, strict=True)):
+            wider = mine in evidence[:place] or any(mine < other for other in evidence)
+            if wider and not ordered.loc[index, "primary"]:
+                echoes.append(index)
+    return claims.drop(index=echoes).reset_index(drop=True)
+
+
+def by_data(table: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    """The mean effects of some claims on each data set under the primary reading, with a column "data".
+
+    One set of cells is one test, so that these rows have effects and sizes of the printed, and no outcome of their own
+    but one seed, not run and infeasible.
+    """
+    chosen = table[table["claim"].isin(names) & table["primary"]]
+    lines = []
+    for (_, data), cells in chosen.groupby(["claim", "data"], sort=False):
+        line = judged(cells.to_dict("records"))
+        lines.append(line | {"data": data, "outcome": _apart(line["outcome"]), "size": ""})
+    return pd.DataFrame(lines, columns=[*CLAIM_COLUMNS, "data"])
 
 
 def summary(claims: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim, over its readings (rows of `claims`): how many give which outcome, and the outcome in words.
-
-    An infeasible reading cannot be the paper's, and one with runs for fewer cells than others cannot answer the whole
-    claim: neither counts.
-    """
+    """One row per claim (from `claims`): what it comes to under the primary reading."""
     texts = {claim.id: claim.text for paper in papers() for claim in claims_of(paper)}
-    deciding = sensitivity(claims)
-    deciding = deciding[deciding["share"] >= DECIDES]
+    counts = claims.groupby("claim").size()
     lines = []
-    for id, family in counted(claims).groupby("claim", sort=False):
-        counts = {name: int((family["outcome"] == name).sum()) for name in OUTCOMES}
-        labels = {key: family.iloc[0][key] for key in ("paper", "claim", "artifact", "kind")}
-        choices = (
-            list(deciding.loc[deciding["claim"] == id, "choice"])[:3] if len(family) >= SEPARATED else []
-        )
-        several = sum(counts[name] for name in OUTCOMES[:4])
-        words = in_words(counts, choices)
-        lines.append(
-            labels | {"text": texts.get(str(id), "")} | counts | {"readings": several, "outcome": words}
-        )
+    for row in claims[claims["primary"]].to_dict("records"):
+        line = {key: row[key] for key in ("paper", "claim", "artifact", "kind", "outcome", "said", "size")}
+        as_claimed = row["outcome"] == "holds" and row["size"] == "as large as printed"
+        line |= {"text": texts.get(str(row["claim"]), ""), "as_claimed": as_claimed}
+        lines.append(line | {"readings": int(counts[row["claim"]])})
     return pd.DataFrame(
-        lines, columns=["paper", "claim", "artifact", "kind", "text", *OUTCOMES, "readings", "outcome"]
+        lines,
+        columns=[
+            "paper",
+            "claim",
+            "artifact",
+            "kind",
+            "text",
+            "outcome",
+            "said",
+            "size",
+            "as_claimed",
+            "readings",
+        ],
     )
 
 
+def core_outcomes(summary: pd.DataFrame, paper: str) -> dict[str, int]:
+    """How many of a paper's core claims have each outcome, in the order of `words.ORDER`; "" for all papers."""
+    core = summary[(summary["kind"] == "core") & ((summary["paper"] == paper) | (not paper))]
+    counts = core["outcome"].value_counts()
+    return {name: int(counts[name]) for name in words.ORDER if name in counts}
+
+
+# -- the multiverse: what depends on what a paper leaves open
+
+
 def counted(claims: pd.DataFrame) -> pd.DataFrame:
-    """The readings that count for each claim (`summary`), the infeasible ones among them."""
-    return claims[claims["cells"] == claims.groupby("claim")["cells"].transform("max")]
+    """The readings that show how much a claim depends on what is left open.
+
+    An infeasible reading cannot be the paper's, and one with runs for fewer cells than others is of something else.
+    """
+    whole = claims["cells"] == claims.groupby("claim")["cells"].transform("max")
+    return claims[whole & (claims["outcome"] != "infeasible")]
 
 
 DECIDES = 0.1  # the share of the variance with which a choice is said to decide
 SEPARATED = 8  # readings; fewer differ in several choices at once, which cannot be told apart
+FLIPS = range(6, 15)  # seeds: fewer cannot find 2.5 % by flipping signs, and of more not all signs are tried
 
 
 def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
@@ -330,7 +370,7 @@ def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
     sum to 1: choices interact, and not every combination has been run.
     """
     whole = counted(claims)
-    whole = whole[(whole["outcome"] != "infeasible") & whole["estimate"].notna() & (whole["n"] >= 2)]
+    whole = whole[whole["estimate"].notna() & (whole["n"] >= 2)]
     lines = []
     for id, family in whole.groupby("claim", sort=False):
         y = family["estimate"].to_numpy()
@@ -360,14 +400,73 @@ def _options(paper: str, names: Iterable[str]) -> dict[str, list[str]]:
     return {choice: [options.get(choice, "") for options in complete] for choice in choices}
 
 
-def in_words(counts: Mapping[Outcome, int], deciding: Sequence[str] = ()) -> str:
-    """The outcome of a claim over its readings: "replicated under 8, refuted under 3 of 11 readings; decided by R"."""
-    ran = {name: counts[name] for name in OUTCOMES[:4] if counts[name]}
-    n = sum(ran.values())
-    if not n:
-        return "infeasible" if counts["infeasible"] else "not run"
-    if len(ran) == 1:
-        name = next(iter(ran))
-        return name if n == 1 else f"{name} under all {n} readings"
-    reason = f"; decided by {' and '.join(deciding)}" if deciding else ""
-    return f"{', '.join(f'{name} under {k}' for name, k in ran.items())} of {n} readings{reason}"
+def levels(claims: pd.DataFrame) -> pd.DataFrame:
+    """How large a claim's effect is over its readings, for each option of the choice that moves it most.
+
+    claims: rows of `claims`. -> claim, choice, option, readings (number), lowest, highest (range of their effects),
+    estimate, low, high (the mean over readings, seed by seed, with its t-interval), n, p: of flipping the sign of a
+    seed in all readings at once, where `FLIPS` allows it (else NaN). Where no choice explains `DECIDES` of the
+    variance, or there are fewer than `SEPARATED` readings, choice and option are "". Readings share runs and seeds: a
+    mean by seeds needs no assumption of how they depend on each other, and counting them would be no evidence.
+    """
+    shares = sensitivity(claims)
+    first = (
+        shares[(shares["share"] >= DECIDES) & (shares["readings"] >= SEPARATED)]
+        .groupby("claim", sort=False)
+        .first()
+    )
+    whole = counted(claims)
+    whole = whole[whole["estimate"].notna() & (whole["n"] >= 2) & (whole["kind"] == "core")]
+    lines = []
+    for id, family in whole.groupby("claim", sort=False):
+        choice = str(first["choice"].get(id, "")) if len(first) else ""
+        taken = [""] * len(family)
+        if choice:
+            taken = _options(str(family["paper"].iloc[0]), family["reading"])[choice.split(" + ")[0]]
+        natural = math.exp if family["null"].iloc[0] == 1 else float
+        for option, rows_of in family.groupby(np.array(taken), sort=False):
+            by_seed = pd.DataFrame(
+                [dict(zip(row["seeds"], row["values"], strict=True)) for row in rows_of.to_dict("records")]
+            ).dropna(axis=1)
+            means = by_seed.mean().to_numpy()
+            effect = Effect.of(means)
+            lines.append(
+                {
+                    "claim": id,
+                    "choice": choice,
+                    "option": option,
+                    "readings": len(rows_of),
+                    "lowest": rows_of["estimate"].min(),
+                    "highest": rows_of["estimate"].max(),
+                    "estimate": natural(effect.estimate),
+                    "low": natural(effect.low),
+                    "high": natural(effect.high),
+                    "n": effect.n,
+                    "p": flips(means) if effect.n in FLIPS else math.nan,
+                }
+            )
+    columns = [
+        "claim",
+        "choice",
+        "option",
+        "readings",
+        "lowest",
+        "highest",
+        "estimate",
+        "low",
+        "high",
+        "n",
+        "p",
+    ]
+    return pd.DataFrame(lines, columns=columns)
+
+
+def flips(means: np.ndarray) -> float:
+    """P-value of flipping signs: in how many of the 2^n sign vectors the sum is at least as large as observed.
+
+    means: (n,) means over readings and cells, one per seed: a sign flips a seed in all of them at once, as if the two
+    methods were swapped.
+    """
+    signs = np.array(list(product((1, -1), repeat=len(means))))
+    sums = signs @ means
+    return float((sums >= sums[0] - 1e-12).mean())

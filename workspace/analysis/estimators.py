@@ -1,8 +1,8 @@
-"""What the seeds of a cell say: an effect with its interval, and one of three outcomes. Formulas: `docs/judging.md`.
+"""What the seeds of a cell say: an effect with its interval, and the probability of it on either side of a bound.
 
 Every effect is one number per seed, y_s, on an additive scale: the logarithm of a ratio, or a difference. Seeds are
 paired: y_s compares runs that share partition, initial model and mini-batches. The interval is Student's, which has the
-coverage that it names for three seeds too; a bootstrap of three seeds does not.
+coverage that it names for three seeds too; a bootstrap of three seeds does not. Formulas: `docs/judging.md`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from typing import Literal
 import numpy as np
 from scipy import special, stats
 
-Outcome = Literal["replicated", "refuted", "undecided", "one seed", "not run", "infeasible"]
-OUTCOMES: tuple[Outcome, ...] = ("replicated", "refuted", "undecided", "one seed", "not run", "infeasible")
+from workspace.analysis import words
+
 LEVEL = 0.95
+ALPHA = (1 - LEVEL) / 2  # in each direction, so that every statement can be read off a 95 % interval
 POWER = 0.8
 MOST = 1000  # seeds; more are not counted
+ROUNDING = 1 / math.sqrt(12)  # standard deviation of what is rounded to whole units
 
 
 @dataclass(frozen=True)
 class Effect:
     """An effect over paired seeds, on its additive scale (logarithms of ratios, differences).
 
-    estimate: mean over seeds. low, high: 95 % t-interval; NaN with fewer than two seeds. spread: standard deviation
-    over seeds. n: number of seeds. margin: the least effect that agrees with the claim ("more"), or the largest
-    deviation that counts as none ("same"). The value of no effect is 0; a margin below it says by how much a side may
-    be worse. open: the larger side is censored, so the true effect may be larger.
+    estimate: mean over seeds. low, high: 95 % t-interval; NaN with fewer than two seeds, infinite where a side is
+    censored. spread: standard deviation over seeds. n: number of seeds. bound: what the claim says the effect exceeds
+    ("more"; 0: no effect), or the largest deviation that counts as none ("same"). open, under: a side did not arrive,
+    so that the true effect may be larger, smaller. finest: the least spread that the measure can show. lost: seeds
+    without a finite value.
     """
 
     estimate: float
@@ -38,89 +41,78 @@ class Effect:
     high: float
     spread: float
     n: int
-    margin: float = 0.0
+    bound: float = 0.0
     test: Literal["more", "same"] = "more"
     open: bool = False
+    under: bool = False
+    finest: float = 0.0
+    lost: int = 0
 
     @classmethod
     def of(
-        cls, values: Sequence[float] | np.ndarray, margin: float = 0.0, test: Literal["more", "same"] = "more",
-        open: bool = False,
+        cls, values: Sequence[float] | np.ndarray, bound: float = 0.0, test: Literal["more", "same"] = "more",
+        open: bool = False, under: bool = False, finest: float = 0.0, lost: int = 0,
     ) -> Effect:  # fmt: skip
         """The effect of (n,) values, one per seed."""
         y = np.asarray(values, dtype=float)
         mean = float(y.mean()) if len(y) else math.nan
+        about = (bound, test, open, under, finest, lost)
         if len(y) < 2:
-            return cls(mean, math.nan, math.nan, math.nan, len(y), margin, test, open)
+            return cls(mean, math.nan, math.nan, math.nan, len(y), *about)
         spread = float(y.std(ddof=1))
         half = quantile((1 + LEVEL) / 2, len(y)) * spread / math.sqrt(len(y))
-        return cls(mean, mean - half, mean + half, spread, len(y), margin, test, open)
+        low, high = -math.inf if under else mean - half, math.inf if open else mean + half
+        return cls(mean, low, high, spread, len(y), *about)
 
     def p(self, bound: float, upper: bool) -> float:
-        """P-value of the one-sided t-test that the effect lies on one side of a bound; 1 with fewer than two seeds."""
-        if self.n < 2:
+        """P-value of the one-sided t-test that the effect lies on one side of a bound.
+
+        It is 1 with fewer than two seeds, with lost seeds, and where that side is not bounded by what was seen.
+        """
+        if self.n < 2 or self.lost or (self.under if upper else self.open):
             return 1.0
-        error = self.spread / math.sqrt(self.n)
         distance = (self.estimate - bound) if upper else (bound - self.estimate)
+        error = max(self.spread, self.finest) / math.sqrt(self.n)
         if error == 0:
             return 0.0 if distance > 0 else 1.0
         return float(special.stdtr(self.n - 1, -distance / error))
 
     @property
-    def null(self) -> float:
-        """What the effect must exceed: no effect, or the margin where the claim is to be no worse by more than that."""
-        return min(self.margin, 0.0)
-
-    @property
-    def p_replicated(self) -> float:
-        """Against no effect, two-sided ("more"); against a deviation of the margin, two one-sided tests ("same")."""
+    def p_shown(self) -> float:
+        """One-sided p-value of the claimed direction: above the bound, or a deviation within it ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(self.null, upper=True))
-        if self.open:  # how far beyond the estimate the truth lies is not known
-            return 1.0
-        return max(self.p(-self.margin, upper=True), self.p(self.margin, upper=False))
+            return self.p(self.bound, upper=True)
+        return max(self.p(-self.bound, upper=True), self.p(self.bound, upper=False))
 
     @property
-    def p_refuted(self) -> float:
-        """Against the margin (no effect, where `open`), two-sided ("more"); against a smaller deviation ("same")."""
+    def p_reversed(self) -> float:
+        """One-sided p-value of the opposite: below the bound, or a deviation beyond it ("same")."""
         if self.test == "more":
-            return min(1.0, 2 * self.p(self.null if self.open else self.margin, upper=False))
-        p = [self.p(self.margin, upper=True)] + [self.p(-self.margin, upper=False)] * (not self.open)
-        return min(1.0, 2 * min(p))
-
-    @property
-    def reversed(self) -> bool:
-        """Whether the estimate lies on the side that the claim denies."""
-        return self.estimate < self.null if self.test == "more" else abs(self.estimate) > self.margin
+            return self.p(self.bound, upper=False)
+        return min(self.p(self.bound, upper=True), self.p(-self.bound, upper=False))
 
     @property
     def needed(self) -> int:
-        """The number of seeds with which such an effect would be decided with power 0.8; 0 without a spread."""
-        if self.n < 2 or not self.spread > 0:
-            return 0
-        if self.test == "more":
-            distance = max(
-                self.estimate - self.null, (self.null if self.open else self.margin) - self.estimate
-            )
-        else:
-            distance = abs(self.margin - abs(self.estimate))
-        return seeds_for(distance / self.spread)
+        """The number of seeds that would show such an effect with power 0.8; 0 where none would."""
+        distance = self.estimate - self.bound if self.test == "more" else self.bound - abs(self.estimate)
+        spread = max(self.spread, self.finest)
+        return seeds_for(distance / spread) if self.n >= 2 and spread > 0 and distance > 0 else 0
 
 
-def outcome(effect: Effect, alpha: float = 1 - LEVEL) -> Outcome:
-    """Replicated, refuted or undecided, at a level alpha.
+def cell_outcome(effect: Effect) -> words.Cell:
+    """What a cell comes to by itself."""
+    if effect.lost:
+        return "lost seeds"
+    if effect.n < 2:
+        return "one seed" if effect.n else "not run"
+    if effect.p_shown <= ALPHA:
+        return "shown"
+    return "reversed" if effect.p_reversed <= ALPHA else "unclear"
 
-    "more" is replicated if the interval lies above no effect and reaches the margin; it is refuted if the interval lies
-    below the margin (below no effect, where the effect is `open`). "same" is replicated if the 90 % interval lies
-    within the margin (two one-sided tests at 5 %), and refuted if the 95 % interval lies outside.
-    """
-    if effect.n == 0:
-        return "not run"
-    if effect.n == 1:
-        return "one seed"
-    if effect.p_refuted < alpha:
-        return "refuted"
-    return "replicated" if effect.p_replicated < alpha else "undecided"
+
+def outcome(effect: Effect) -> Literal["higher", "lower", "unclear"]:
+    """The side of no effect on which the 95 % interval lies."""
+    return "higher" if effect.low > 0 else "lower" if effect.high < 0 else "unclear"
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -131,6 +123,28 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps)) if len(p) else steps
     return adjusted
+
+
+def not_rejected(p: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
+    """h: the size of the largest set of hypotheses that closed testing with Simes' test does not reject.
+
+    p: (..., m) p-values. -> (...). At least m - h hypotheses are false, with simultaneous confidence 1 - alpha (Goeman
+    and Solari 2011); single ones are rejected where p <= alpha / h (Hommel 1988).
+    """
+    p = np.sort(np.asarray(p, dtype=float), axis=-1)
+    m = p.shape[-1]
+    h = np.zeros(p.shape[:-1], dtype=int)
+    for i in range(1, m + 1):  # the i largest
+        alone = (p[..., m - i :] > alpha * np.arange(1, i + 1) / i).all(axis=-1)
+        h = np.where(alone, i, h)
+    return h
+
+
+def simes(p: np.ndarray) -> np.ndarray:
+    """Simes' p-value that at least one of (..., m) hypotheses is false."""
+    p = np.sort(np.asarray(p, dtype=float), axis=-1)
+    m = p.shape[-1]
+    return np.minimum(1.0, (p * m / np.arange(1, m + 1)).min(axis=-1))
 
 
 def trend(levels: Sequence[float]) -> np.ndarray:
@@ -147,12 +161,12 @@ def quantile(share: float, n: int) -> float:
 
 
 @lru_cache
-def _least() -> np.ndarray:
-    """The effect, in standard deviations, that n = 2, 3, ... seeds find with power 0.8; decreasing."""
+def _least(alpha: float) -> np.ndarray:
+    """The effect, in standard deviations, that n = 2, 3, ... seeds find at a level with power 0.8; decreasing."""
     n = np.arange(2, MOST + 1)
-    return (stats.t.ppf((1 + LEVEL) / 2, n - 1) + stats.t.ppf(POWER, n - 1)) / np.sqrt(n)
+    return (stats.t.ppf(1 - alpha, n - 1) + stats.t.ppf(POWER, n - 1)) / np.sqrt(n)
 
 
-def seeds_for(effect: float) -> int:
+def seeds_for(effect: float, alpha: float = ALPHA) -> int:
     """The number of paired seeds that find an effect (in standard deviations) with power 0.8; at most `MOST` + 1."""
-    return 2 + int((_least() > effect).sum())
+    return 2 + int((_least(alpha) > effect).sum())

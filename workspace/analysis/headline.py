@@ -104,7 +104,7 @@ def paired(
 def table(headline: Headline, readings: Sequence[Reading], arms: Arms) -> pd.DataFrame:
     """The printed row and one row per reading for each setting, on the same seeds; one column per method.
 
-    The column "seeds" has the number of seeds. If a reading has more seeds than are shared, a second row (its name
+    The column "seeds" has the number of seeds. If a reading has more seeds than are shared, a row before it (its name
     followed by `ALL`) has all of them, with their number in each cell. A setting without runs has only the printed row.
     """
     lines = {}
@@ -120,15 +120,15 @@ def table(headline: Headline, readings: Sequence[Reading], arms: Arms) -> pd.Dat
             counts, all_counts = (
                 [len(series) for series, _ in group.values() if len(series)] for group in (mine, whole)
             )
-            if counts:
-                lines[row.name, reading.name] = {"seeds": str(max(counts))} | {
-                    m: cell(*group) for m, group in mine.items()
-                }
             if sum(all_counts) > sum(counts):
                 fewest, largest = min(all_counts), max(all_counts)
                 lines[row.name, reading.name + ALL] = {
                     "seeds": f"{fewest} to {largest}" if fewest < largest else str(largest)
                 } | {m: counted(*group) for m, group in whole.items()}
+            if counts:
+                lines[row.name, reading.name] = {"seeds": str(max(counts))} | {
+                    m: cell(*group) for m, group in mine.items()
+                }
     frame = pd.DataFrame.from_dict(lines, orient="index").fillna("")
     frame.index = pd.MultiIndex.from_tuples(frame.index, names=["setting", "reading"])
     return frame

@@ -17,6 +17,7 @@ from fedlib.settings.schema import ROOT
 class Paper:
     """A paper: its short title, year, citation, the id of its main claim, and where to find it.
 
+    measured: what the main claim's effect is, in plain words.
     url: of the paper. code: (address, commit) of the authors' repository as followed here; empty if none is public.
     """
 
@@ -24,6 +25,7 @@ class Paper:
     year: int
     citation: str
     headline: str = ""
+    measured: str = ""
     url: str = ""
     code: tuple[str, str] | tuple[()] = ()
 

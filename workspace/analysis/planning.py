@@ -1,10 +1,10 @@
 """What to train next: the runs that decide most core claims per hour first, as many as fit into the time.
 
-A `Need` is a part of a claim (a cell under a reading) that is not decided, and the runs that it asks for. If those
-that are missing take h hours, an hour of them is worth `share` / h claims. A unit is the missing runs of one setting of
-an experiment with one seed that serve the same needs, and a fixed time to start them. Its worth is the sum over these
-needs: over core claims first, then over others. Among units of equal worth, the lower seed comes first, then the
-cheaper unit.
+A `Need` is a part of a claim (a cell under the primary reading) that is open, and the runs that it asks for. If those
+that are missing take h hours, an hour of them is worth `share` x `chance` / h claims. A unit is the missing runs of one
+setting of an experiment with one seed that serve the same needs, and a fixed time to start them. Its worth is the sum
+over these needs: over core claims first, then over others. Among units of equal worth, the lower seed comes first, then
+the cheaper unit.
 """
 
 from __future__ import annotations
@@ -28,17 +28,24 @@ class Condition(NamedTuple):
 
     @classmethod
     def of(cls, work: Work) -> Condition:
+        """Of a run its own; a measurement of a study stands for the study, which is measured as a whole."""
+        if work.run is None:
+            return cls(work.name, "", "")
         return cls(work.name, work.labels["setting"], work.labels["method"])
 
 
 @dataclass(frozen=True)
 class Need:
-    """An undecided part of a claim: the arms that it compares. share: of the claim, so that its parts make up one."""
+    """An open part of a claim: the arms that it compares. share: of the claim, so that its parts make up one.
+
+    chance: that one more seed shows it, at the spread that was observed.
+    """
 
     claim: str
     core: bool
     share: float
     arms: frozenset[Condition]
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,8 @@ class Unit:
     """Missing runs of one setting of an experiment with one seed.
 
     seconds: estimated time, `START` included. claims: that they help to decide, core claims first. worth: core claims
-    per hour, and others per hour. whole: whether it is expected to finish in time; otherwise it is begun, and its last
-    checkpoint is kept.
+    per hour, and others per hour. chance: the highest of those that one seed more shows what it helps to decide.
+    whole: whether it is expected to finish in time; otherwise it is begun, and its last checkpoint is kept.
     """
 
     experiment: str
@@ -58,10 +65,11 @@ class Unit:
     claims: tuple[str, ...] = ()
     worth: tuple[float, float] = (0.0, 0.0)
     whole: bool = True
+    chance: float = 1.0
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(work.labels["method"] for work in self.work)
+        return tuple(str(work.labels["method"]) for work in self.work if work.run)
 
 
 def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work], float]) -> list[Unit]:
@@ -76,23 +84,34 @@ def units(missing: Iterable[Work], needs: Sequence[Need], cost: Callable[[Work],
     groups: dict[tuple[str, str, int, frozenset[int]], list[Work]] = {}
     for work in missing:
         if of := asking.get(Condition.of(work)):
-            groups.setdefault((work.name, work.labels["setting"], work.labels["seed"], of), []).append(work)
+            place = ("", 0) if work.run is None else (work.labels["setting"], work.labels["seed"])
+            groups.setdefault((work.name, *place, of), []).append(work)
     seconds = {key: START + sum(map(cost, work)) for key, work in groups.items()}
     hours = [sum(time for key, time in seconds.items() if k in key[3]) / 3600 for k in range(len(needs))]
     ordered = []
     for key, work in groups.items():
         served = sorted(key[3], key=lambda k: not needs[k].core)
         worth = [
-            sum(needs[k].share / hours[k] for k in served if needs[k].core == core) for core in (True, False)
+            sum(needs[k].share * needs[k].chance / hours[k] for k in served if needs[k].core == core)
+            for core in (True, False)
         ]
         claims = tuple(dict.fromkeys(needs[k].claim for k in served))
-        ordered.append(Unit(*key[:3], tuple(work), seconds[key], claims, (worth[0], worth[1])))
+        likely = max(needs[k].chance for k in served)
+        unit = Unit(*key[:3], tuple(work), seconds[key], claims, (worth[0], worth[1]), chance=likely)
+        ordered.append(unit)
     return sorted(ordered, key=lambda unit: (-unit.worth[0], -unit.worth[1], unit.seed, unit.seconds))
 
 
-def shared(parts: Mapping[str, tuple[bool, Sequence[frozenset[Condition]]]]) -> list[Need]:
-    """Needs whose shares make up one for each claim; parts: claim -> whether it is core, the arms of each part."""
-    return [Need(claim, core, 1 / len(arms), need) for claim, (core, arms) in parts.items() for need in arms]
+def shared(parts: Mapping[str, tuple[bool, Mapping[frozenset[Condition], float]]]) -> list[Need]:
+    """Needs whose shares make up one for each claim.
+
+    parts: claim -> whether it is core, and the arms of each part with the chance that one seed more shows it.
+    """
+    return [
+        Need(claim, core, 1 / len(arms), need, chance)
+        for claim, (core, arms) in parts.items()
+        for need, chance in arms.items()
+    ]
 
 
 def fitting(ordered: Iterable[Unit], within: float) -> list[Unit]:

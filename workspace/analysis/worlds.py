@@ -16,6 +16,7 @@ from workspace.analysis.estimators import LEVEL, Effect, holm, outcome
 KEYS = ["setting", "method", "seed"]
 Measure = Callable[[pd.DataFrame], float]
 COLUMNS = ["setting", "method", "difference", "low", "high", "seeds", "outcome"]
+WORDS = {"higher": "replicated", "lower": "refuted", "unclear": "undecided"}
 LOST = {"refuted": "Refuted elsewhere", "undecided": "Undecided elsewhere", "equal": "No different elsewhere"}
 
 
@@ -61,9 +62,9 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
     """One row per (setting, method): what the claim "higher than `base`" comes to in that setting.
 
     values: by (setting, method, seed). unit: what a difference is multiplied by (100 for percentage points). Columns:
-    difference, low, high (95 % t-interval), seeds, and outcome: replicated, refuted or undecided, as
-    `estimators.outcome` decides at margin 0 after Holm's correction over the methods of a setting; "equal" where a
-    method and `base` have the same value in every seed.
+    difference, low, high (95 % t-interval), seeds, and outcome: replicated, refuted or undecided, by the side of no
+    effect on which the interval lies, after Holm's correction over the methods of a setting; "equal" where a method
+    and `base` have the same value in every seed.
     """
     rows = []
     settings = dict.fromkeys(values.index.get_level_values("setting"))
@@ -82,8 +83,8 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
                     "low": effect.low,
                     "high": effect.high,
                     "seeds": effect.n,
-                    "outcome": "equal" if effect.spread == effect.estimate == 0 else outcome(effect),
-                    "p": min(effect.p_replicated, effect.p_refuted),
+                    "outcome": "equal" if effect.spread == effect.estimate == 0 else WORDS[outcome(effect)],
+                    "p": min(1.0, 2 * min(effect.p_shown, effect.p_reversed)),
                 }
             )
     table = pd.DataFrame(rows, columns=[*COLUMNS, "p"])

@@ -121,7 +121,7 @@ def next_(
 
     began, seconds = time.monotonic(), next_runs.seconds_of(within)
     settings, scale = settings_at(scale)
-    ordered = next_runs.plan(settings, scale, tell)
+    ordered = next_runs.plan(settings, scale, tell, without_data=dry_run)
     chosen = planning.fitting(ordered, began + seconds - time.monotonic())
     if warning := next_runs.busy():
         typer.echo(warning)

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import pandas as pd
@@ -26,9 +26,11 @@ from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import needs, planning
 from workspace.analysis.paper import papers
 from workspace.analysis.planning import Unit
+from workspace.analysis.plans import plan as plan_of
 
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
+UNKNOWN = 600.0  # seconds of a measurement of a study: nothing says how long it takes
 
 
 def seconds_of(text: str) -> float:
@@ -44,40 +46,72 @@ def seconds_of(text: str) -> float:
     raise ConfigError(f"--within {text}: write a time as 90s, 150m or 2.5h.")
 
 
-def plan(settings: Experiments, scale: Scale, tell: Tell) -> list[Unit]:
-    """All missing runs that could decide a claim, most core claims per hour first; reports what cannot be trained."""
-    experiments = {paper: needs.experiments_of(paper) & set(settings.names) for paper in papers()}
+def plan(settings: Experiments, scale: Scale, tell: Tell, without_data: bool = False) -> list[Unit]:
+    """All missing runs and measurements that could decide a claim, most core claims per hour first.
+
+    Reports what cannot be trained. without_data: also what lacks prepared data, for a plan that is only shown.
+    """
+    known = {*settings.names, *settings.studies}
+    experiments = {paper: needs.experiments_of(paper) & known for paper in papers()}
     names = sorted(set().union(*experiments.values()))
-    tell(f"looking for the runs of {len(names)} experiments ...")
+    tell(f"looking for the runs of {len(names)} experiments and studies ...")
     place = Place.from_environment()
     missing: list[Work] = []
     plans: dict[str, Plan] = {}
     tables: dict[str, pd.DataFrame] = {}
+    timed: dict[str, pd.DataFrame] = {}
     absent: dict[str, str] = {}
     for name in names:
-        plans[name] = Plan.of_experiment(name, scale, settings)
+        plans[name] = plan_of(name, scale, settings)
         finished = Finished(plans[name], place)
-        possible, without_data = finished.lacking(plans[name].work)
-        missing += possible
-        absent |= {str(work.dataset): finished.why_not(work) for work in without_data}
-        table = tidy(plans[name], Finished(plans[name], place, any_data=True))[0]
+        table, records, _, _ = tidy(plans[name], Finished(plans[name], place, any_data=True))
+        there = {labels(record) for record in records}
+        possible, unprepared = finished.lacking(
+            [work for work in plans[name].work if labels(work.columns) not in there]
+        )
+        missing += possible + unprepared * without_data
+        if not without_data:
+            absent |= {str(work.dataset): finished.why_not(work) for work in unprepared}
         tables |= {name: table} if len(table) else {}
+        timed |= {name: taken_here(table, records, place.device)} if len(table) else {}
     for reason in absent.values():
         tell(f"Left out: {reason}")
     tell("judging what is not decided ...")
-    parts: dict[str, tuple[bool, list[frozenset[planning.Condition]]]] = {}
+    parts: dict[str, tuple[bool, needs.Parts]] = {}
     for paper in experiments:
         parts |= needs.needed(paper, tables)
     lacks = {planning.Condition.of(work) for work in missing}
     open_claims = {
-        claim: (core, [arms for arms in alternatives if arms & lacks])
+        claim: (core, {arms: chance for arms, chance in alternatives.items() if arms & lacks})
         for claim, (core, alternatives) in parts.items()
     }
-    spent = Spent(((plans[name], table) for name, table in tables.items()), cost.steps)
+    spent = Spent(((plans[name], table) for name, table in timed.items()), cost.steps)
     useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
     seconds = _costs([work for work in missing if planning.Condition.of(work) in useful], spent, tell)
     trainable = [work for work in missing if work in seconds]
     return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
+
+
+def labels(columns: Mapping[str, object]) -> tuple[str, ...]:
+    """What tells a run or a measurement from the others of its plan."""
+    return tuple(str(columns.get(key, "")) for key in ("setting", "method", "seed"))
+
+
+GPUS = ("NVIDIA", "GeForce", "Tesla", "Radeon", "Instinct")
+
+
+def taken_here(table: pd.DataFrame, records: list[dict], device: str) -> pd.DataFrame:
+    """The rows of the runs that a device like this one trained: a GPU's seconds say nothing of a CPU's.
+
+    records: what made the runs. device: "cpu" or "cuda".
+    """
+    alike = {
+        labels(record)
+        for record in records
+        if any(name in str(record.get("device", "")) for name in GPUS) == (device != "cpu")
+    }
+    keys = zip(*(table[key].astype(str) for key in ("setting", "method", "seed")), strict=True)
+    return table[[key in alike for key in keys]]
 
 
 def _costs(missing: Iterable[Work], spent: Spent, tell: Tell) -> dict[Work, float]:
@@ -91,7 +125,7 @@ def _costs(missing: Iterable[Work], spent: Spent, tell: Tell) -> dict[Work, floa
             except ConfigError as error:
                 tell(f"Left out: {work.name}: {error}")
                 continue
-        seconds[work] = duration_s or 0.0
+        seconds[work] = UNKNOWN if duration_s is None else duration_s
     return seconds
 
 
@@ -109,12 +143,17 @@ def busy() -> str:
 def lines(chosen: list[Unit]) -> list[str]:
     """The plan in words, one line per unit."""
     return [
-        f"{i}. {unit.experiment} {unit.setting} seed {unit.seed}: {', '.join(unit.methods)}; "
+        f"{i}. {named(unit)}: {', '.join(unit.methods) or 'the whole study'}; "
         f"about {duration(unit.seconds)}{'' if unit.whole else ', begun and kept at its last checkpoint'}; "
-        f"{unit.worth[0]:.2g} core claims per hour, {unit.worth[1]:.2g} others "
+        f"{unit.worth[0]:.2g} core claims per hour, {unit.worth[1]:.2g} others; chance that one seed more shows it: "
+        f"{unit.chance:.0%} "
         f"({', '.join(unit.claims[:6])}{', ...' if len(unit.claims) > 6 else ''})"
         for i, unit in enumerate(chosen, start=1)
     ]
+
+
+def named(unit: Unit) -> str:
+    return f"{unit.experiment} {unit.setting} seed {unit.seed}" if unit.methods else unit.experiment
 
 
 def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None:
@@ -130,7 +169,7 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
             return
         ended = _run(command(unit, scale), remaining)
         with suppress(Unfinished, DataError):
-            pack(Plan.of_experiment(unit.experiment, scale, params.load()), tell)
+            pack(plan_of(unit.experiment, scale, params.load()), tell)
         how = "done" if ended else "stopped; the next command continues from its last checkpoint"
         tell(f"{unit.experiment} {unit.setting} seed {unit.seed}: {how}.")
 
@@ -138,7 +177,8 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
 def command(unit: Unit, scale: Scale) -> list[str]:
     setting = ["--setting", unit.setting] if unit.setting else []
     methods = [option for method in unit.methods for option in ("--methods", method)]
-    return ["run", unit.experiment, "--scale", scale, *setting, *methods, "--seeds", str(unit.seed)]
+    seeds = ["--seeds", str(unit.seed)] if unit.methods else []
+    return ["run", unit.experiment, "--scale", scale, *setting, *methods, *seeds]
 
 
 def _run(arguments: list[str], seconds: float) -> bool:

@@ -17,13 +17,16 @@ from fedlib.drawing.panels import grid, legend_below
 from fedlib.drawing.style import looks
 
 SHADES = {
-    "replicated": "#2da44e",
-    "decided by the reading": "#bf8700",
-    "undecided": "#8c959f",
+    "holds": "#2da44e",
+    "holds where run": "#6fbf87",
+    "contradicted": "#d1242f",
+    "not after correction": "#d9a400",
+    "shown in part": "#bf8700",
+    "not shown": "#8c959f",
     "one seed": "#c0c6cc",
-    "refuted": "#d1242f",
-    "infeasible": "#8250df",
     "not run": "#e6e8eb",
+    "infeasible": "#8250df",
+    "by construction": "#57606a",
 }
 MARKS = {"replicated": "o", "refuted": "s", "undecided": "D", "equal": "x", "one seed": "+"}
 

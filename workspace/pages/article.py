@@ -15,18 +15,19 @@ from typing import Any
 import pandas as pd
 
 from fedlib.errors import ConfigError
-from workspace.analysis import effects, power
+from workspace.analysis import power, words
+from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import left_open, readings
+from workspace.analysis.readings import left_open, primary, readings
 from workspace.pages import forest, front, layout, tables
 from workspace.pages.evidence import Evidence, pooled
 
 PARTS = ("Scope", "What was easy", "What was hard", "What to ask the authors")
 METHODS = (
     "All methods run in one simulator. The methods of a seed share its partition, its initial model and its "
-    "mini-batches, so that effects are differences or log-ratios of paired seeds, with 95 % t-intervals. A claim's "
-    "effect is the mean over its cells, seed by seed; a single cell that is refuted refutes the claim, and a reversed "
-    "one keeps it from being replicated. Core claims are corrected together by Holm's method."
+    "mini-batches, so that effects are differences or log-ratios of paired seeds, with 95 % t-intervals. The order of "
+    "a claim is tested in every cell that its sentence names, its size by the mean over the cells for which the paper "
+    "prints numbers. Core claims are corrected together by Holm's method. Claims are tested under one reading alone."
 )
 
 
@@ -69,10 +70,9 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
     paper_facts = papers()[paper]
     core = list(claims.loc[claims["kind"] == "core", "claim"])
     rates = power.stored().set_index("claim")
-    cells, judged = (table[table["claim"].isin(core)] for table in (evidence.table, evidence.claims))
-    shares = effects.sensitivity(judged)
-    counted = dict(list(effects.counted(judged).groupby("claim")))
+    cells = evidence.table[evidence.table["claim"].isin(core) & evidence.table["primary"]]
     by_claim = dict(list(cells.groupby("claim")))
+    rates = rates[rates["seeds"] == power.SEEDS[1]]
     tally = evidence.tally(paper)
     return {
         "title": f"[Re] {by_hand['title'][0]}",
@@ -95,14 +95,16 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
                 "text": evidence.text(claim),
                 "page": str(by_claim[claim]["artifact"].iloc[0]),
                 "outcome": evidence.outcome(claim),
-                "said": str(claims.loc[claims["claim"] == claim, "outcome"].iloc[0]),
-                "rows": [_row(label, reading, by_claim[claim]) for label, reading in chosen(counted[claim])],
+                "said": evidence.told(claim),
+                "quoted": " ".join(
+                    f"“{part}”" if k == 0 else f"({part})" for k, part in enumerate(sentence(claim)) if part
+                ),
+                "rows": _rows(evidence, claim, by_claim[claim]),
                 "notes": " ".join(
                     [
-                        *_notes(forest.standing(counted[claim]), by_claim[claim]),
-                        *_lost(counted[claim]),
+                        *_notes(evidence.primary(claim), by_claim[claim]),
+                        *_left_open(evidence, claim),
                         *_errors(rates, claim),
-                        *_explained(shares[shares["claim"] == claim], len(counted[claim])),
                     ]
                 ),
             }
@@ -116,66 +118,57 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
 
 
 def _readings(paper: str) -> str:
-    """How many readings there are, how they are named, and which commits of the authors' program they follow."""
-    listed, code = readings(paper), papers()[paper].code
+    """Which reading is tested and why, and how many others show what depends on the paper's open choices."""
+    listed, code, first = readings(paper), papers()[paper].code, primary(paper)
     words = [
-        f"The paper leaves choices open. {len(listed)} readings fix them; a claim is judged under each that was run."
+        f"The paper leaves choices open. One reading of it is tested, “{first.called}”: {' '.join(first.why)} The "
+        f"other {len(listed) - 1} show how an effect depends on these choices; they are neither tested nor counted.",
     ]
     if all(reading.name == "; ".join(reading.choices.values()) for reading in listed):
-        words.append(f"A reading is named by its choices, in this order: {'; '.join(listed[0].choices)}.")
+        words.append(f"They are all combinations of: {'; '.join(listed[0].choices)}.")
     if commits := list(dict.fromkeys(reading.commit for reading in listed if reading.commit)):
         words.append(f"Some follow a commit of the authors' program: {', '.join(commits)}.")
     elif code:
         words.append(f"The authors' program was read at commit {code[1]}.")
-    else:
-        words.append("No program of the authors is public.")
     return " ".join(words)
 
 
-def chosen(counted: pd.DataFrame) -> list[tuple[str, Mapping[Any, Any]]]:
-    """The readings that are shown, each with its label: all of a few; of many, the lowest, the median and the highest.
-
-    counted: a claim's rows of `effects.counted`.
-    """
-    ran = counted[counted["outcome"] != "not run"]
-    if len(ran) <= forest.MANY:
-        return [(str(row["reading"]), row) for row in ran.to_dict("records")]
-    able = ran[(ran["outcome"] != "infeasible") & ran["estimate"].notna()].sort_values(
-        "estimate", kind="stable"
-    )
-    if able.empty:
-        row = ran.iloc[0].to_dict()
-        return [(f"{len(ran)} readings, among them {row['reading']}", row)]
-    rows = able.to_dict("records")
-    places = {"lowest": 0, f"median of {len(rows)}": (len(rows) - 1) // 2, "highest": len(rows) - 1}
-    return [(f"{label}: {rows[k]['reading']}", rows[k]) for label, k in places.items()]
+def _rows(evidence: Evidence, claim: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
+    """The effect under the primary reading, and under those that are shown beside it."""
+    mine = evidence.claims[evidence.claims["claim"] == claim]
+    first = primary(str(mine["paper"].iloc[0]))
+    rows = [_row(first.called, evidence.primary(claim), cells)]
+    for name in first.beside:
+        rows += [
+            _row(name, row, cells.iloc[:0]) | {"outcome": ""}
+            for row in mine[mine["reading"] == name].to_dict("records")
+            if row["n"] > 1
+        ]
+    return rows
 
 
 def _row(label: str, reading: Mapping[Any, Any], cells: pd.DataFrame) -> dict[str, Any]:
-    judged = f"{reading['cells']} of {reading['of']}"
-    effect, mine = forest.effect(reading), cells[cells["reading"] == reading["reading"]]
-    if math.isnan(reading["estimate"]):  # one seed has no pooled effect
-        alone = {"estimate": pooled(mine, "estimate"), "low": math.nan}
-        effect = forest.effect({**reading, **alone})
+    effect = forest.effect(reading)
+    if not math.isfinite(reading["estimate"]) and len(cells):  # one seed has no mean effect
+        effect = forest.effect({**reading, "estimate": pooled(cells, "estimate"), "low": math.nan})
     return {
         "reading": label,
         "effect [95 %]": effect,
-        "seeds": int(reading["n"]) or int(mine["n"].max()),
-        "cells": judged,
+        "seeds": int(reading["n"]) or int(cells["n"].max() if len(cells) else 0),
+        "cells": f"{reading['cells']} of {reading['of']}",
         "outcome": str(reading["outcome"]),
     }
 
 
 def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
-    """Printed value, margin, the ends of a claim's cells and what keeps it undecided, under the reading that stands."""
-    unit = " ×" if judged["unit"] == "times" else f" {judged['unit']}" if judged["unit"] else ""
-    mine = cells[cells["reading"] == judged["reading"]]
-    ran = mine[(mine["n"] > 0) & mine["estimate"].notna()]
-    compared = next(part for part in (ran[ran["n"] > 1], ran, mine) if len(part))
-    printed, margin = pooled(compared), forest.number(judged["margin"])
-    notes = [] if math.isnan(printed) else [f"Printed, over the same cells: {forest.number(printed)}{unit}."]
-    if math.isfinite(judged["margin"]) and margin != forest.number(judged["null"]):
-        notes.append(f"Margin: {margin}{unit}.")
+    """Size against print, the ends of a claim's cells, what was not seen, and what would decide what is open."""
+    ran = cells[(cells["n"] > 0) & cells["estimate"].notna()]
+    notes = []
+    if size := forest.size_of(judged):
+        least = f" (the margin: {forest.number(judged['least'])})"
+        notes.append(f"{size[0].upper()}{size[1:]}{least}, without correction.")
+    elif judged["margin"] != judged["null"] and math.isfinite(judged["margin"]):
+        notes.append(f"Its bound: {forest.number(judged['margin'])} {judged['unit']}.".replace("times", "×"))
     if len(ran) > 1:
         ordered = ran.sort_values("estimate", kind="stable").to_dict("records")
         low, high = ordered[0], ordered[-1]
@@ -183,62 +176,42 @@ def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
         if forest.effect(low) == forest.effect(high):
             ends = f"all have {forest.effect(low)}"
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in ran["outcome"].value_counts().items())
-        notes.append(f"Its cells under “{judged['reading']}” {ends}: {outcomes}.")
+        notes.append(f"Its cells {ends}: {outcomes}.")
     if judged["badge"]:
-        notes.append(f"Judged on {judged['badge']}.")
-    if judged["outcome"] == "undecided":
-        notes.append(_undecided(judged))
+        notes.append(f"Compared: {judged['badge']}.")
+    if judged["outcome"] in words.TESTED:
+        ps = ", ".join(
+            f"{name} {judged[raw]:.2g} ({judged[adjusted]:.2g} after correction)"
+            for name, raw, adjusted in (
+                ("p of the claim", "p", "adjusted"), ("of its reverse", "p_reversed", "adjusted_reversed"),
+            )
+        )  # fmt: skip
+        notes.append(f"{ps}.")
+    if late := int(ran["late"].sum()):
+        notes.append(
+            f"{late} runs came later than twice their arm's median: the order is that of a typical run."
+        )
+    if needed := forest.seeds_of(judged):
+        notes.append(f"{needed[0].upper()}{needed[1:]}.")
     return notes
 
 
-def _undecided(judged: Mapping[Any, Any]) -> str:
-    """What keeps a claim undecided under a reading."""
-    if judged["p"] < effects.ALPHA:
-        return "By itself it would be decided; corrected together with the other core claims it is not."
-    if judged["reversed"] and judged["test"] == "more":
-        if judged["cells"] == 1:
-            return "It lies on the other side of no effect, but not clearly."
-        return "Cells on the other side of no effect keep it from being replicated."
-    if judged["needed"] > 1000:
-        return "Not even 1,000 seeds would decide."
-    return (
-        f"About {int(judged['needed'])} seeds would decide."
-        if judged["needed"] > judged["n"]
-        else "More seeds would decide."
-    )
-
-
-def _lost(counted: pd.DataFrame) -> list[str]:
-    """The readings, but for the one that stands for all, under which the correction alone leaves a claim undecided."""
-    lost = counted[(counted["outcome"] == "undecided") & (counted["p"] < effects.ALPHA)]
-    names = [name for name in lost["reading"] if name != forest.standing(counted)["reading"]]
-    if not names:
-        return []
-    where = f"“{names[0]}”" if len(names) == 1 else f"{len(names)} other readings"
-    return [f"Under {where} it would be decided by itself, and is not after the correction."]
+def _left_open(evidence: Evidence, claim: str) -> list[str]:
+    """How much the effect depends on what the paper leaves open."""
+    levels = evidence.levels[evidence.levels["claim"] == claim]
+    told = forest.spread(levels, str(evidence.primary(claim)["unit"])) if len(levels) else ""
+    return [f"{told}."] if told else []
 
 
 def _errors(rates: pd.DataFrame, claim: str) -> list[str]:
-    """How often five simulated seeds call the claim replicated, if it is true and if there is no difference."""
+    """How often five simulated seeds show the order, if it is true and if one cell has no effect."""
     if claim not in rates.index:
         return []
     rate = rates.loc[claim]
-    true = "" if pd.isna(rate["power"]) else f"in {percent(rate['power'])} of draws if it is true, and "
-    no_difference = f"in {percent(rate['false passes'])} of draws if there is no difference"
-    words = rate["words"] if isinstance(rate["words"], str) else ""
-    weak = " Five seeds cannot decide it." if words.startswith("five") else ""
-    return [f"Simulated with five seeds it is called replicated {true}{no_difference}.{weak}"]
-
-
-def _explained(shares: pd.DataFrame, readings_counted: int) -> list[str]:
-    """The choices that explain most of the effect's variance over many readings."""
-    large = shares[shares["share"] >= effects.DECIDES].head(3)
-    if readings_counted < effects.SEPARATED or large.empty:
-        return []
-    choices = ", ".join(
-        f"{choice} {percent(share)}" for choice, share in zip(large["choice"], large["share"], strict=True)
-    )
-    return [f"Share of the variance over readings that a choice explains: {choices}."]
+    return [
+        f"Simulated with {int(rate['seeds'])} seeds, before correction: the order is shown in {percent(rate['full'])} "
+        f"of draws if every cell has its effect, in {percent(rate['one null'])} if one has none."
+    ]
 
 
 def percent(share: float) -> str:
@@ -249,5 +222,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as the site's HTML, with outcomes in their colours."""
     frame = pd.DataFrame(list(rows))
     if "outcome" in frame:
-        frame["outcome"] = [tables.Markup(layout.mark(outcome)) for outcome in frame["outcome"]]
+        marks = (layout.mark(outcome) if outcome else "" for outcome in frame["outcome"])
+        frame["outcome"] = [tables.Markup(mark) for mark in marks]
     return tables.html_of(frame, kind="words")

@@ -27,7 +27,7 @@ from fedlib.files import write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects
-from workspace.analysis.claim import Arms, Claim, claims_of
+from workspace.analysis.claim import Claim, claims_of
 from workspace.analysis.paper import papers, printed_curves
 from workspace.analysis.plans import opened
 from workspace.figures import interactive, picture, printed
@@ -151,12 +151,14 @@ class Artifact:
             path.unlink(missing_ok=True)
 
     def judge(self) -> None:
-        """Decide this artifact's claims, display and save the outcomes."""
+        """Display and save the outcomes of this artifact's claims, from the one table of all claims.
+
+        A claim is corrected together with all of its paper, also those on other pages.
+        """
         if not self.claims:
             return
-        arms = Arms(self.available)
-        cells = [row for claim in self.claims for row in effects.rows(claim, arms)]
-        evidence = Evidence.of(pd.DataFrame(cells, columns=effects.COLUMNS))
+        table = effects.load(self.scale, self.root)
+        evidence = Evidence.of(table[table["paper"] == self.paper])
         decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
         self._write_outcomes(decided)
         display(HTML(forest.table([evidence.row(claim.id) for claim in self.claims])))

@@ -64,10 +64,9 @@ def sentence(cell: Mapping[str, Any], text: str, rows: pd.DataFrame) -> str:
     """
     parts = [f"{row['reading']} {_value(row)}" for _, row in rows.iterrows() if row["reading"] in MARKED]
     printed = [] if math.isnan(cell["printed"]) else [f"printed {cell['printed']:.3g}"]
-    above_null = int((rows["effect"] > cell["null"]).sum())
     low, high = rows["effect"].min(), rows["effect"].max()
-    spread = f"{len(rows)} archived readings from {low:.3g} to {high:.3g}, {above_null} of them above {cell['null']:g}"
-    parts += [spread] if len(rows) > 1 else ["no other reading is archived"]
+    spread = f"from {low:.3g} to {high:.3g} over the {len(rows)} ways to read the paper that were run"
+    parts += [spread] if len(rows) > 1 else ["it was run under no other reading"]
     return f"`{cell['claim']}` {text} {cell['cell']} ({cell['unit']}): {'; '.join([*printed, *parts])}."
 
 

@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workspace.analysis import effects
+from workspace.analysis import effects, words
 from workspace.analysis.claim import claims_of
 from workspace.analysis.paper import Paper, papers
 from workspace.pages import forest
@@ -20,19 +21,22 @@ from workspace.pages import forest
 class Evidence:
     """What the claims come to.
 
-    table, claims, summary: of `effects`. outcomes: `effects.by_data` of the papers' main claims.
+    table, claims, summary, levels: of `effects`. outcomes: `effects.by_data` of the papers' main claims.
     """
 
     table: pd.DataFrame
     claims: pd.DataFrame
     summary: pd.DataFrame
     outcomes: pd.DataFrame
+    levels: pd.DataFrame
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Evidence:
         main = [main_claim(papers()[str(name)], cells) for name, cells in table.groupby("paper", sort=False)]
         judged = effects.claims(table)
-        return cls(table, judged, effects.summary(judged), effects.by_data(table, main))
+        return cls(
+            table, judged, effects.summary(judged), effects.by_data(table, main), effects.levels(judged)
+        )
 
     @classmethod
     def read(cls, folder: Path) -> Evidence | None:
@@ -44,8 +48,9 @@ class Evidence:
 
     def parts(self) -> dict[str, pd.DataFrame]:
         """Name -> table, to keep; without the effects of single seeds."""
-        table = self.table.drop(columns=["seeds", "values"], errors="ignore")
-        return dict(zip(PARTS, (table, self.claims, self.summary, self.outcomes), strict=True))
+        tables = (self.table, self.claims, self.summary, self.outcomes, self.levels)
+        kept = (table.drop(columns=["seeds", "values"], errors="ignore") for table in tables)
+        return dict(zip(PARTS, kept, strict=True))
 
     @staticmethod
     def text(claim: str) -> str:
@@ -57,12 +62,18 @@ class Evidence:
         return list(self.claims.loc[self.claims["artifact"] == artifact, "claim"].unique())
 
     def outcome(self, claim: str) -> str:
-        """The outcome of a claim over its readings; `DEPENDS` if they differ."""
-        counts = self.summary[self.summary["claim"] == claim].iloc[0]
-        ran = [name for name in RAN if counts[name]]
-        if len(ran) == 1:
-            return ran[0]
-        return DEPENDS if ran else str(counts["outcome"])
+        """The outcome of a claim's order under its paper's primary reading (`words.ORDER`)."""
+        return str(self.summary.loc[self.summary["claim"] == claim, "outcome"].iloc[0])
+
+    def told(self, claim: str) -> str:
+        """Order and size of a claim in words: "holds in all 6; smaller than printed"."""
+        row = self.summary[self.summary["claim"] == claim].iloc[0]
+        return "; ".join(filter(None, (str(row["said"]), str(row["size"]))))
+
+    def primary(self, claim: str) -> dict[str, Any]:
+        """The row of `claims` under the primary reading."""
+        row = self.claims[(self.claims["claim"] == claim) & self.claims["primary"]].iloc[0]
+        return {str(key): value for key, value in row.items()}
 
     def is_core(self, claim: str) -> bool:
         """Whether a claim is one of the paper's core claims."""
@@ -70,27 +81,17 @@ class Evidence:
 
     def row(self, claim: str, link: str = "") -> str:
         """A claim as a row of a forest plot."""
-        cells, judged = (table[table["claim"] == claim] for table in (self.table, self.claims))
-        words = str(self.summary.loc[self.summary["claim"] == claim, "outcome"].iloc[0])
-        return forest.row(cells, judged, self.outcome(claim), words, self.text(claim), link)
+        cells = self.table[(self.table["claim"] == claim) & self.table["primary"]]
+        levels = self.levels[self.levels["claim"] == claim]
+        return forest.row(cells, self.primary(claim), levels, self.text(claim), link)
 
     def tally(self, paper: str) -> dict[str, int]:
-        """The number of a paper's core claims with each outcome, in the order of `OUTCOMES`."""
-        core = self.summary[(self.summary["paper"] == paper) & (self.summary["kind"] == "core")]
-        outcomes = [self.outcome(claim) for claim in core["claim"]]
-        return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
+        """The number of a paper's core claims with each outcome, in the order of `words.ORDER`."""
+        return effects.core_outcomes(self.summary, paper)
 
 
-RAN = ("replicated", "refuted", "undecided", "one seed")
-DEPENDS = "decided by the reading"
-OUTCOMES = ("replicated", DEPENDS, "undecided", "one seed", "refuted", "infeasible", "not run")
-PARTS = ("effects", "claims", "summary", "outcomes")
-
-
-def over_readings(judged: pd.DataFrame) -> str:
-    """The outcome of a claim on one data set (rows of `by_data`); `DEPENDS` if its readings differ."""
-    ran = [name for name in RAN if (judged["outcome"] == name).any()]
-    return ran[0] if len(ran) == 1 else DEPENDS if ran else str(judged["outcome"].iloc[0])
+OUTCOMES = tuple(words.ORDER)
+PARTS = ("effects", "claims", "summary", "outcomes", "levels")
 
 
 @cache
@@ -101,7 +102,21 @@ def claim_texts() -> dict[str, str]:
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:
     """A table read from CSV, whose empty texts are texts again."""
-    numbers = {"estimate", "low", "high", "null", "margin", "printed", "p", "adjusted"}
+    numbers = {
+        *(
+            "estimate",
+            "low",
+            "high",
+            "null",
+            "margin",
+            "printed",
+            "p",
+            "adjusted",
+            "p_reversed",
+            "adjusted_reversed",
+        ),
+        *("least", "ratio", "ratio_low", "ratio_high", "finest", "lowest", "highest"),
+    }
     texts = [name for name in table if name not in numbers and table[name].isna().any()]
     return table.assign(**{name: table[name].astype(object).fillna("") for name in texts})
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from workspace.analysis import effects
+from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
+from workspace.analysis.readings import primary
 from workspace.pages import layout, tables
 
 WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
@@ -21,21 +22,22 @@ TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 
 
 def number(value: float) -> str:
-    """Three digits; "–" for what is not there."""
+    """Three digits; "–" for what is not there, "∞" for what no run bounds."""
     if not math.isfinite(value):
-        return tables.MISSING
+        return tables.MISSING if math.isnan(value) else "∞" if value > 0 else "−∞"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def effect(row: Mapping[str, Any]) -> str:
-    """An effect in words: "1.10 × [1.03, 1.17]"; "≥ 1.10 ×" if it may be larger, "exact" of an exact fact."""
+    """An effect in words: "1.10 × [1.03, 1.17]"; "≥ 1.10 ×" if it may be larger, "≤" smaller; "exact" of a fact."""
     if row.get("estimator") == "exact fact":
         return "exact"
     if not math.isfinite(row["estimate"]):
         return tables.MISSING
     unit = "\u00a0×" if row["unit"] == "times" else f"\u00a0{row['unit']}" if row["unit"] else ""
-    bounds = f" [{number(row['low'])}, {number(row['high'])}]" if math.isfinite(row["low"]) else ""
-    return f"{'≥ ' if row.get('open') else ''}{number(row['estimate'])}{unit}{bounds}"
+    bounds = "" if math.isnan(row["low"]) else f" [{number(row['low'])}, {number(row['high'])}]"
+    sign = {(True, False): "≥ ", (False, True): "≤ "}.get((bool(row.get("open")), bool(row.get("under"))), "")
+    return f"{sign}{number(row['estimate'])}{unit}{bounds}"
 
 
 def plot(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -53,7 +55,12 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         return math.log(min(LARGEST, max(1 / LARGEST, value))) if ratio else value
 
     keys = ("estimate", "low", "high", "printed", "null", "margin")
-    ends = [scaled(cell[key]) for cell in plotted for key in keys if math.isfinite(cell[key])]
+    ends = [
+        scaled(cell[key])
+        for cell in plotted
+        for key in keys
+        if math.isfinite(cell[key]) and not (ratio and key == "low" and cell["under"])
+    ]
     low, high = min(ends), max(ends)
 
     def x(value: float) -> float:
@@ -66,11 +73,13 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     ]
     for k, cell in enumerate(plotted):
         y = round(line * (k + 0.5), 1)
-        words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds, {cell['outcome']}"
+        words = f"{cell['cell']}: {effect(cell)}, {cell['n']} seeds{', ' * bool(cell['outcome'])}{cell['outcome']}"
         words += f"; printed {cell['shown']}" if cell["shown"] else ""
         marks = []
-        if math.isfinite(cell["low"]):
-            marks.append(f'<line x1="{x(cell["low"])}" x2="{x(cell["high"])}" y1="{y}" y2="{y}"/>')
+        if not math.isnan(cell["low"]):
+            left = x(cell["estimate"]) if cell["under"] else x(cell["low"])
+            right = x(cell["estimate"]) if cell["open"] else x(cell["high"])
+            marks.append(f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}"/>')
         if math.isfinite(cell["margin"]) and cell["margin"] != cell["null"]:
             position = x(cell["margin"])
             marks.append(f'<line class="margin" x1="{position}" x2="{position}" y1="{y - 6}" y2="{y + 6}"/>')
@@ -81,6 +90,8 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         marks.append(f'<circle cx="{position}" cy="{y}" r="4"/>')
         if cell.get("open"):  # the true effect may be larger
             marks.append(f'<path class="open" d="M{position + 4} {y}h9m-4 -4l4 4l-4 4"/>')
+        if cell.get("under"):
+            marks.append(f'<path class="open" d="M{position - 4} {y}h-9m4 -4l-4 4l4 4"/>')
         kind = cell["outcome"].replace(" ", "-")
         parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
     ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [
@@ -103,7 +114,7 @@ def numbers(cells: pd.DataFrame) -> pd.DataFrame:
             "cell": cells["cell"],
             "printed": cells["shown"].replace("", tables.MISSING),
             "effect": [effect(row) for row in cells.to_dict("records")],
-            "margin": [number(value) for value in cells["margin"]],
+            "bound": [number(value) for value in cells["margin"]],
             "seeds": cells["n"],
             "outcome": cells["outcome"],
             "": cells["words"],
@@ -112,60 +123,76 @@ def numbers(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 OPEN = 8  # claims of a page that are all shown at once
-MANY = 4  # readings: of more, the median effect stands for all
 
 
-def standing(judged: pd.DataFrame) -> dict[str, Any]:
-    """The row that stands for a claim's readings, and as "which" the words for it.
-
-    It is the first of a few readings, the median effect of many. Only readings that count (`effects.counted`) and have
-    an interval can stand for others; where some of many have one seed, there is no median either.
-    """
-    several = judged[judged["outcome"].isin(["replicated", "refuted", "undecided"])]
-    candidates = effects.counted(several if len(several) else judged)
-    if (
-        len(candidates) <= MANY
-        or candidates["estimate"].isna().all()
-        or (judged["outcome"] == "one seed").any()
-    ):
-        first = candidates.iloc[0].to_dict()
-        return first | {"which": first["reading"]}
-    ordered = candidates.dropna(subset="estimate").sort_values("estimate", kind="stable")
-    return ordered.iloc[(len(ordered) - 1) // 2].to_dict() | {
-        "which": f"the median of {len(candidates)} readings"
-    }
+def spread(levels: pd.DataFrame, unit: str) -> str:
+    """How much a claim's effect depends on what its paper leaves open, in words (rows of `effects.levels`)."""
+    if levels["readings"].sum() < 2:
+        return ""
+    parts = []
+    for row in levels.to_dict("records"):
+        mean = effect({**row, "unit": unit})
+        ends = f"{number(row['lowest'])} to {number(row['highest'])}, on average {mean}"
+        parts.append(f"{row['option']}: {ends}" if row["choice"] else ends)
+    choice = levels["choice"].iloc[0]
+    by = f", by “{choice}”" if choice else ""
+    return f"Over what the paper leaves open{by}: {'; '.join(parts)}"
 
 
 def row(
-    cells: pd.DataFrame, judged: pd.DataFrame, outcome: str, words: str, text: str, link: str = ""
+    cells: pd.DataFrame, judged: Mapping[str, Any], levels: pd.DataFrame, text: str, link: str = ""
 ) -> str:
     """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
 
-    cells, judged: its rows of `effects.table` and `effects.claims`. outcome: over its readings. words: the same in
-    words. text: the claim. link: to the page that shows it.
+    cells, judged: its rows of `effects.table` and its row of `effects.claims` under the primary reading. levels: its
+    rows of `effects.levels`. text: the claim. link: to the page that shows it.
     """
-    lead = standing(judged)
-    name = f"<code>{html.escape(lead['claim'])}</code>"
+    name = f"<code>{html.escape(judged['claim'])}</code>"
     name = f'<a href="{link}">{name}</a>' if link else name
-    badge = f" ({html.escape(lead['badge'])})" if lead["badge"] else ""
-    remarks = f"<br><small>{html.escape(words)}</small>" if words != outcome else ""
-    needed = int(lead["needed"])
-    if outcome == "undecided" and needed:
-        seeds = "more than 1,000" if needed > 1000 else str(needed)
-        remarks += f"<br><small>about {seeds} seeds would decide</small>"
-    mine = cells[cells["reading"] == lead["reading"]]
-    fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(mine), kind='numbers')}</details>"
-    where = f"{effect(lead)}; {html.escape(lead['which'])}, {lead['n']} seed{'s' * (lead['n'] != 1)}{badge}"
-    if outcome == "not run":
-        where = tables.MISSING
+    said, place = sentence(judged["claim"])
+    quoted = f"<br><small>“{html.escape(said)}” ({html.escape(place)})</small>" if said else ""
+    outcome = judged["outcome"]
+    remarks = [judged["said"] if judged["said"] != outcome else "", size_of(judged), seeds_of(judged)]
+    remarks = "".join(f"<br><small>{html.escape(remark)}</small>" for remark in remarks if remark)
+    fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(cells), kind='numbers')}</details>"
+    n = judged["n"]
+    where = f"{mean_of(judged)}, {n} seed{'s' * (n != 1)}" if n else tables.MISSING
+    reading = html.escape(primary(judged["paper"]).called)
+    others = spread(levels, judged["unit"])
+    where += f"<br>{html.escape(others)}" if others else ""
     columns = {
-        "claim": f"{html.escape(text)}<br><small>{name} {lead['kind']}</small>{fold}",
-        "effect": f'{plot(mine.to_dict("records"))}<small title="{html.escape(lead["reading"])}">{where}</small>',
+        "claim": f"{html.escape(text)}{quoted}<br><small>{name} {judged['kind']}</small>{fold}",
+        "effect": f'{plot(cells.to_dict("records"))}<small title="{reading}">{where}</small>',
         "outcome": f"{layout.mark(outcome)}{remarks}",
     }
     joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in columns.items())
-    attributes = f'id="{lead["claim"]}" data-paper="{html.escape(papers()[lead["paper"]].title)}"'
-    return f'<tr {attributes} data-kind="{lead["kind"]}">{joined}</tr>\n'
+    attributes = f'id="{judged["claim"]}" data-paper="{html.escape(papers()[judged["paper"]].title)}"'
+    return f'<tr {attributes} data-kind="{judged["kind"]}">{joined}</tr>\n'
+
+
+def mean_of(judged: Mapping[str, Any]) -> str:
+    """The mean effect of a claim in words, "on average" where there are several cells."""
+    several = "on average " if judged["cells"] > 1 else ""
+    return f"{several}{effect(judged)}"
+
+
+def size_of(judged: Mapping[str, Any]) -> str:
+    """The size of a claim in words: "smaller than printed: 1.28 × for 2.35 ×"."""
+    if not judged["size"]:
+        return ""
+    ours, print_ = (number(judged[key]) for key in ("estimate", "printed"))
+    unit = "\u00a0×" if judged["unit"] == "times" else f"\u00a0{judged['unit']}"
+    return f"{judged['size']}: {'≥ ' if judged['open'] else ''}{ours}{unit} for {print_}{unit} (same cells)"
+
+
+def seeds_of(judged: Mapping[str, Any]) -> str:
+    """How many seeds would decide what is open, and the weakest cell, in words."""
+    needed = int(judged["needed"])
+    if not needed:
+        return ""
+    seeds = "more than 1,000" if needed > 1000 else f"about {needed}"
+    weakest = f"; weakest: {judged['weakest']}" if judged["weakest"] else ""
+    return f"{seeds} seeds would show it{weakest}"
 
 
 MARK = '<svg class="forest key" viewBox="0 0 14 12" width="14">{}</svg>'
@@ -174,8 +201,8 @@ KEY = (
     + MARK.format('<g class="cell"><circle cx="7" cy="6" r="4"/></g>')
     + " ours with its 95 % interval over seeds, "
     + MARK.format('<path class="printed" d="M3 6l4 -4 4 4 -4 4z"/>')
-    + " printed; vertical line: no effect; short dashed line: the margin; "
-    "≥, an arrow: may be larger. Point at a line for its numbers.</p>"
+    + " printed; vertical line: no effect; short dashed line: a stated bound; "
+    "≥, ≤, an arrow: may be larger, smaller. Point at a line for its numbers.</p>"
 )
 
 

@@ -10,21 +10,26 @@ import pandas as pd
 
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
-from workspace.analysis import effects
+from workspace.analysis.claim import sentence as quoted
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import readings
+from workspace.analysis.readings import primary, readings
 from workspace.pages import forest, layout, tables
-from workspace.pages.evidence import Evidence, over_readings, pooled
+from workspace.pages.evidence import Evidence, pooled
 
 SUMMARY = (
     "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
-    "claims is run again with one simulator, and judged by an effect with its interval under every reading that the "
-    "paper allows."
+    "claims is run again with one simulator. A claim is tested under one way of reading the paper, chosen before by "
+    "reasons that are given; what the paper leaves open is varied beside it."
 )
 MEANINGS = (
-    "Replicated: the 95 % interval over seeds excludes no effect, in the paper's direction, and does not exclude the "
-    "claimed size. Refuted: it excludes that size, or lies on the other side. Undecided: neither. One seed decides "
-    "nothing. ≥: the effect may be larger, as runs ended before they reached the target."
+    "*How to read it.* Which method is better (the order) and by how much (the size) are two questions. *Holds*: "
+    "in every setting that the claim names, the 95 % interval over seeds lies on the claimed side; *holds where "
+    "run*: in every setting that was run; *shown in part*: in some; *contradicted*: in at least one it lies on "
+    "the other side; *not shown*: in none on either. A paper's main claims are corrected together (Holm's "
+    "method); *not after correction*: each setting shows it by itself, and the correction takes it back. *As "
+    "large as printed*: the interval of the mean over the settings lies above at least half of the effect that "
+    "the paper prints for them; *smaller than printed*: below it. ≥: the effect may be larger, as runs ended "
+    "before they reached the target."
 )
 DATA = {
     "mnist": "MNIST",
@@ -64,41 +69,67 @@ def runs_by_data(planned: Mapping[str, str], finished: Iterable[str]) -> str:
     return ", ".join(texts)
 
 
-def readings_said(judged: pd.DataFrame) -> str:
-    """A claim's outcomes over its readings, in words (`effects.in_words`)."""
-    counts = judged["outcome"].value_counts()
-    return effects.in_words({name: int(counts.get(name, 0)) for name in effects.OUTCOMES})
+def sentence(data: str, row: Mapping[str, Any], cells: pd.DataFrame) -> str:
+    """What a claim comes to on one data set, in words: effects with intervals, seeds, and what is printed for them.
 
-
-def sentence(data: str, rows: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """What a claim comes to on one data set, in words: effect, interval, seeds, printed value, outcome over readings.
-
-    rows: of `effects.by_data`. cells: of `effects.table`, on this data set.
+    row: of `effects.by_data`. cells: of `effects.table` on this data set, under the primary reading.
     """
-    where, outcomes = f"{data}: " if data else "", readings_said(rows)
-    reading, printed = forest.standing(rows), pooled(cells)
-    if reading["outcome"] in ("not run", "infeasible"):
-        return f"{where}{outcomes}"
-    effect, n = effect_and_seeds(reading, cells)
-    reading_words = f" ({reading['which']})" if n > 1 and len(rows) > 1 else ""
-    effect, seeds = f"{effect}{reading_words}", f"{n} seeds" if n > 1 else "one seed"
-    printed_words = "" if math.isnan(printed) else f", printed {forest.number(printed)}"
-    outcome = "" if outcomes == seeds else f"; {outcomes}"
-    return f"{where}{effect}, {seeds}{printed_words}{outcome}"
+    where = f"{data}: " if data else ""
+    ran = cells[~cells["outcome"].isin(["not run", "infeasible"])]
+    if row["outcome"] in ("not run", "infeasible"):
+        return f"{where}{row['outcome']}"
+    if 1 < len(ran) <= FEW:
+        each = ", ".join(f"{forest.effect(cell)} ({cell['cell']})" for cell in ran.to_dict("records"))
+        return f"{where}{each}; {seeds(int(ran['n'].max()))}{printed_words(ran)}"
+    effect, n = effect_and_seeds(row, ran)
+    several = "on average " if len(ran) > 1 else ""
+    return f"{where}{several}{effect}, {seeds(n)}{printed_words(ran)}"
+
+
+FEW = 2  # cells that are told one by one, not by their mean
+
+
+def seeds(n: int) -> str:
+    return f"{n} seeds" if n != 1 else "one seed"
+
+
+def printed_words(ran: pd.DataFrame) -> str:
+    """What the paper prints for the cells that were run: their mean; "" if it prints nothing."""
+    several = ran[ran["n"] > 1]
+    printed = pooled(several if len(several) else ran)
+    return "" if math.isnan(printed) else f" (printed: {forest.number(printed)})"
 
 
 def effect_and_seeds(row: Mapping[str, Any], cells: pd.DataFrame) -> tuple[str, int]:
-    """The effect under a reading in words, and its seeds; one seed has no interval, and its effect is in the cells."""
-    if row["outcome"] != "one seed" or math.isfinite(row["estimate"]):
+    """The mean effect in words, and its seeds; one seed has no interval, and its effect is in the cells."""
+    if math.isfinite(row["estimate"]):
         return forest.effect(row), row["n"]
-    alone = pooled(cells[cells["reading"] == row["reading"]], "estimate")
-    return forest.effect({**row, "estimate": alone, "low": math.nan}), 1
+    alone = pooled(cells, "estimate")
+    return forest.effect({**row, "estimate": alone, "low": math.nan}), int(
+        cells["n"].max() if len(cells) else 0
+    )
 
 
 def finding(evidence: Evidence, claim: str) -> str:
-    """A claim and what it comes to over all data sets, as one sentence."""
-    cells, judged = (table[table["claim"] == claim] for table in (evidence.table, evidence.claims))
-    return f"{evidence.text(claim).rstrip('.')}: {sentence('', effects.counted(judged), cells)}."
+    """A claim and what it comes to, as one sentence."""
+    row = evidence.primary(claim)
+    effect = f" {forest.mean_of(row)}, {seeds(row['n'])}." if math.isfinite(row["estimate"]) else ""
+    return f"{evidence.text(claim).rstrip('.')}: {evidence.told(claim)}.{effect}"
+
+
+def beside(evidence: Evidence, claim: str) -> list[str]:
+    """What a claim's mean effect is under the readings that are shown beside the primary one, in words."""
+    rows = evidence.claims[evidence.claims["claim"] == claim]
+    if rows.empty:
+        return []
+    first = primary(str(rows["paper"].iloc[0]))
+    texts = []
+    for name in first.beside:
+        for row in rows[(rows["reading"] == name) & (rows["n"] > 1)].to_dict("records"):
+            words = first.control[2] if first.control and first.control[1] == name else f"read as “{name}”"
+            part = f" over {row['cells']} of {row['of']} settings" if row["cells"] < row["of"] else ""
+            texts.append(f"{words}: {forest.mean_of(row)}, {seeds(row['n'])}{part}")
+    return texts
 
 
 def programs(name: str) -> list[tuple[str, str]]:
@@ -111,21 +142,21 @@ def programs(name: str) -> list[tuple[str, str]]:
 
 
 def grid(evidence: Evidence) -> pd.DataFrame:
-    """The outcomes of the papers' main claims: a row per paper, data set and reading; of many readings, one row."""
+    """The papers' main claims: a row per paper and data set with its effect, and what the claim comes to as a whole."""
     rows = []
-    for paper, judged in evidence.outcomes.groupby("paper", sort=False):
-        title = papers()[str(paper)].title
-        cells = evidence.table[evidence.table["claim"] == judged["claim"].iloc[0]]
-        for data, several in judged.groupby("data", sort=False):
-            if len(several) > forest.MANY:
-                reading, counted = forest.standing(several), tables.Markup(readings_said(several))
-                rows.append((title, data, reading["which"], forest.effect(reading), reading["n"], counted))
-                continue
-            for row in several.to_dict("records"):
-                mark = tables.Markup(layout.mark(row["outcome"]))
-                effect, n = effect_and_seeds(row, cells[cells["data"] == data])
-                rows.append((title, data, row["reading"], effect, n, mark))
-    return pd.DataFrame(rows, columns=["paper", "data", "reading", "effect", "seeds", "outcome"])
+    for row in evidence.outcomes.to_dict("records"):
+        cells = evidence.table[
+            (evidence.table["claim"] == row["claim"])
+            & evidence.table["primary"]
+            & (evidence.table["data"] == row["data"])
+        ]
+        effect, n = effect_and_seeds(row, cells)
+        mark = tables.Markup(layout.mark(evidence.outcome(row["claim"])))
+        rows.append(
+            (papers()[row["paper"]].title, row["data"], effect, n, printed_words(cells).strip(" ()"), mark)
+        )
+    columns = ["paper", "data", "effect", "seeds", "printed", "claim as a whole"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -151,20 +182,43 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         }
         mine = evidence.outcomes[evidence.outcomes["paper"] == section]
         if mine.empty:
-            stories.append(card | {"claim": "", "page": "", "sentences": [], "outcomes": [], "tally": {}})
+            empty = dict.fromkeys(("claim", "said", "place", "measured", "page"), "")
+            stories.append(card | empty | {"sentences": [], "outcomes": [], "tally": {}})
             continue
-        name = mine["claim"].iloc[0]
-        cells = evidence.table[evidence.table["claim"] == name]
-        by_data = dict(list(mine.groupby("data", sort=False)))
-        outcomes = {data: over_readings(rows) for data, rows in by_data.items()}
-        sentences = {
-            data: sentence(str(data), rows, cells[cells["data"] == data])
-            for data, rows in by_data.items()
-            if outcomes[data] != "not run"
+        name = str(mine["claim"].iloc[0])
+        cells = evidence.table[(evidence.table["claim"] == name) & evidence.table["primary"]]
+        told = [
+            sentence(str(row["data"]), row, cells[cells["data"] == row["data"]])
+            for row in mine.to_dict("records")
+            if row["outcome"] != "not run"
+        ]
+        if lacking := [str(data) for data in mine.loc[mine["outcome"] == "not run", "data"]]:
+            told.append(f"{listed(lacking)}: not run")
+        said, place = quoted(name)
+        outcome = evidence.outcome(name)
+        texts = {
+            "sentences": [evidence.told(name), *told, *beside(evidence, name), *control(evidence, section)],
+            "outcomes": [outcome] * (1 + len(told)),
+            "tally": evidence.tally(section),
+            "claim": evidence.text(name),
+            "said": said,
+            "place": place,
+            "measured": paper.measured,
+            "page": mine["artifact"].iloc[0],
         }
-        if lacking := [str(data) for data, outcome in outcomes.items() if outcome == "not run"]:
-            sentences["not run"], outcomes["not run"] = f"{listed(lacking)}: not run", "not run"
-        texts = {"sentences": list(sentences.values()), "outcomes": [outcomes[data] for data in sentences]}
-        texts["tally"] = evidence.tally(section)
-        stories.append(card | texts | {"claim": evidence.text(name), "page": mine["artifact"].iloc[0]})
+        stories.append(card | texts)
     return stories
+
+
+def control(evidence: Evidence, paper: str) -> list[str]:
+    """The claim that is said in the same breath as a paper's main one, under its primary reading and the control."""
+    control = primary(paper).control
+    if not control or evidence.claims[evidence.claims["claim"] == control[0]].empty:
+        return []
+    claim = control[0]
+    row = evidence.primary(claim)
+    if not math.isfinite(row["estimate"]):
+        return []
+    printed = "" if math.isnan(row["printed"]) else f" (printed: {forest.number(row['printed'])})"
+    told = f"{evidence.text(claim).rstrip('.')}: {evidence.told(claim)}, {forest.mean_of(row)}{printed}"
+    return ["; ".join([told, *beside(evidence, claim)])]

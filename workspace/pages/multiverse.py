@@ -1,6 +1,8 @@
 """The data of the multiverse: the effect of every core claim under every archived reading, with its cells and curves.
 
-`site/static/multiverse.js` lets the reader take the choices that a paper leaves open and shows what the claim comes to.
+`site/static/multiverse.js` lets the reader take the choices that a paper leaves open and shows the claim's effect. Only
+the primary reading has an outcome; of all together the page says, for each option of the choice that moves the effect
+most, their range and their mean, seed by seed (`effects.levels`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import measure
+from workspace.analysis import effects
 from workspace.analysis.claim import Cell, claims_of
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import Reading, Where, readings
@@ -20,7 +23,7 @@ from workspace.pages.evidence import pooled
 
 POINTS = 40  # of a curve
 NUMBERS = ("estimate", "low", "high", "margin")
-ABOUT = (*NUMBERS, "n", "outcome", "badge", "open")
+ABOUT = (*NUMBERS, "n", "badge", "open", "under", "primary")
 
 
 def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
@@ -28,7 +31,7 @@ def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
     table, judged: `effects.table` and `effects.claims`.
     """
-    ran = judged[(judged["kind"] == "core") & ~judged["outcome"].isin(["not run"])]
+    ran = judged[(judged["kind"] == "core") & (judged["outcome"] != "not run")]
     rows = []
     for row in ran.to_dict("records"):
         reading = named(row["paper"], row["reading"])
@@ -47,7 +50,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     curves = Curves(results)
     readings_of_claims = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
-    listed = []
+    listed, by_level = [], effects.levels(judged)
     groups: list[tuple[Any, pd.DataFrame]] = (
         list(readings_of_claims.groupby(["paper", "claim"], sort=False)) if len(readings_of_claims) else []
     )
@@ -65,6 +68,11 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 "null": plain(rows["null"].iloc[0]),
                 "printed": plain(pooled(cells)),
                 "choices": varied([row["choices"] for _, row in rows.iterrows()]),
+                "told": told(judged, name),
+                "levels": [
+                    {key: plain(value) for key, value in row.items() if key != "claim"}
+                    for row in by_level[by_level["claim"] == name].to_dict("records")
+                ],
                 "readings": [
                     {
                         "name": row["reading"],
@@ -84,6 +92,14 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     return {"claims": listed, "curves": curves.known}
 
 
+def told(judged: pd.DataFrame, claim: str) -> str:
+    """What a claim comes to under the primary reading, in words."""
+    rows = judged[(judged["claim"] == claim) & judged["primary"]]
+    return (
+        "; ".join(filter(None, (str(rows["said"].iloc[0]), str(rows["size"].iloc[0])))) if len(rows) else ""
+    )
+
+
 def by_name(cells: Iterable[Cell], name: str) -> Cell:
     return next(cell for cell in cells if cell.name == name)
 
@@ -100,8 +116,7 @@ def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves
     assert reading_found is not None
     arms = [(arm.where.method, curves.key(reading_found.find(arm.where))) for arm in cell.arms]
     numbers = {
-        key: plain(row[key])
-        for key in ("estimate", "low", "high", "printed", "n", "outcome", "shown", "open")
+        key: plain(row[key]) for key in ("estimate", "low", "high", "printed", "n", "shown", "open", "under")
     }
     return {"cell": row["cell"], **numbers, "arms": [[name, key] for name, key in arms if key]}
 

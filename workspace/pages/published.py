@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedlib import __version__
 from fedlib.files import write_whole
+from workspace.analysis import words
 from workspace.pages.evidence import Evidence
 
 NAME = "Client selection in federated learning, re-run"
@@ -30,13 +31,26 @@ class PublishedClaim(BaseModel):
     artifact: str = Field(description="the page that shows it: <paper>/<figure or table>")
     kind: str = Field(description="core, supporting, construction, or control (no claim of the paper)")
     reading: str = Field(description="the reading of the paper, by name")
-    outcome: str = Field(description="replicated, refuted, undecided, one seed, infeasible or not run")
+    primary: bool = Field(description="whether it is the reading under which claims are tested")
+    outcome: str = Field(description=f"of the order, under the primary reading: {', '.join(words.ORDER)}")
+    said: str = Field(description="the same with its numbers")
+    size: str = Field(
+        description=f"under the primary reading: {', '.join(words.SIZES)}; empty if none is printed"
+    )
     unit: str = Field(description="times for ratios; otherwise the unit of a difference")
     null: float | None = Field(description="the value of no effect")
-    margin: float | None = Field(description="the least effect that agrees with the claim")
+    margin: float | None = Field(
+        description="what the effect is tested against: no effect, or a stated bound"
+    )
+    printed: float | None = Field(description="the printed effect, the mean over the same cells")
+    least: float | None = Field(description="the least mean that is as large as printed")
     estimate: float | None = Field(description="the effect, pooled over the judged cells")
-    low: float | None = Field(description="lower end of its 95 % interval over seeds")
-    high: float | None = Field(description="upper end of its 95 % interval over seeds")
+    low: float | None = Field(
+        description="lower end of its 95 % interval over seeds; null if no run bounds it"
+    )
+    high: float | None = Field(
+        description="upper end of its 95 % interval over seeds; null if no run bounds it"
+    )
     n: int = Field(description="number of paired seeds")
     cells: int = Field(description="number of cells that were judged")
     of: int = Field(description="number of all cells")
@@ -56,10 +70,16 @@ def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
     rows = [] if evidence is None else evidence.claims.to_dict("records")
     claims = []
     for row in rows:
-        values = {key: None if pd.isna(value) else value for key, value in row.items()}
+        kept = {key: row[key] for key in PublishedClaim.model_fields if key in row}
+        values = {key: None if missing(value) else value for key, value in kept.items()}
         claims.append(PublishedClaim.model_validate(values | {"text": Evidence.text(row["claim"])}))
     document = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
     return document.model_dump_json(indent=1) + "\n"
+
+
+def missing(value: object) -> bool:
+    """Whether a value is no number that JSON has: NaN, or an end of an interval that no run bounds."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def schema() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects
+from workspace.analysis.paper import papers
 from workspace.pages import front
 from workspace.pages.evidence import Evidence
 
@@ -57,30 +59,48 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
 def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     """The text of README between the marks, as Markdown."""
     archive = archived("paper", settings, root)
-    planned = {
-        labelled.run.model_dump_json() for name in settings.names for labelled in settings.runs(name, "paper")
-    }
-    runs = {run["address"] for records in archive.records.values() for run in records if "run" in run}
+    planned: dict[str, str] = {}
+    finished: set[str] = set()
+    for name in experiments_of_papers(settings):
+        asked, there = front.planned_and_finished(
+            settings, name, "paper", {"runs": archive.records.get(name, [])}
+        )
+        planned |= asked
+        finished |= there
     return "\n\n".join(
         [
             "## What was found",
             *findings(effects.table(archive.tables)),
-            f"{front.MEANINGS} {len(runs):,} of {len(planned):,} planned runs of the papers' own settings are archived "
-            "in `data/archive/`, with their data, versions and dates. All claims, every reading and the tables are on "
+            f"{front.MEANINGS} {len(finished):,} of {len(planned):,} planned runs of the papers' own settings are "
+            "archived in `data/archive/`, with their data, versions and dates. All claims, readings and tables are on "
             "the site.",
         ]
     )
 
 
+def experiments_of_papers(settings: Experiments) -> list[str]:
+    """The experiments on the papers' own pages: without those of the arena, the worlds and the other pages."""
+    pages = {name: parts for name, parts in settings.artifacts.items() if name.split("-")[0] in papers()}
+    return sorted({part for parts in pages.values() for part in parts} & set(settings.names))
+
+
 def findings(table: pd.DataFrame) -> list[str]:
-    """Two sentences a paper: its main claim, and what it comes to on each data set.
+    """A paragraph a paper: its main claim in its own words, what is measured, and what it comes to.
 
     table: `effects.table`.
     """
     return [
-        f"**{paper['title']}.** *Claim:* {paper['claim']} *Found:* {' · '.join(paper['sentences'])}."
+        f"**{paper['title']}.** {claimed(paper)} *Measured:* {paper['measured']}. *Found:* "
+        f"{' · '.join(paper['sentences'])}."
         for paper in front.story(Evidence.of(table), {})
     ]
+
+
+def claimed(paper: Mapping[str, Any]) -> str:
+    """The claim in the paper's own words, or in ours. paper: of `front.story`."""
+    if not paper["said"]:
+        return f"*Claim:* {paper['claim']}"
+    return f"*Claim:* “{paper['said']}” ({paper['place']})."
 
 
 def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:

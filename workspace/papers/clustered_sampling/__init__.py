@@ -10,6 +10,10 @@ PAPER = Paper(
         "Representativity for Clients Selection in Federated Learning. ICML 2021."
     ),
     headline="cs.M.a",
+    measured=(
+        "training loss with the usual random draw of clients (MD sampling) over that with clustered sampling,"
+        " each the mean over all rounds of a run"
+    ),
     url="https://hal.science/hal-03232421",
     code=("https://github.com/Accenture/Labs-Federated-Learning", "6707484"),
 )

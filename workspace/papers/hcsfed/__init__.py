@@ -9,6 +9,10 @@ PAPER = Paper(
         "Song, Shen, Gao, Yang, Zhou, Pan, Lou, Zhou: Fast Heterogeneous Federated Learning with "
         "Hybrid Client Selection. UAI 2023."
     ),
-    headline="hcsfed.T1.c",
+    headline="hcsfed.T1.a",
+    measured=(
+        "how many times as many rounds the four other methods need to reach 80 % accuracy with logistic "
+        "regression, if 10, 30 or 50 % of 100 clients train"
+    ),
     url="https://arxiv.org/abs/2208.05135",
 )

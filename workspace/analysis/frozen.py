@@ -1,0 +1,214 @@
+"""What the outcome of a claim depends on, as one digest: it changes with whatever decides, and not with words.
+
+    digest(claim)     # the claim, its statistics' code, its reading, the rule by which it is judged
+    changed("fedcor") # claims that differ from `papers/fedcor/frozen.csv` without an entry in its `amendments.md`
+
+Code counts by its syntax tree, without comments, docstrings and annotations: a statistic with all functions and values
+of `workspace` and `fedlib.measure` that it uses, directly or indirectly.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.settings.schema import ROOT
+from workspace.analysis import arrivals, cells, effects, estimators, judge
+from workspace.analysis import claim as claims
+from workspace.analysis.claim import Claim, claims_of
+from workspace.analysis.readings import REASONS, primary, readings
+
+FOLDER = ROOT / "workspace" / "papers"
+RULE: tuple[ModuleType | Callable, ...] = (
+    *(estimators, judge, cells, arrivals, claims),
+    *(effects.judged, effects.corrected, effects.under_readings, effects._state),
+)
+OURS = ("workspace", "fedlib.measure")
+SILENT = {"type_params", "type_comment", "ctx", "kind", "returns", "annotation"}
+
+
+def digest(claim: Claim) -> str:
+    """Of everything that the outcome of a claim depends on, but for the runs."""
+    first = primary(claim.paper)
+    reading = next(reading for reading in readings(claim.paper) if reading.name == first.reading)
+    where = [[list(reading.find(arm.where)) for arm in cell.arms] for cell in claim.cells]
+    made_of = [
+        *(
+            [claim.id, claim.kind, claim.estimator, claim.margin, claim.over],
+            plain(claim.measure),
+            plain(claim.cells),
+        ),
+        *([first.reading, dict(first.reasons), REASONS], where, rule()),
+    ]
+    return short(made_of)
+
+
+def short(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@cache
+def rule() -> str:
+    """Digest of the rule by which all claims are judged."""
+    return short(
+        [tree(parsed(file_of(part))) if isinstance(part, ModuleType) else code(part) for part in RULE]
+    )
+
+
+def plain(value: Any, visited: frozenset[int] = frozenset()) -> Any:
+    """A value as JSON: fields of claims but for what is only shown, functions by their code."""
+    if isinstance(value, partial):
+        return [plain(part, visited) for part in (value.func, value.args, value.keywords)]
+    if isinstance(value, FunctionType):
+        return code(value, visited)
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        fields = {key: getattr(value, key) for key in value.__dataclass_fields__ if key != "shown"}
+        return {key: plain(field, visited) for key, field in fields.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return [[plain(key, visited), plain(item, visited)] for key, item in value.items()]
+    if isinstance(value, tuple | list | set | frozenset):
+        items = [plain(item, visited) for item in value]
+        return sorted(items, key=repr) if isinstance(value, set | frozenset) else items
+    if isinstance(value, bool | int | str | type(None)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def code(function: Callable, visited: frozenset[int] = frozenset()) -> Any:
+    """The syntax tree of a function, and what it uses."""
+    function = inspect.unwrap(function)
+    if not isinstance(function, FunctionType) or id(function) in visited or not ours(function.__module__):
+        return getattr(function, "__qualname__", repr(type(function)))
+    visited |= {id(function)}
+    nodes = list(nodes_of(function))
+    inside = [] if function.__closure__ is None else [cell.cell_contents for cell in function.__closure__]
+    used = [
+        [name, code(value, visited) if isinstance(value, FunctionType) else plain(value, visited)]
+        for name, value in globals_of(nodes, function.__globals__)
+    ]
+    return [[tree(node) for node in nodes], [plain(value, visited) for value in inside], used]
+
+
+def ours(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in OURS)
+
+
+def file_of(value: Any) -> str:
+    return str(inspect.getsourcefile(value))
+
+
+@cache
+def parsed(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text())
+
+
+def nodes_of(function: FunctionType) -> Iterator[ast.AST]:
+    """Where a function stands in the syntax tree of its file; of lambdas all of its line."""
+    line = function.__code__.co_firstlineno
+    for node in ast.walk(parsed(file_of(function))):
+        if isinstance(node, ast.Lambda) and function.__name__ == "<lambda>" and node.lineno == line:
+            yield node
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if line in (first, node.lineno):
+                yield node
+
+
+def globals_of(nodes: Iterable[ast.AST], known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The functions and plain values of a module that some nodes name, in the order of their names."""
+    names, attributes = set(), set()
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and part.id in known:
+                names.add(part.id)
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                attributes.add((part.value.id, part.attr))
+    for name in sorted(names):
+        value = known[name]
+        if isinstance(value, ModuleType):
+            if ours(value.__name__):
+                yield from (
+                    (f"{name}.{attr}", getattr(value, attr))
+                    for base, attr in sorted(attributes)
+                    if base == name and hasattr(value, attr)
+                )
+        elif not isinstance(value, type):
+            yield name, value
+
+
+def tree(node: Any) -> Any:
+    """A syntax tree as JSON, without what says nothing."""
+    if isinstance(node, list):
+        return [tree(part) for part in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    body = fields.get("body")
+    if isinstance(body, list) and body and isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+        first = body[0]
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
+            fields["body"] = body[1:]
+    kept = [
+        [key, tree(value)] for key, value in fields.items() if key not in SILENT and value not in (None, [])
+    ]
+    return [type(node).__name__, kept]
+
+
+# -- what was frozen
+
+
+def frozen(paper: str, folder: Path = FOLDER) -> dict[str, str]:
+    """Claim -> digest, as it was frozen."""
+    table = pd.read_csv(folder / paper / "frozen.csv")
+    return dict(zip(table["claim"], table["digest"], strict=True))
+
+
+def seal(paper: str, folder: Path = FOLDER) -> str:
+    """The digest of `frozen.csv` itself, which `amendments.md` names."""
+    return hashlib.sha256((folder / paper / "frozen.csv").read_bytes()).hexdigest()[:16]
+
+
+def changed(paper: str, claims: Iterable[Claim] | None = None, folder: Path = FOLDER) -> list[str]:
+    """The claims of a paper that are not as they were frozen, without an amendment that says so.
+
+    An amendment names the claim and its new digest. "frozen.csv" stands for the file itself, whose digest the
+    amendments name too: a row cannot be dropped or written anew in silence.
+    """
+    said = (folder / paper / "amendments.md").read_text()
+    there = {claim.id: digest(claim) for claim in (claims_of(paper) if claims is None else claims)}
+    before = frozen(paper, folder)
+    names = [
+        id
+        for id in {**before, **there}
+        if before.get(id) != there.get(id)
+        and not re.search(rf"{re.escape(id)}\b.*{there.get(id, 'dropped')}", said)
+    ]
+    return names + ([] if f"frozen.csv {seal(paper, folder)}" in said else ["frozen.csv"])
+
+
+def freeze(paper: str, date: str, folder: Path = FOLDER) -> str:
+    """Write `frozen.csv` anew; returns the line with which an amendment must name it."""
+    rows = [(claim.id, claim.version, date, digest(claim)) for claim in claims_of(paper)]
+    table = pd.DataFrame(rows, columns=["claim", "version", "date", "digest"])
+    table.to_csv(folder / paper / "frozen.csv", index=False, lineterminator="\n")
+    return f"frozen.csv {seal(paper, folder)}"

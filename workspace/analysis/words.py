@@ -1,0 +1,75 @@
+"""The words of outcomes: the one list of what a claim, a size and a cell can come to (`docs/judging.md`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Order = Literal[
+    "holds",
+    "holds where run",
+    "contradicted",
+    "not after correction",
+    "shown in part",
+    "not shown",
+    "one seed",
+    "not run",
+    "infeasible",
+    "by construction",
+]
+ORDER: dict[str, str] = {
+    "holds": "the claimed direction is shown in every setting that the claim names",
+    "holds where run": "the claimed direction is shown in every setting that was run; others that it names are open",
+    "contradicted": "the opposite direction is shown in at least one setting",
+    "not after correction": "every setting shows the direction by itself; correction for the paper's other claims "
+    "takes it back",
+    "shown in part": "the direction is shown in some of the settings",
+    "not shown": "no setting shows either direction",
+    "one seed": "there is one seed, which has no interval",
+    "not run": "there are no runs",
+    "infeasible": "even full participation does not reach the target",
+    "by construction": "it holds by arithmetic or by how a method is built, and is not tested",
+}
+DECIDED = ("holds", "holds where run", "contradicted")
+TESTED = (*DECIDED, "not after correction", "shown in part", "not shown")
+OPEN = (
+    "not after correction",
+    "shown in part",
+    "not shown",
+    "one seed",
+    "not run",
+)  # more runs may change them
+
+Size = Literal["as large as printed", "smaller than printed", "size open", ""]
+SIZES: dict[str, str] = {
+    "as large as printed": "the whole interval of the mean lies above the margin, which is at least half of the "
+    "printed effect",
+    "smaller than printed": "the whole interval of the mean lies below that margin",
+    "size open": "the interval contains the margin",
+}
+
+Cell = Literal[
+    "shown",
+    "reversed",
+    "unclear",
+    "lost seeds",
+    "nobody arrives",
+    "true",
+    "false",
+    "one seed",
+    "not run",
+    "infeasible",
+]
+CELLS: dict[str, str] = {
+    "shown": "the 95 % interval lies on the claimed side",
+    "reversed": "it lies on the other side",
+    "unclear": "it contains the bound",
+    "lost seeds": "runs without a finite value; the others would be a choice",
+    "nobody arrives": "no side reaches the target, so nothing is compared",
+    "true": "an exact fact",
+    "false": "an exact fact that is not so",
+    "one seed": ORDER["one seed"],
+    "not run": ORDER["not run"],
+    "infeasible": ORDER["infeasible"],
+}
+APART = ("one seed", "not run", "infeasible", "nobody arrives")  # cells that take no part
+BY_ITSELF = ("shown", "reversed", "unclear")  # what cells of the primary reading alone come to
