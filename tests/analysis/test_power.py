@@ -13,7 +13,7 @@ from workspace.analysis import power
 from workspace.analysis.claim import claims_of
 from workspace.analysis.frozen import digest
 from workspace.analysis.paper import papers
-from workspace.analysis.power import Population
+from workspace.analysis.power import Simulated
 
 CORE = [
     claim
@@ -42,11 +42,11 @@ def test_no_claim_passes_by_chance_more_often_than_is_accepted(rate):
     assert shares.mean() <= 0.025
 
 
-def people(m: int, **more: object) -> Population:
+def people(m: int, **more: object) -> Simulated:
     """m alike cells of standard deviation 1, correlated by 0.3, with an effect of 2 standard deviations."""
     correlation = np.full((m, m), 0.3) + 0.7 * np.eye(m)
     about = {"groups": tuple((k,) for k in range(m)), "over": "all", "bound": np.zeros(m)} | more
-    return Population(np.full(m, 2.0), np.ones(m), correlation, **about)
+    return Simulated(np.full(m, 2.0), np.ones(m), correlation, **about)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_not_excluded_is_not_as_large():
 
 
 def test_late_runs_of_the_faster_side_alone_are_not_bounded():
-    alike = Population(
+    alike = Simulated(
         np.full(6, 0.5), np.full(6, 0.25), np.full((6, 6), 0.3) + 0.7 * np.eye(6),
         tuple((k,) for k in range(6)), "all", np.zeros(6), late=True,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+import pandas as pd
 import pytest
 from small import EXPERIMENT as SMALL
 
@@ -37,8 +38,29 @@ def test_other_times_are_refused(text: str) -> None:
 
 def test_the_plan_says_what_why_and_how_long() -> None:
     first, second = next_runs.lines(UNITS)
-    assert first == "1. tiny a seed 0: MD, plain; about 10 s; 2 core claims per hour, 0 others (x)"
+    about = "1. tiny a seed 0: MD, plain; about 10 s; 2 core claims per hour, 0 others"
+    assert first == f"{about}; chance that one seed more shows it: 100% (x)"
     assert "begun and kept at its last checkpoint" in second
+
+
+def test_a_gpus_seconds_are_not_a_cpus() -> None:
+    """Two runs of the same kind: 100 s on a CPU, 10 s on a GPU."""
+    table = pd.DataFrame(
+        {
+            "setting": "a",
+            "method": "MD",
+            "seed": [0, 1],
+            "round": 10,
+            "seconds": [100.0, 10.0],
+            "client_steps": 1,
+        }
+    )
+    records = [
+        {"setting": "a", "method": "MD", "seed": seed, "device": device}
+        for seed, device in enumerate(["x86_64", "NVIDIA H200"])
+    ]
+    assert next_runs.taken_here(table, records, "cpu")["seconds"].tolist() == [100.0]
+    assert next_runs.taken_here(table, records, "cuda")["seconds"].tolist() == [10.0]
 
 
 def test_a_busy_machine_is_told(monkeypatch) -> None:

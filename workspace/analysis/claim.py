@@ -203,7 +203,7 @@ class Claim:
 
     def natural(self, value: float) -> float:
         """A value of the additive scale as a ratio or a difference."""
-        return math.exp(min(value, 700)) if self.log else value
+        return math.exp(value) if self.log else value
 
     def expected(self, cell: Cell) -> float:
         """The printed effect on the additive scale; NaN if nothing is printed. What is never reached counts as T."""

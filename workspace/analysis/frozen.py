@@ -121,13 +121,20 @@ def parsed(file: str) -> ast.Module:
 def nodes_of(function: FunctionType) -> Iterator[ast.AST]:
     """Where a function stands in the syntax tree of its file; of lambdas all of its line."""
     line = function.__code__.co_firstlineno
-    for node in ast.walk(parsed(file_of(function))):
-        if isinstance(node, ast.Lambda) and function.__name__ == "<lambda>" and node.lineno == line:
+    for node in functions(parsed(file_of(function))).get(function.__name__, ()):
+        decorators = getattr(node, "decorator_list", [])
+        if line in (node.lineno, min([node.lineno, *(decorator.lineno for decorator in decorators)])):
             yield node
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if line in (first, node.lineno):
-                yield node
+
+
+@cache
+def functions(module: ast.Module) -> dict[str, list[ast.FunctionDef | ast.Lambda]]:
+    """The functions of a syntax tree by their names."""
+    found: dict[str, list[ast.FunctionDef | ast.Lambda]] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.setdefault(getattr(node, "name", "<lambda>"), []).append(node)
+    return found
 
 
 def globals_of(nodes: Iterable[ast.AST], known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -156,8 +163,11 @@ def tree(node: Any) -> Any:
     """A syntax tree as JSON, without what says nothing."""
     if isinstance(node, list):
         return [tree(part) for part in node]
-    if not isinstance(node, ast.AST):
-        return repr(node)
+    return tree_of(node) if isinstance(node, ast.AST) else repr(node)
+
+
+@cache
+def tree_of(node: ast.AST) -> Any:
     fields = dict(ast.iter_fields(node))
     body = fields.get("body")
     if isinstance(body, list) and body and isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):

@@ -54,7 +54,7 @@ TABLE = ROOT / "data" / "error_rates.csv"  # in git
 
 
 @dataclass(frozen=True)
-class Population:
+class Simulated:
     """What seeds are drawn from: m cells, on the additive scale.
 
     effect: of the additive scale; of sameness, the margin. spread, correlation: over seeds. groups:
@@ -79,7 +79,7 @@ class Population:
         return min(len(self.groups), int(self.over)) if self.over.isdigit() else len(self.groups)
 
 
-def population(claim: Claim, cells: Sequence[judge.Row]) -> Population:
+def population(claim: Claim, cells: Sequence[judge.Row]) -> Simulated:
     """cells: rows of the effects table under the primary reading, in the claim's order."""
     ran = [
         k
@@ -104,7 +104,7 @@ def population(claim: Claim, cells: Sequence[judge.Row]) -> Population:
         arms = [{"/".join(arm.where): (arm.weight, arm.spread) for arm in cell.arms} for cell in mine]
         margin = judge.least(mean, judge.spread_of_print(arms))
     late = claim.estimator == ROUNDS
-    return Population(
+    return Simulated(
         effect, spread, correlation, groups, str(claim.over), bound, claim.test == "same", margin, mean, late
     )
 
@@ -142,7 +142,7 @@ def _of_arms(claim: Claim, chosen: Sequence[int]) -> tuple[np.ndarray, np.ndarra
     return spread, unit @ unit.T
 
 
-def rates(people: Population, n: int, rng: np.random.Generator, draws: int = DRAWS) -> dict[str, float]:
+def rates(people: Simulated, n: int, rng: np.random.Generator, draws: int = DRAWS) -> dict[str, float]:
     """All of `RATES` with n seeds."""
     m = len(people.spread)
     root = np.linalg.cholesky(people.correlation + 1e-9 * np.eye(m))
@@ -177,7 +177,7 @@ def rates(people: Population, n: int, rng: np.random.Generator, draws: int = DRA
     return found
 
 
-def _truth(people: Population, share: np.ndarray) -> np.ndarray:
+def _truth(people: Simulated, share: np.ndarray) -> np.ndarray:
     """The true effect of each cell: a share of its effect; of sameness, a deviation by what is left of the margin."""
     if people.same:
         return people.bound * (1 - share)
@@ -204,7 +204,7 @@ def _p(y: np.ndarray, bound: np.ndarray) -> np.ndarray:
     return special.stdtr(n - 1, -t)
 
 
-def _held(people: Population, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _held(people: Simulated, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(draws,) whether the claim holds by itself, and in how many settings it is shown."""
     p = _p(y, people.bound)
     if people.same:
@@ -216,7 +216,7 @@ def _held(people: Population, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return shown >= people.least, shown
 
 
-def _sized(people: Population, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sized(people: Simulated, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(draws,) whether the size is as large as printed, and smaller."""
     mean = y.mean(axis=2)
     n = mean.shape[1]

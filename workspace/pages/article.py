@@ -95,7 +95,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
                 "text": evidence.text(claim),
                 "page": str(by_claim[claim]["artifact"].iloc[0]),
                 "outcome": evidence.outcome(claim),
-                "said": evidence.told(claim),
+                "said": evidence.in_words(claim),
                 "quoted": " ".join(
                     f"“{part}”" if k == 0 else f"({part})" for k, part in enumerate(sentence(claim)) if part
                 ),
@@ -165,8 +165,8 @@ def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
     ran = cells[(cells["n"] > 0) & cells["estimate"].notna()]
     notes = []
     if size := forest.size_of(judged):
-        least = f" (the margin: {forest.number(judged['least'])})"
-        notes.append(f"{size[0].upper()}{size[1:]}{least}, without correction.")
+        margin = f" (the margin: {forest.number(judged['least'])})"
+        notes.append(f"{size[0].upper()}{size[1:]}{margin}, without correction.")
     elif judged["margin"] != judged["null"] and math.isfinite(judged["margin"]):
         notes.append(f"Its bound: {forest.number(judged['margin'])} {judged['unit']}.".replace("times", "×"))
     if len(ran) > 1:
@@ -199,8 +199,8 @@ def _notes(judged: Mapping[Any, Any], cells: pd.DataFrame) -> list[str]:
 def _left_open(evidence: Evidence, claim: str) -> list[str]:
     """How much the effect depends on what the paper leaves open."""
     levels = evidence.levels[evidence.levels["claim"] == claim]
-    told = forest.spread(levels, str(evidence.primary(claim)["unit"])) if len(levels) else ""
-    return [f"{told}."] if told else []
+    spread = forest.spread(levels, str(evidence.primary(claim)["unit"])) if len(levels) else ""
+    return [f"{spread}."] if spread else []
 
 
 def _errors(rates: pd.DataFrame, claim: str) -> list[str]:

@@ -49,8 +49,8 @@ class Evidence:
     def parts(self) -> dict[str, pd.DataFrame]:
         """Name -> table, to keep; without the effects of single seeds."""
         tables = (self.table, self.claims, self.summary, self.outcomes, self.levels)
-        kept = (table.drop(columns=["seeds", "values"], errors="ignore") for table in tables)
-        return dict(zip(PARTS, kept, strict=True))
+        without_seeds = (table.drop(columns=["seeds", "values"], errors="ignore") for table in tables)
+        return dict(zip(PARTS, without_seeds, strict=True))
 
     @staticmethod
     def text(claim: str) -> str:
@@ -65,10 +65,10 @@ class Evidence:
         """The outcome of a claim's order under its paper's primary reading (`words.ORDER`)."""
         return str(self.summary.loc[self.summary["claim"] == claim, "outcome"].iloc[0])
 
-    def told(self, claim: str) -> str:
+    def in_words(self, claim: str) -> str:
         """Order and size of a claim in words: "holds in all 6; smaller than printed"."""
         row = self.summary[self.summary["claim"] == claim].iloc[0]
-        return "; ".join(filter(None, (str(row["said"]), str(row["size"]))))
+        return "; ".join(filter(None, (str(row["said"]), SIZE_WORDS.get(str(row["size"]), str(row["size"])))))
 
     def primary(self, claim: str) -> dict[str, Any]:
         """The row of `claims` under the primary reading."""
@@ -91,6 +91,7 @@ class Evidence:
 
 
 OUTCOMES = tuple(words.ORDER)
+SIZE_WORDS = {"size open": "whether it is as large as printed is open"}
 PARTS = ("effects", "claims", "summary", "outcomes", "levels")
 
 

@@ -149,17 +149,17 @@ def row(
     """
     name = f"<code>{html.escape(judged['claim'])}</code>"
     name = f'<a href="{link}">{name}</a>' if link else name
-    said, place = sentence(judged["claim"])
-    quoted = f"<br><small>“{html.escape(said)}” ({html.escape(place)})</small>" if said else ""
+    quote, place = sentence(judged["claim"])
+    quoted = f"<br><small>“{html.escape(quote)}” ({html.escape(place)})</small>" if quote else ""
     outcome = judged["outcome"]
     remarks = [judged["said"] if judged["said"] != outcome else "", size_of(judged), seeds_of(judged)]
     remarks = "".join(f"<br><small>{html.escape(remark)}</small>" for remark in remarks if remark)
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(cells), kind='numbers')}</details>"
-    n = judged["n"]
+    n = int(judged["n"])
     where = f"{mean_of(judged)}, {n} seed{'s' * (n != 1)}" if n else tables.MISSING
     reading = html.escape(primary(judged["paper"]).called)
-    others = spread(levels, judged["unit"])
-    where += f"<br>{html.escape(others)}" if others else ""
+    multiverse = spread(levels, judged["unit"])
+    where += f"<br>{html.escape(multiverse)}" if multiverse else ""
     columns = {
         "claim": f"{html.escape(text)}{quoted}<br><small>{name} {judged['kind']}</small>{fold}",
         "effect": f'{plot(cells.to_dict("records"))}<small title="{reading}">{where}</small>',

@@ -22,14 +22,15 @@ SUMMARY = (
     "reasons that are given; what the paper leaves open is varied beside it."
 )
 MEANINGS = (
-    "*How to read it.* Which method is better (the order) and by how much (the size) are two questions. *Holds*: "
-    "in every setting that the claim names, the 95 % interval over seeds lies on the claimed side; *holds where "
-    "run*: in every setting that was run; *shown in part*: in some; *contradicted*: in at least one it lies on "
-    "the other side; *not shown*: in none on either. A paper's main claims are corrected together (Holm's "
-    "method); *not after correction*: each setting shows it by itself, and the correction takes it back. *As "
-    "large as printed*: the interval of the mean over the settings lies above at least half of the effect that "
-    "the paper prints for them; *smaller than printed*: below it. ≥: the effect may be larger, as runs ended "
-    "before they reached the target."
+    "*How to read it.* Which method is better (the order) and by how much (the size) are two questions. "
+    "*Holds*: in every setting that the claim names, the 95 % interval over seeds lies on the claimed side; "
+    "*holds where run*: in every setting that was run; *shown in part*: in some; *contradicted*: in at least "
+    "one it lies on the other side; *not shown*: in none on either; *open*: there are no runs, or too few. "
+    "Numbers count comparisons: a data set, a partition, a share of clients, and the method that is compared "
+    "with. A paper's main claims are corrected together (Holm's method); *not after correction*: each setting "
+    "shows it by itself, and the correction takes it back. *As large as printed*: the interval of the mean over "
+    "the settings lies above at least half of the effect that the paper prints for them; *smaller than "
+    "printed*: below it. ≥: the effect may be larger, as runs ended before they reached the target."
 )
 DATA = {
     "mnist": "MNIST",
@@ -114,7 +115,7 @@ def finding(evidence: Evidence, claim: str) -> str:
     """A claim and what it comes to, as one sentence."""
     row = evidence.primary(claim)
     effect = f" {forest.mean_of(row)}, {seeds(row['n'])}." if math.isfinite(row["estimate"]) else ""
-    return f"{evidence.text(claim).rstrip('.')}: {evidence.told(claim)}.{effect}"
+    return f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}.{effect}"
 
 
 def beside(evidence: Evidence, claim: str) -> list[str]:
@@ -126,7 +127,9 @@ def beside(evidence: Evidence, claim: str) -> list[str]:
     texts = []
     for name in first.beside:
         for row in rows[(rows["reading"] == name) & (rows["n"] > 1)].to_dict("records"):
-            words = first.control[2] if first.control and first.control[1] == name else f"read as “{name}”"
+            other = next(reading for reading in readings(row["paper"]) if reading.name == name)
+            words = f"read otherwise ({other.words})"
+            words = first.control[2] if first.control and first.control[1] == name else words
             part = f" over {row['cells']} of {row['of']} settings" if row["cells"] < row["of"] else ""
             texts.append(f"{words}: {forest.mean_of(row)}, {seeds(row['n'])}{part}")
     return texts
@@ -187,21 +190,26 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
             continue
         name = str(mine["claim"].iloc[0])
         cells = evidence.table[(evidence.table["claim"] == name) & evidence.table["primary"]]
-        told = [
+        by_data = [
             sentence(str(row["data"]), row, cells[cells["data"] == row["data"]])
             for row in mine.to_dict("records")
             if row["outcome"] != "not run"
         ]
         if lacking := [str(data) for data in mine.loc[mine["outcome"] == "not run", "data"]]:
-            told.append(f"{listed(lacking)}: not run")
-        said, place = quoted(name)
+            by_data.append(f"{listed(lacking)}: not run")
+        quote, place = quoted(name)
         outcome = evidence.outcome(name)
         texts = {
-            "sentences": [evidence.told(name), *told, *beside(evidence, name), *control(evidence, section)],
-            "outcomes": [outcome] * (1 + len(told)),
+            "sentences": [
+                evidence.in_words(name),
+                *by_data,
+                *beside(evidence, name),
+                *control(evidence, section),
+            ],
+            "outcomes": [outcome] * (1 + len(by_data)),
             "tally": evidence.tally(section),
             "claim": evidence.text(name),
-            "said": said,
+            "said": quote,
             "place": place,
             "measured": paper.measured,
             "page": mine["artifact"].iloc[0],
@@ -220,5 +228,5 @@ def control(evidence: Evidence, paper: str) -> list[str]:
     if not math.isfinite(row["estimate"]):
         return []
     printed = "" if math.isnan(row["printed"]) else f" (printed: {forest.number(row['printed'])})"
-    told = f"{evidence.text(claim).rstrip('.')}: {evidence.told(claim)}, {forest.mean_of(row)}{printed}"
-    return ["; ".join([told, *beside(evidence, claim)])]
+    main = f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}, {forest.mean_of(row)}{printed}"
+    return ["; ".join([main, *beside(evidence, claim)])]

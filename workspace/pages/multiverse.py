@@ -68,7 +68,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                 "null": plain(rows["null"].iloc[0]),
                 "printed": plain(pooled(cells)),
                 "choices": varied([row["choices"] for _, row in rows.iterrows()]),
-                "told": told(judged, name),
+                "told": in_words(judged, name),
                 "levels": [
                     {key: plain(value) for key, value in row.items() if key != "claim"}
                     for row in by_level[by_level["claim"] == name].to_dict("records")
@@ -92,7 +92,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     return {"claims": listed, "curves": curves.known}
 
 
-def told(judged: pd.DataFrame, claim: str) -> str:
+def in_words(judged: pd.DataFrame, claim: str) -> str:
     """What a claim comes to under the primary reading, in words."""
     rows = judged[(judged["claim"] == claim) & judged["primary"]]
     return (

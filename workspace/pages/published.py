@@ -70,8 +70,8 @@ def verdicts(evidence: Evidence | None, scale: str, coverage: str) -> str:
     rows = [] if evidence is None else evidence.claims.to_dict("records")
     claims = []
     for row in rows:
-        kept = {key: row[key] for key in PublishedClaim.model_fields if key in row}
-        values = {key: None if missing(value) else value for key, value in kept.items()}
+        published = {key: row[key] for key in PublishedClaim.model_fields if key in row}
+        values = {key: None if missing(value) else value for key, value in published.items()}
         claims.append(PublishedClaim.model_validate(values | {"text": Evidence.text(row["claim"])}))
     document = Verdicts(fedlib=__version__, scale=scale, coverage=coverage, claims=claims)
     return document.model_dump_json(indent=1) + "\n"
