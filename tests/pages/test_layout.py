@@ -25,7 +25,7 @@ CELLS = [
     new_markdown_cell("## Claims"),
     new_code_cell("judged()", outputs=[VERDICTS]),
 ]
-CLAIMS = [("replicated", "A <b>bold</b> claim_"), ("refuted", "Another")]
+CLAIMS = [("holds", "A <b>bold</b> claim_"), ("contradicted", "Another")]
 
 
 def arranged(**options):
@@ -37,7 +37,7 @@ def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_res
     cells = arranged(result=layout.result(CLAIMS), about="downloads", beside="The same at another scale.")
     sources = [cell.source for cell in cells]
     assert sources[0].startswith("# Table 1")
-    assert "refuted" in sources[0]
+    assert "contradicted" in sources[0]
     order = [
         "shown()",
         "The same at another scale.",
@@ -127,14 +127,9 @@ def test_sections_for_which_a_page_has_no_room_open_on_a_click():
 
 
 def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
-    assert (
-        layout.unmarked("It is: 3 × [2, 4], 5 seeds; replicated.", "replicated")
-        == "It is: 3 × [2, 4], 5 seeds."
-    )
+    assert layout.unmarked("It is: 3 × [2, 4], 5 seeds; holds.", "holds") == "It is: 3 × [2, 4], 5 seeds."
     assert layout.unmarked("MNIST: not run", "not run") == "MNIST"
-    assert layout.unmarked("It is: 3; replicated under all 4 readings.", "replicated").endswith(
-        "all 4 readings."
-    )
+    assert layout.unmarked("It is: 3; holds in all 4.", "holds").endswith("all 4.")
 
 
 def test_the_scoreboard_is_filtered_and_never_folded():

@@ -282,14 +282,14 @@ def test_a_printed_round_is_a_diamond_at_the_target() -> None:
 
 
 def test_the_bars_of_outcomes_fit_a_phone():
-    tallies = {"Clustered Sampling": {"replicated": 31, "refuted": 2}, "FedCor": {"undecided": 1}}
+    tallies = {"Clustered Sampling": {"holds": 31, "contradicted": 2}, "FedCor": {"not shown": 1}}
     with mpl.rc_context():
         plots.style()
         figure = summary.outcome_bars(tallies, OUTCOMES)
         drawn = picture.svg(figure, "bars").decode()
     widths = {(bar.get_facecolor(), bar.get_width()) for bar in figure.axes[0].patches if bar.get_width()}
     assert widths == {(to_rgba(summary.SHADES[name]), n) for name, n in
-                      (("replicated", 31), ("refuted", 2), ("undecided", 1))}  # fmt: skip
+                      (("holds", 31), ("contradicted", 2), ("not shown", 1))}  # fmt: skip
     width = float(re.search(r'width="([\d.]+)pt"', drawn)[1])
     assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
 

@@ -31,7 +31,7 @@ from fedlib.settings import params, schema
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
 from workspace.analysis import effects
-from workspace.analysis.readings import readings
+from workspace.analysis.readings import primary
 from workspace.commands import notebooks
 from workspace.figures import interactive, picture
 from workspace.pages import chooser, forest, seals, site, tables
@@ -76,19 +76,19 @@ def figure() -> Figure:
 
 
 def evidence() -> Evidence:
-    """Twenty claims a paper, replicated; HCSFed's are supporting, and one of them has not been run."""
+    """Twenty claims a paper that hold; HCSFed's are supporting, and one of them has not been run."""
     rows = []
     for paper, kind in (("fedcor", "core"), ("hcsfed", "supporting")):
         for k in range(20):
             ran = (paper, k) != ("hcsfed", 3)
             about = {
                 "paper": paper,
-                "reading": readings(paper)[0].name,
+                "reading": primary(paper).reading,
                 "claim": f"{paper}.{k}",
                 "artifact": f"{paper}/table_1",
                 "kind": kind,
             }
-            found = {"outcome": "replicated", "n": 3} if ran else {"outcome": "not run", "n": 0}
+            found = {"outcome": "shown", "n": 3} if ran else {"outcome": "not run", "n": 0}
             rows.append(
                 about | found | {"values": [0.6, 0.7, 0.8] if ran else [], "estimate": 2.0 if ran else nan}
             )
@@ -109,6 +109,15 @@ def evidence() -> Evidence:
         "shown": "6 and 2",
         "censored": 0,
         "open": False,
+        "under": False,
+        "finest": 0.0,
+        "late": 0,
+        "lost": 0,
+        "over": "all",
+        "primary": True,
+        "arms": "",
+        "p": 0.001,
+        "p_reversed": 0.999,
         "needed": 0,
         "runs": "",
         "words": "",
@@ -183,7 +192,7 @@ def several_readings() -> dict[str, Any]:
             "high": k + 0.5,
             "margin": 1.0,
             "n": 5,
-            "outcome": "undecided",
+            "primary": k == 4,
             "badge": "",
             "cells": [
                 {
@@ -193,7 +202,6 @@ def several_readings() -> dict[str, Any]:
                     "high": k + 0.5,
                     "printed": 2.5,
                     "n": 5,
-                    "outcome": "undecided",
                     "shown": "200+ and 80 rounds",
                     "arms": [["A", "e/s/A/x"]],
                 }
@@ -208,6 +216,19 @@ def several_readings() -> dict[str, Any]:
         "text": "A is faster.",
         "unit": "times",
         "null": 1.0,
+        "told": "not shown",
+        "levels": [
+            {
+                "choice": "rule",
+                "option": rule,
+                "lowest": k,
+                "highest": k + 2,
+                "estimate": k + 1,
+                "low": k + 0.5,
+                "high": k + 1.5,
+            }
+            for k, rule in enumerate(("mean", "attrition"), start=1)
+        ],
     }
     choices = {"rate": ["0.01", "0.1"], "rule": ["mean", "attrition"]}
     return {
@@ -413,7 +434,7 @@ def test_at_scale_demo_nothing_is_said_about_a_paper(tmp_path: Path) -> None:
     assert "needs *fewer* rounds" not in said
     front = text(reports / "index.html")
     assert "make report SCALE=paper" in front
-    for word in ("replicated", "refuted", "undecided", "needs *fewer* rounds", "×"):
+    for word in ("contradicted", "shown in part", "needs *fewer* rounds", "×"):
         assert word not in front.lower(), word
     assert json.loads((reports / "verdicts.json").read_text())["claims"] == []
     assert not (reports / "chooser.html").exists()
@@ -449,7 +470,7 @@ def test_an_artifact_says_what_is_missing_and_how_to_run_it(tmp_path: Path) -> N
     settings = params.load(folder / "params.yaml")
     said = described(artifact.name, "demo", artifact.info, artifact.missing, settings, folder)
     assert "fedlib run untouched --scale demo" in said
-    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["replicated"] == 0
+    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text())["holds"] == 0
     with pytest.raises(ConfigError, match="no artifact 'fedcor-figure_9'"):
         Artifact.open("fedcor-figure_9", root=folder)
 
@@ -837,12 +858,14 @@ def test_the_multiverse_follows_the_choices(rendered: Path, browser: Browser) ->
         pytest.skip("looks at the small site")
     page = browser.open("multiverse.html")
     said = page.locator("#multiverse .chooser-said")
-    assert "4 readings, from 1 to 4" in said.inner_text()
+    assert "From 1 to 4 ×. Printed: 2.5 ×. rule, mean: 1 to 3 ×, on average over readings 2 × [1.5, 2.5]" in (
+        said.inner_text()
+    )
     assert page.locator("#multiverse .tick").all_text_contents() == ["0.5", "1", "2", "4"]
     page.locator("select[name=rate]").select_option("0.1")
-    assert "2 readings, from 3 to 4" in said.inner_text()
+    assert "From 3 to 4" in said.inner_text()
     page.locator("select[name=rule]").select_option("attrition")
-    assert "4 × [3.5, 4.5], 5 seeds: undecided" in said.inner_text()
+    assert "This reading is the one that is tested: not shown." in said.inner_text()
     assert "200+ and 80 rounds" in page.locator("#multiverse table").inner_text()
     page.locator("#multiverse .dot").first.click()
     assert "1 × [0.5, 1.5]" in said.inner_text()

@@ -129,8 +129,9 @@ class Primary:
 
 
 def primary(paper: str) -> Primary:
-    """The primary reading of a paper (`PRIMARY` in its `readings.py`)."""
-    return part(paper, "readings").PRIMARY
+    """The primary reading of a paper: `PRIMARY` in its `readings.py`, or its first one where nothing is left open."""
+    first = readings(paper)[0].name
+    return getattr(part(paper, "readings"), "PRIMARY", Primary(first, first, ("", "", ""), {}))
 
 
 def readings(paper: str) -> list[Reading]:
