@@ -110,8 +110,10 @@ def cell_outcome(effect: Effect) -> words.Cell:
     return "reversed" if effect.p_reversed <= ALPHA else "unclear"
 
 
-def outcome(effect: Effect) -> Literal["higher", "lower", "unclear"]:
+def outcome(effect: Effect) -> Literal["higher", "lower", "unclear", "one seed", "not run"]:
     """The side of no effect on which the 95 % interval lies."""
+    if effect.n < 2:
+        return "one seed" if effect.n else "not run"
     return "higher" if effect.low > 0 else "lower" if effect.high < 0 else "unclear"
 
 

@@ -139,14 +139,18 @@ def functions(module: ast.Module) -> dict[str, list[ast.FunctionDef | ast.Lambda
 
 def globals_of(nodes: Iterable[ast.AST], known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The functions and plain values of a module that some nodes name, in the order of their names."""
-    names, attributes = set(), set()
+    names, own, attributes = set(), set(), set()
     for node in nodes:
         for part in ast.walk(node):
+            if isinstance(part, ast.arg):
+                own.add(part.arg)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                own.add(part.id)
             if isinstance(part, ast.Name) and part.id in known:
                 names.add(part.id)
             if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                 attributes.add((part.value.id, part.attr))
-    for name in sorted(names):
+    for name in sorted(names - own):
         value = known[name]
         if isinstance(value, ModuleType):
             if ours(value.__name__):

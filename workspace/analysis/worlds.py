@@ -83,7 +83,9 @@ def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
                     "low": effect.low,
                     "high": effect.high,
                     "seeds": effect.n,
-                    "outcome": "equal" if effect.spread == effect.estimate == 0 else WORDS[outcome(effect)],
+                    "outcome": "equal"
+                    if effect.spread == effect.estimate == 0
+                    else WORDS.get(outcome(effect), outcome(effect)),
                     "p": min(1.0, 2 * min(effect.p_shown, effect.p_reversed)),
                 }
             )
