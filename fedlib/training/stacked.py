@@ -110,7 +110,11 @@ class StackedExecutor(Executor):
         """The updates of a chunk of G jobs, (G, d), and the mean loss of each step, (S, G).
 
         batches: of the L clients of the jobs. G / L jobs in a row share those of one.
+
+        On a CPU, jobs with Moon's objective are trained alone: how many there are would change the last bits.
         """
+        if chunk.previous is not None and len(chunk.jobs) > 1 and self.device.type == "cpu":
+            return self._one_by_one(chunk, batches)
         w, local = chunk.start, chunk.local
         stack = self._stack(w)
         if chunk.previous is not None:
@@ -120,6 +124,20 @@ class StackedExecutor(Executor):
         optimizers = [Optimizer(local, chunk.lr, t, shift) for t, shift in pairs][: len(stack.gradients)]
         loss = self._steps(stack, chunk.jobs, batches, local.batch, optimizers)
         return stack.flatten(stack.tensors).sub_(w), loss
+
+    def _one_by_one(self, chunk: LocalWork, batches: Batches) -> tuple[Tensor, Tensor]:
+        """`_trained` of each job of a chunk by itself."""
+        updates, losses = torch.empty_like(chunk.start), torch.zeros(len(batches.index), len(chunk.jobs))
+        sharing = len(chunk.jobs) // len(batches.steps)
+        for g in range(len(chunk.jobs)):
+            row = slice(g, g + 1)
+            linear, previous = (None if t is None else t[row] for t in (chunk.linear, chunk.previous))
+            job = replace(
+                chunk, jobs=chunk.jobs[g : g + 1], start=chunk.start[row], linear=linear, previous=previous
+            )
+            own = batches.of(g // sharing)
+            updates[row], losses[: len(own.index), row] = self._trained(job, own)
+        return updates, losses
 
     def gradients(self, jobs: Sequence[Job], start: Tensor, batch: int) -> Tensor:
         gradients = torch.empty(len(jobs), self.layout.d, device=self.device)
