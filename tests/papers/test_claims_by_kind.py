@@ -168,7 +168,7 @@ def test_print_that_says_not_reached_is_met_by_no_run_that_arrives(rounds, outco
     ("id", "denied"),
     [
         ("hcsfed.T1.b", lambda rounds: 1700 / rounds),
-        ("hcsfed.T1.d", lambda rounds: 1700 / rounds),
+        ("hcsfed.T1.d", lambda rounds: 1400 / rounds),
         ("hcsfed.T1.e", lambda rounds: 20 if rounds == 8 else rounds),
     ],
 )
@@ -258,6 +258,24 @@ def test_what_fedcor_sends():
     assert judge("fedcor.C.b", sending("fedcor.C.b", much)).outcome == "contradicted"
 
 
+@pytest.mark.parametrize(("own", "outcome"), [(2, "holds"), (9, "contradicted")])
+def test_what_hcsfed_sends_until_80_percent(own, outcome):
+    """Random needs four times as many rounds; a round of HCSFed's costs `own` times one of Random's."""
+    said = {"Random": 40, "HCSFed": 10}
+    runs = curves("hcsfed.C.a", lambda arm: said[arm.where.method], lambda value, t: 0.9 * (t >= value))
+    (name,) = runs
+    sent = np.where(runs[name]["method"].str.startswith("HCSFed"), own, 1) * np.diff(
+        runs[name]["round"], prepend=0
+    )
+    runs[name] = runs[name].assign(parameters_down=np.where(sent > 0, sent, 0), parameters_up=0)
+    assert judge("hcsfed.C.a", runs).outcome == outcome
+
+
+@pytest.mark.parametrize("id", ["hics.N1.a", "hics.N1.b", "hics.N4.a"])
+def test_what_cannot_be_run_yet_is_not_run(id):
+    assert judge(id, {}).outcome == "not run"
+
+
 def clusters(where: Where, seed: int, ari: float, silhouette: float, widest: float) -> pd.DataFrame:
     """Five clusters in two probed rounds, of which the second says the opposite."""
     frame = pd.DataFrame(
@@ -297,6 +315,11 @@ def test_facts_that_need_no_runs(id, name, wrong, monkeypatch):
     assert judge(id, {}).outcome == "holds"
     monkeypatch.setattr(f"workspace.papers.{name}", wrong)
     assert judge(id, {}).outcome == "contradicted"
+
+
+def test_weights_and_operations_are_facts():
+    for id in ("cs.M.f", "hics.C.c"):
+        assert judge(id, {}).outcome == "holds"
 
 
 def test_every_claim_is_named_in_a_test():

@@ -90,8 +90,9 @@ def test_claims_on_curves_hold_where_hics_leads_and_are_contradicted_where_it_do
         "hics.F14.a",
     ):
         assert judge(id, tables).outcome == "holds", id
-    for id in ("hics.F2.a", "hics.F2.d", "hics.F3.a", "hics.F5.a", "hics.F13.a", "hics.F14.a"):
+    for id in ("hics.F2.a", "hics.F2.d", "hics.F3.a", "hics.F5.a", "hics.F13.a"):
         assert judge(id, swapped).outcome == "contradicted", id
+    assert judge("hics.F14.a", swapped).outcome != "holds", "almost all settings, each with all baselines"
 
 
 def test_the_setting_changes_the_spread_of_the_loss_on_one_data_set_more():
@@ -203,7 +204,7 @@ def test_runs_that_end_with_their_target_give_the_same_table_and_figures():
         *(speed_tables(r, {"FMNIST": TABLE["FMNIST"]}, METHODS) for r in (cut, whole))
     )
     assert "≥ 301" in speed_tables(cut, {"FMNIST": TABLE["FMNIST"]}, METHODS)["FMNIST"].loc["DivFL", "rounds"]
-    for id in ("hics.T1.a", "hics.T1.b", "hics.T1.e", "hics.F2.a", "hics.F2.c", "hics.F2.d", "hics.F13.a"):
+    for id in ("hics.T1.a", "hics.T1.b", "hics.T1.e", "hics.F2.a", "hics.F2.c", "hics.F13.a"):
         of_cut, of_whole = judge(id, cut), judge(id, whole)
         assert of_cut.outcome == of_whole.outcome, id
 
@@ -350,9 +351,9 @@ def test_partitions_are_ordered_by_their_entropies():
 @pytest.mark.parametrize(
     ("server", "extra", "traffic", "work"),
     [
-        (0.001, 0, "holds", "holds"),
+        (0.001, 0, "holds", "holds where run"),
         (0.2, 0, "holds", "contradicted"),
-        (0.001, 7, "contradicted", "holds"),
+        (0.001, 7, "contradicted", "holds where run"),
     ],
 )
 def test_overhead_of_the_server(server, extra, traffic, work):
