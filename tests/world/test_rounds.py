@@ -194,10 +194,10 @@ def test_naming_an_absent_client_is_refused_in_words() -> None:
 
 def test_moon_trains_to_the_same_bytes_alone_and_with_others() -> None:
     settings = {
-        "N": 20,
+        "m": 10,
         "T": 3,
         "local": {"lr": 0.05, "batch": 10, "steps": 5, "mu": 1.0},
-        "partition": {"scheme": "dirichlet_clients", "alpha": 0.5, "sizes": [[20, 60]]},
+        "partition": {"scheme": "dirichlet_clients", "alpha": 0.5, "sizes": [[25, 40]]},
     }
     moon, other = {"sampler": "uniform", "algorithm": "moon"}, {"sampler": "md", "algorithm": "moon"}
     ((alone,), (together, _)) = (played(moon, **settings), played(moon, other, **settings))
