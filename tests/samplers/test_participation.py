@@ -73,6 +73,7 @@ def test_fedau_closes_intervals_in_rounds_in_which_nobody_is_there() -> None:
     sampler.observe(fed.round(1, np.random.default_rng(1)), report([0]))
     weights = sampler.select(fed.round(7, np.random.default_rng(2))).weights
     assert sampler.omega.tolist() == [2, 3]  # before round 7: 1, 3; 3, 3
+    assert sampler.intervals.tolist() == [2, 2]
     assert sorted(weights.tolist()) == [1, 1.5]
     sampler.observe(fed.round(7, np.random.default_rng(7)), report([0]))
     assert sampler.omega == pytest.approx([(1 + 3 + 3) / 3, 3])
