@@ -19,6 +19,7 @@ _HOMES = {
     "load": "library.result",
     "Callback": "library.callbacks",
     "EarlyStop": "library.callbacks",
+    "Metric": "library.metric",
     "Local": "settings.schema",
     "Evaluate": "settings.schema",
     "Method": "library.methods",

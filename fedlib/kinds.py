@@ -115,5 +115,8 @@ def one_sentence(error: ValidationError, place: str) -> ConfigError:
 
 def shortened(value: Any) -> str:
     """A value as an error message shows it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 120 else f"{text[:120]} ..."

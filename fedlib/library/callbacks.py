@@ -11,27 +11,29 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, nn
 
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
+from fedlib.library.metric import QUALITY, Better, check_better, is_low
 from fedlib.runs.store import Store, pack
 from fedlib.settings.schema import Run
 from fedlib.simulation.live import Live
 
 Keep = Literal["last", "best"]
-QUALITY = ("test_accuracy", "test_metric", "test_loss", "train_loss")  # the first that was measured counts
 KEPT = "kept.npz"  # in a run's folder: its clients' losses and scores, and its weights
 
 
 @dataclass(frozen=True)
 class Running:
-    """A run as callbacks see it. settings: all that determines it."""
+    """A run as callbacks see it. settings: all that determines it. better: which values of a program's metric are good."""
 
     method: str
     seed: int
     T: int
     settings: Run
+    better: Better | None = None
 
 
 class Callback:
@@ -50,29 +52,36 @@ class EarlyStop(Callback):
     """Ends a run when a column has not become better for `patience` rounds in which it was measured.
 
     column: None for accuracy if it is measured, else the first of a program's own metric and the losses.
-    at_most: whether low values are good; None for yes, unless the column is an accuracy.
+    better: whether "high" or "low" values are good; None for a loss, an accuracy or a `fedlib.Metric`, which say it.
+
+    Raises:
+        ConfigError: patience is no number of rounds, or nothing says which values are good.
     """
 
     patience: int
     column: str | None = None
-    at_most: bool | None = None
+    better: Better | None = None
     best: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
             raise ConfigError(f"EarlyStop.patience is {self.patience!r}; it must be a number of rounds.")
+        if self.better is not None:
+            check_better("EarlyStop.better", self.better)
 
     def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool | None:
         column, key = self.column or quality_of(row), (run.method, run.seed)
+        if row["round"] == 0:
+            self.best.pop(key, None)  # of an earlier call
         if self.column and row["round"] and self.column not in row and key not in self.best:
             raise ConfigError(
                 f"EarlyStop.column is {self.column!r}, which is not measured; there are {', '.join(row)}."
             )
         if column is None or pd.isna(row.get(column)):
             return None
-        low = not column.endswith("accuracy") if self.at_most is None else self.at_most
+        low = is_low(column, run.better, self.better)
         value = -row[column] if low else row[column]
-        if row["round"] == 0 or key not in self.best or value > self.best[key][0]:
+        if key not in self.best or value > self.best[key][0]:
             self.best[key] = (value, 0)
             return None
         self.best[key] = (self.best[key][0], self.best[key][1] + 1)
@@ -144,7 +153,11 @@ class Watcher:
         ends = False
         for run in self.labels[address]:
             for callback in self.callbacks:
-                answer = callback.on_round(run, dict(row), model)
+                dtype = torch.get_default_dtype()
+                try:
+                    answer = callback.on_round(run, dict(row), model)
+                finally:
+                    torch.set_default_dtype(dtype)  # whatever it set, the next round computes as usual
                 if not (answer is None or isinstance(answer, bool | np.bool_)):
                     raise ConfigError(
                         f"callbacks: {type(callback).__name__}.on_round returned {answer!r}; return True to end the "
@@ -157,7 +170,7 @@ class Watcher:
         column = quality_of(row)
         if self.keep != "best" or column is None:
             return
-        value = row[column] if column == "test_accuracy" else -row[column]
+        value = -row[column] if is_low(column, self.labels[address][0].better) else row[column]
         if value > self.best.get(address, -np.inf):
             self.best[address] = value
             if models is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError
-from fedlib.library.callbacks import Callback, Keep
 from fedlib.library.handed import Handed
 from fedlib.samplers import SAMPLERS, Selection
 from fedlib.samplers.checks import ELSEWHERE
@@ -21,29 +20,19 @@ from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.schema import Local, Run
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.live import Live
+from fedlib.streams import stream
+from fedlib.training.contract import Job, batches_of
 from fedlib.training.executors import ProgramModel
+from fedlib.training.modules import ModuleExecutor
 from fedlib.training.objective import Function, first_line
 from fedlib.training.randomness import made, seeded
 
 MOST_ROUNDS = 100_000  # of which a learning rate that is a function is tried
 
 
-def check_watching(callbacks: Any, keep: Any) -> None:
-    """Check what sees a run's rounds, and what is kept.
-
-    Raises:
-        ConfigError: callbacks holds something else, or keep has another value.
-    """
-    if not isinstance(callbacks, Sequence) or not all(isinstance(each, Callback) for each in callbacks):
-        raise ConfigError(
-            "callbacks must be a list of instances of classes that inherit from fedlib.Callback, as "
-            "[fedlib.EarlyStop(patience=3)]."
-        )
-    if keep is not None and keep not in get_args(Keep):
-        raise ConfigError(f"keep is {keep!r}; it must be 'last' or 'best', or left out.")
-
-
-def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads: int) -> None:
+def check(
+    supply: Handed, runs: Sequence[Run], metric: Function | None, threads: int, tell: Callable[[str], None]
+) -> None:
     """What the arguments say together.
 
     Raises:
@@ -64,9 +53,11 @@ def check(supply: Handed, runs: Sequence[Run], metric: Function | None, threads:
     if not isinstance(supply.model.use, str):
         check_model(supply.model.use, supply)
         check_batches(supply.model.use, supply, run.local, partitions.values())
+        check_buffers(supply.model.use, supply)
     check_local(run.local, run.T, {len(mine) for part in partitions.values() for mine in part.train})
     if callable(run.local.optimizer):
         check_optimizer(run.local, supply.model.make)
+    check_state(supply, run, partitions[run.seed], threads, tell)
     for probe in {run.method.sampler: run for run in runs if run.method.sampler not in REVISIONS}.values():
         check_sampler(probe, partitions[probe.seed], supply, threads)
 
@@ -130,6 +121,126 @@ def check_model(use: ProgramModel, supply: Handed) -> None:
             "loss: its value does not depend on the model's parameters, so that nothing would be learned; leave out "
             "detach, item, numpy and no_grad."
         )
+
+
+def check_buffers(use: ProgramModel, supply: Handed) -> None:
+    """Check that what a module keeps in its buffers is averaged, like its weights, or decides nothing.
+
+    Only real numbers are averaged. So a buffer of another type may be constant, or count what nothing reads.
+    """
+    data = supply.data.tensors()
+    x, y = data.x_train[:2], data.y_train[:2]
+    net = made(use.make, 0)
+    if any(p.is_complex() for p in net.parameters()):
+        raise ConfigError(
+            "model: it has a complex parameter, which is not averaged here; keep two real ones, its real and its "
+            "imaginary part, and join them in forward (torch.complex)."
+        )
+    before = dict(net.named_buffers())
+    counts = [name for name, value in before.items() if not value.is_floating_point()]
+    counters = {f"{name}.num_batches_tracked".lstrip(".") for name, part in net.named_modules() if is_norm(part)}
+    after = copy.deepcopy(net).train()
+    try:
+        tried(after, use.loss, x, y)
+    except Exception:
+        return  # it fails anyhow; the executor says why
+    for name in set(counts) - counters:
+        changed = after.get_buffer(name)
+        if torch.equal(changed, before[name]):
+            continue
+        other = copy.deepcopy(net)
+        other.get_buffer(name).copy_(changed)
+        passes = [outcome(part, use.loss, x, y, set(counts)) for part in (copy.deepcopy(net), other)]
+        if differ("model", passes):
+            kind = "two buffers, its real and its imaginary part" if changed.is_complex() else "float32"
+            raise ConfigError(
+                f"model: forward changes its buffer {name!r} and reads it, but {changed.dtype} is not averaged over "
+                f"clients, so that it would begin anew with every client; make it {kind}, which is averaged."
+            )
+
+
+def is_norm(part: nn.Module) -> bool:
+    """Whether it is batch normalisation, whose counter decides only how fast its averaged statistics move."""
+    return isinstance(part, nn.modules.batchnorm._NormBase)
+
+
+def outcome(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor, without: set[str]) -> list[Any]:
+    """What a module computes of some samples in training and in evaluation, and what it then keeps."""
+    trained = tried(net.train(), loss, x, y)
+    kept = [value for name, value in net.named_buffers() if name not in without]
+    return [*trained, *torch.autograd.grad(trained[1], [p for p in net.parameters() if p.requires_grad], allow_unused=True), *kept, *tried(net.eval(), loss, x, y)]
+
+
+def check_state(
+    supply: Handed, run: Run, partition: Partition, threads: int, tell: Callable[[str], None]
+) -> None:
+    """Check that what a client computes depends neither on the clients before it nor on the number of threads.
+
+    Two clients are trained and measured in both orders, by one copy of the module. If a module keeps something between
+    its calls, each client is given a copy of its own, and a line says so.
+
+    Raises:
+        ConfigError: it keeps something outside itself.
+    """
+    executor = supply.executor(run, threads)
+    if not isinstance(executor, ModuleExecutor):
+        return
+    start = executor.initial(stream(run.seed, "init", 0))
+    local = run.local.model_copy(update={"steps": 2, "epochs": None, "drop_last": False})
+    clients = range(min(2, len(partition.train)))
+
+    def trial(order: Iterable[int], isolated: bool) -> list[Any]:
+        executor.isolated, found = isolated, {}
+        bench = executor.new_bench()
+        for k in order:
+            bench = executor.new_bench() if isolated else bench
+            job = Job(0, partition.train[k][: 2 * local.batch], stream(run.seed, "local", 1, k, 0))
+            batches = batches_of([job], local).of(0)
+            losses = bench.train(job, batches, start, local, local.lr_at(1))
+            measured = bench.measure(start, "train", torch.from_numpy(job.samples[:8]))
+            found[k] = [losses, bench.values().clone(), *measured]
+        return [found[k] for k in clients]
+
+    def depends(isolated: bool) -> bool:
+        orders = (clients, clients[::-1], clients)
+        return differ("model", [trial(order, isolated) for order in orders])
+
+    try:
+        kept = keeps(executor.net, executor.x["train"][:2])
+        if not (depends(isolated=False) or kept):
+            return
+        elsewhere = depends(isolated=True)
+    except ConfigError:
+        return  # training fails in the same way, and says why
+    if elsewhere:
+        raise ConfigError(
+            "model: what a client computes depends on the clients before it, although each has a copy of the module of "
+            "its own; let neither the module nor the loss keep anything outside the module's attributes, such as in a "
+            "global, in an attribute of a class or in the loss."
+        )
+    executor.isolated, executor.stacked = True, None
+    what = f" ({', '.join(kept)})" if kept else ""
+    tell(f"this model keeps something between its calls{what}: each client begins with a copy of its own")
+
+
+def keeps(net: nn.Module, x: Tensor) -> list[str]:
+    """Names of the attributes of a module, no parameters or buffers, that a forward pass in training changes."""
+    net = copy.deepcopy(net).train()
+    before = attributes(net)
+    with seeded(0, x.device), torch.no_grad():
+        net(x)
+    return sorted(name for name, digest in attributes(net).items() if before.get(name) != digest)
+
+
+def attributes(net: nn.Module) -> dict[str, str]:
+    """Digests of what a module and the modules in it keep as attributes of a program's own."""
+    ours = set(vars(nn.Module()))
+    return {
+        f"{place}.{name}".lstrip("."): digest_of_value(value, name, skip=True)
+        for place, part in net.named_modules()
+        for name, value in vars(part).items()
+        if name not in ours
+    }
 
 
 def tried(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor) -> tuple[Any, Tensor]:

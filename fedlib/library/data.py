@@ -151,8 +151,13 @@ def column_of(place: str, values: Any, n: int) -> Column:
     Raises:
         ConfigError: it has another length, or a sample has no owner.
     """
-    column = as_array(values) if isinstance(values, torch.Tensor) else values
-    column = pd.Series(list(column), dtype=None if len(column) else object)
+    if isinstance(values, torch.Tensor | np.ndarray):
+        values = as_array(place, values)
+    elif isinstance(values, str | bytes | Mapping) or not (hasattr(values, "__len__") and hasattr(values, "__iter__")):
+        raise ConfigError(f"{place} is of type {type(values).__name__}; give a list or column with the owner of each sample.")
+    elif hasattr(values, "ndim") and values.ndim != 1:
+        raise ConfigError(f"{place} is a table {values.shape}; give one column of it, the owner of each sample.")
+    column = pd.Series(list(values), dtype=None if len(values) else object)
     if len(column) != n:
         raise ConfigError(f"{place} names the owners of {len(column)} samples, but there are {n}.")
     try:
@@ -169,6 +174,10 @@ def _pair(place: str, x: Any, y: Any, negative: bool) -> tuple[np.ndarray, np.nd
         if not is_dataset(x):
             raise ConfigError(f"{place}: y is missing; give y, or a dataset of (x, y) pairs.")
         samples = [_sample(place, x[i]) for i in range(len(x))]
+        if not samples:
+            raise ConfigError(f"{place} has no samples; give some, or leave it out.")
+        if len({part.shape for part, _ in samples}) > 1 or len({part.shape for _, part in samples}) > 1:
+            raise ConfigError(f"{place}: the dataset's samples differ in shape; give all of them one.")
         x, y = (np.stack(part) for part in zip(*samples, strict=True))
     x, y = _numbers(f"{place}'s samples", x), _numbers(f"{place}'s targets", y)
     if len(x) != len(y):
@@ -195,7 +204,7 @@ def _sample(place: str, pair: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(place: str, values: Any) -> np.ndarray:
-    array = as_array(values)
+    array = as_array(place, values)
     if array.dtype.kind not in "fiub":
         raise ConfigError(f"{place} are {array.dtype}; give numbers.")
     if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fedlib.errors import ConfigError
 from fedlib.streams import stream
+from fedlib.training.objective import first_line
 
 EXACT = 2**24  # whole numbers up to here are exact as float32
 
@@ -62,11 +63,11 @@ def packed(place: str, x: Any) -> tuple[Any, Packing | None]:
         return x, None
     if not x:
         raise ConfigError(f"{place} is empty; give at least one array.")
-    arrays = {name: as_array(part) for name, part in by_name(x).items()}
-    first, samples = next((name, len(array) if array.ndim else 0) for name, array in arrays.items())
+    arrays = {name: as_array(f"{place}[{name!r}]", part) for name, part in by_name(x).items()}
+    first, samples = next((name, len(array)) for name, array in arrays.items())
     kinds, columns = [], []
     for name, array in arrays.items():
-        if array.dtype.kind not in "fiub" or array.ndim == 0:
+        if array.dtype.kind not in "fiub":
             raise ConfigError(
                 f"{place}[{name!r}] is {array.dtype} {array.shape}; give numbers, one row per sample."
             )
@@ -93,13 +94,30 @@ def by_name(parts: Any) -> Mapping[Any, Any]:
     return parts if isinstance(parts, Mapping) else dict(enumerate(parts))
 
 
-def as_array(values: Any) -> np.ndarray:
-    """Values of any kind of array, tensor or table."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+def as_array(place: str, values: Any) -> np.ndarray:
+    """Values of any kind of array, tensor or table, one row per sample.
+
+    Raises:
+        ConfigError: they are no rows of one shape, or some of them are masked.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ConfigError(
+            f"{place}: {int(np.ma.getmaskarray(values).sum()):,} values are masked, and a model has no mask: leave these "
+            "samples out, or fill them (numpy.ma.filled)."
+        )
+    try:
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    except Exception as error:
+        raise ConfigError(f"{place} cannot be made an array: {type(error).__name__}: {first_line(error)}") from None
+    if array.ndim == 0:
+        raise ConfigError(f"{place} is of type {type(values).__name__}; give an array with one row per sample.")
+    return array
 
 
 def is_dataset(values: Any) -> bool:
     """Whether it has samples by number, as datasets of torch and lists do, and is no array."""
+    if isinstance(values, Mapping):
+        return False
     return hasattr(values, "__getitem__") and hasattr(values, "__len__") and not hasattr(values, "dtype")
 
 
@@ -109,7 +127,7 @@ def pair_of(place: str, dataset: Any) -> tuple[Any, Any]:
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and not two_samples:
         return dataset[0], dataset[1]
     if not is_dataset(dataset):
-        raise ConfigError(f"{place} is a {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
+        raise ConfigError(f"{place} is of type {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
     return dataset, None
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from fedlib import measure
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
-from fedlib.library.callbacks import QUALITY
+from fedlib.library.metric import QUALITY, Better, check_better, is_low
 from fedlib.library.model import with_values
 from fedlib.runs.store import to_parquet
 from fedlib.training.randomness import made
@@ -37,7 +37,7 @@ class Result:
         metric. clients: names of the clients 0 to N - 1, if the program named them.
     ends: (method, seed) -> what was kept of the run's last round: each client's measures, and weights.
     sizes: seed -> (N,) number of samples of each client. failures: (method, seed) -> why the run failed.
-    make: makes the module that `model` gives.
+    make: makes the module that `model` gives. better: which values of the program's own metric are good, if it said so.
     """
 
     table: pd.DataFrame
@@ -46,6 +46,7 @@ class Result:
     sizes: Mapping[int, np.ndarray] = field(default_factory=dict, repr=False)
     failures: Mapping[Key, str] = field(default_factory=dict)
     make: Callable[[], nn.Module] | None = field(default=None, repr=False)
+    better: Better | None = None
 
     @property
     def column(self) -> str:
@@ -95,11 +96,12 @@ class Result:
             )
         return pd.concat(frames, ignore_index=True)
 
-    def worst(self, column: str | None = None) -> pd.DataFrame:
+    def worst(self, column: str | None = None, better: Better | None = None) -> pd.DataFrame:
         """For each method, over its clients in the last round: the mean, the worst client and the worst tenth.
 
         All are means over seeds; the worst tenth is the mean of the clients that are worst, one at least.
         column: of `per_client`; None for accuracy, else a program's own metric, the test loss, or the training loss.
+        better: as for `summary`.
         """
         clients = self.per_client
         column = column or next(name for name in QUALITY if name in clients)
@@ -108,7 +110,7 @@ class Result:
                 f"column {column!r} was not measured of clients; there are {', '.join(clients)}."
             )
         runs = clients.groupby(["method", "seed"], sort=False)[column]
-        high = column == "test_accuracy"
+        high = not self._low(column, better)
 
         def tail(values: pd.Series) -> float:
             return float(values.sort_values(ascending=high).head(max(1, len(values) // 10)).mean())
@@ -128,6 +130,7 @@ class Result:
             "failures": [[*key, why] for key, why in self.failures.items()],
             "ends": [[*key, list(end)] for key, end in self.ends.items()],
             "seeds": list(map(int, self.sizes)),
+            "better": self.better,
         }
         arrays = {
             f"end/{i}/{name}": array
@@ -160,11 +163,19 @@ class Result:
         arguments: dict[str, Any] = {"panels": {"": ""}, **options}
         return plots.curves(self.table, self._measured(column), **arguments)
 
-    def summary(self, target: float, column: str | None = None, at_most: bool | None = None) -> pd.DataFrame:
+    def _low(self, column: str, better: Better | None) -> bool:
+        """Whether low values of a column are good."""
+        if better is not None:
+            check_better("better", better)
+        return is_low(column, self.better, better)
+
+    def summary(
+        self, target: float, column: str | None = None, better: Better | None = None
+    ) -> pd.DataFrame:
         """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
 
-        target: a value of the column; None for accuracy if it was measured. at_most: whether low values are good; None
-            for losses and for a program's own metrics where there is no accuracy.
+        target: a value of the column; None for accuracy if it was measured. better: whether "high" or "low" values of the
+            column are good; None for a loss, an accuracy or a `fedlib.Metric`, which say it.
 
         Columns: seeds; reached: number of seeds that reached it; rounds; megabytes: sent and received by all clients
         until then; work: their local steps; final: mean of the column over the last fifth of the rounds and all seeds;
@@ -173,14 +184,14 @@ class Result:
         if isinstance(target, bool) or not isinstance(target, int | float | np.number):
             raise ConfigError(f"target is {target!r}; it must be a value of the column, a number.")
         column = self._measured(column)
-        low = column != "test_accuracy" if at_most is None else at_most
+        low = self._low(column, better)
         reach = measure.rounds_below if low else measure.rounds_to_target
         table = measure.cumulative_cost(self.table)
         alive = table[~table["diverged"].astype(bool)]
         arrived = measure.per_run(alive, column, lambda curve: reach(curve, target))
         final = measure.per_run(alive, column, measure.end_mean)
         diverged = table.groupby(measure.RUN, sort=False)["diverged"].any()
-        final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0
+        final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0 if column.endswith("_accuracy") else -np.inf
         spent = table.set_index([*measure.RUN, "round"])
         runs = pd.DataFrame({"rounds": arrived, "final": final})
         for cost in ("megabytes", "work"):
@@ -220,7 +231,7 @@ def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Resu
                 }
                 sizes = {seed: arrays[f"sizes/{seed}"] for seed in header["seeds"]}
         failures = {(method, seed): why for method, seed, why in header["failures"]}
-        return Result(table, header["clients"], ends, sizes, failures, model)
+        return Result(table, header["clients"], ends, sizes, failures, model, header.get("better"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; write one with Result.save.") from None
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:

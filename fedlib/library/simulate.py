@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -17,8 +16,9 @@ import pandas as pd
 import torch
 
 from fedlib.errors import ConfigError, SamplerError
+from fedlib.library.arguments import Arguments
 from fedlib.library.callbacks import Callback, Keep, Running, Watcher, ends_of
-from fedlib.library.checks import check, check_watching
+from fedlib.library.checks import check
 from fedlib.library.data import Clients, samples_of
 from fedlib.library.handed import Handed
 from fedlib.library.methods import methods_of
@@ -35,6 +35,7 @@ from fedlib.settings.schema import OWN, Evaluate, Local, Run
 from fedlib.training.objective import Function
 
 CHECKPOINT_SECONDS = 10.0
+SAMPLES = ("x", "y", "clients", "test", "client_test")  # arguments that `Arguments` does not hold
 
 
 def simulate(
@@ -59,6 +60,7 @@ def simulate(
     callbacks: Sequence[Callback] = (),
     keep: Keep | None = None,
     store: str | Path | None = None,
+    recheck: int = 0,
     key: Any = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -95,21 +97,21 @@ def simulate(
     Raises:
         ConfigError: an argument cannot be used. SamplerError: every run failed. One sentence says why.
     """
-    check_watching(callbacks, keep)
+    given = Arguments.of(**{name: value for name, value in locals().items() if name not in SAMPLES})
     with plain_torch():
         samples = samples_of(x, y, clients, test, client_test, negative=loss is not None)
         if isinstance(model, str):
             samples = replace(samples, data=samples.data.real())
         data = samples.data
-        owners = Clients(clients, samples, N, holdout)
+        owners = Clients(clients, samples, given.N, given.holdout)
         if loss is None and data.y_train.dtype != np.int64:
             raise ConfigError(
                 f"y holds {data.y_train.dtype}: give classes as whole numbers, y.astype(int), or pass loss=, a "
                 "function of output and y."
             )
-        skip = key is not None or store is None  # what cannot be identified
+        skip = key is not None or given.store is None  # what cannot be identified
         module = model_of(model, samples, loss, metric, key, skip)
-        tested = len(data.x_test) > 0
+        tested, evaluate = len(data.x_test) > 0, given.evaluate
         if evaluate is None:
             accuracy = data.labels and metric is None
             evaluate = Evaluate(test=tested, train=not tested, clients=client_test is not None and accuracy)
@@ -118,25 +120,24 @@ def simulate(
         shared = {
             "dataset": f"{OWN}{data.digest[:12]}",
             "partition": owners.spec,
-            "holdout": holdout,
+            "holdout": given.holdout,
             "model": module.name,
             "N": owners.N,
-            "m": m,
-            "T": T,
+            "m": given.m,
+            "T": given.T,
             "local": local,
             "evaluate": evaluate,
-        } | ({"world": dict(world)} if world else {})
+        } | ({"world": given.world} if given.world else {})
         labelled = [
             (label, build({**shared, "method": method}, seed, "simulate"))
             for label, method in methods_of(methods).items()
-            for seed in seeds_of({"seeds": seeds if isinstance(seeds, int) else list(seeds)}, "simulate")
+            for seed in seeds_of({"seeds": given.seeds}, "simulate")
         ]
-        threads = threads or cores()
         supply = Handed(samples, owners, module, device, key, skip)
-        check(supply, [run for _, run in labelled], metric, threads)
-        with tempfile.TemporaryDirectory() if store is None else nullcontext(os.fspath(store)) as folder:
+        check(supply, [run for _, run in labelled], metric, given.threads or cores(), given.tell)
+        with tempfile.TemporaryDirectory() if given.store is None else nullcontext(given.store) as folder:
             place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
-            return train(labelled, place, supply, callbacks, keep, threads, tell)
+            return train(labelled, place, supply, given)
 
 
 @contextmanager
@@ -155,21 +156,20 @@ def train(
     labelled: Sequence[tuple[str, Run]],
     place: Place,
     supply: Handed,
-    callbacks: Sequence[Callback],
-    keep: Keep | None,
-    threads: int,
-    tell: Callable[[str], None],
+    given: Arguments,
 ) -> Result:
     """Train what is not finished, and gather the results."""
-    store = Store(place.runs)
+    store, keep, threads, tell = Store(place.runs), given.keep, given.threads or cores(), given.tell
     runs = {supply.address(run): run for _, run in labelled}
     labels: dict[str, list[Running]] = {}
     for label, run in labelled:
-        labels.setdefault(supply.address(run), []).append(Running(label, run.seed, run.T, run))
+        labels.setdefault(supply.address(run), []).append(
+            Running(label, run.seed, run.T, run, given.better)
+        )
     lineage = {
         a: None if supply.skip and supply.key is None else supply.lineage(run) for a, run in runs.items()
     }
-    watch = Watcher(labels, lineage, callbacks, keep, store, supply.measure, supply.module)
+    watch = Watcher(labels, lineage, given.callbacks, keep, store, supply.measure, supply.module)
     for a in list(runs):
         if store.finished(a):
             if keep is None or "weights" in ends_of(store.folder(a), keep):
@@ -203,7 +203,7 @@ def train(
         rows[name] = pd.DataFrame(watch.ended[a]) if a in watch.ended else store.read(a)[0]
         ends[name] = ends_of(store.folder(a), keep)
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
-    return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make)
+    return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make, given.better)
 
 
 def table(rows: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:

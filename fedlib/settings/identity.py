@@ -3,7 +3,12 @@
     digest_of_value(loss, "loss")  # 16 hex digits
 
 Code counts as compiled code, so comments, docstrings and the lines around a function do not matter. What it refers to
-counts too: closures, defaults, globals, attributes, base classes. What is installed counts by its name and version.
+counts too: closures, defaults, globals, attributes, base classes. What is installed counts by its name and version, and
+by the plain values that it holds.
+
+What is listed here is identified; everything else is refused in a sentence that names it. An object is identified by
+what it says of itself for copying (`__reduce_ex__`) and by its attributes. What no digest can see (a package that was
+changed in memory, deep inside) is what `recheck` of `fedlib.simulate` is for.
 """
 
 from __future__ import annotations
@@ -15,13 +20,16 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -33,9 +41,22 @@ from typing import Any
 import numpy as np
 
 from fedlib.errors import ConfigError
-from fedlib.settings.used import cell_content, installed, shortened, uses, version
+from fedlib.settings.used import (
+    UNSEEN,
+    Unseen,
+    built,
+    cell_content,
+    installed,
+    is_one_of,
+    of_the_engine,
+    shortened,
+    uses,
+    version,
+)
 
-PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), range, slice)
+PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type(NotImplemented), range)
+LISTS = (list, tuple, collections.deque)
+MAPPINGS = (dict, collections.OrderedDict, collections.Counter, MappingProxyType)
 BUILT_IN = (
     BuiltinFunctionType,
     GetSetDescriptorType,
@@ -43,6 +64,17 @@ BUILT_IN = (
     MethodWrapperType,
     WrapperDescriptorType,
 )
+WRAPPERS = {  # kinds of values that hold others -> the attributes that hold them
+    property: ("fget", "fset", "fdel"),
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.cached_property: ("func",),
+    functools.singledispatchmethod: ("func",),
+    type(functools.cache(len)): ("__wrapped__",),
+    classmethod: ("__func__",),
+    staticmethod: ("__func__",),
+    slice: ("start", "stop", "step"),
+}
 NOT_COMPUTED = {  # attributes of a class that say nothing about what it computes
     *("__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__abstractmethods__"),
     *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__qualname__"),
@@ -55,10 +87,6 @@ NOT_COMPUTED = {  # attributes of a class that say nothing about what it compute
         "__hash__",
     ),
 }
-# where a compiled function keeps the plain one
-INNER = ("__func__", "py_func", "__wrapped__", "func", "_orig_mod")
-
-
 def digest_of_value(value: Any, name: str, skip: bool = False) -> str:
     """Identifies a value by its content, the same in every process.
 
@@ -94,7 +122,7 @@ class _Walk:
             self.total.update(f"{len(content)}:".encode() + content)
 
     def add(self, value: Any, name: str) -> None:
-        if isinstance(value, PLAIN):
+        if type(value) in PLAIN:
             self.put(type(value).__name__, "nan" if value != value else repr(value))
             return
         if id(value) in self.ordinals:
@@ -112,16 +140,13 @@ class _Walk:
             self.kind(value, name)
         elif isinstance(value, ModuleType):
             self.module(value, name)
+        elif is_one_of(value, (os.environ, sys.modules)) or is_one_of(value, UNSEEN):
+            self.refuse(value, name)
         elif isinstance(value, BUILT_IN):
-            self.put("built in", getattr(value, "__module__", ""), getattr(value, "__qualname__", value))
-            if isinstance(owner := getattr(value, "__self__", None), ModuleType | None | type) is False:
-                self.add(owner, f"{name}.__self__")
-        elif isinstance(value, property):
-            self.add_parts("property", [("", value.fget), ("", value.fset)], name)
-        elif isinstance(value, functools.partial):
-            self.add_parts("partial", [("", value.func), ("", value.args), ("", value.keywords)], name)
-        elif isinstance(value, functools.cached_property):
-            self.add(value.func, name)
+            self.built_in(value, name)
+        elif type(value) in WRAPPERS:
+            parts = [(key, getattr(value, key)) for key in WRAPPERS[type(value)]]
+            self.add_parts(type(value).__name__, parts, name)
         else:
             self.thing(value, name)
 
@@ -146,74 +171,94 @@ class _Walk:
             self.add(constant, name)
 
     def function(self, function: FunctionType, name: str) -> None:
-        code = function.__code__
+        code, attributes = function.__code__, dict(vars(function))
+        attributes.pop("__wrapped__", None)
         cells = [
             (key, cell_content(cell))
             for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
         ]
+        defaults = [("", function.__defaults__), ("", function.__kwdefaults__)]
+        if is_one_of(function, UNSEEN):
+            self.refuse(function, name)
+            return
         if installed(code.co_filename):
             self.put("installed", shortened(code.co_filename), code.co_qualname, version(function.__module__))
-            with_code = [(key, value) for key, value in cells if isinstance(value, Callable)]
-            self.lenient(with_code, name)
+            made = "<locals>" in code.co_qualname  # by a call, which may have said what its defaults are
+            self.add_parts("cells", cells, name)
+            self.add_parts("defaults", defaults if made else [], name)
+            self.add_parts("attributes", attributes.items(), name)
+            if not of_the_engine(function.__module__):
+                held = function.__globals__
+                self.add_parts("reads", plain_of({key: held.get(key) for key in code.co_names}), name)
             return
         self.add(code, name)
         self.add_parts("cells", cells, name)
-        self.add_parts("defaults", [("", function.__defaults__), ("", function.__kwdefaults__)], name)
-        attributes = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+        self.add_parts("defaults", defaults, name)
         self.add_parts("attributes", attributes.items(), name)
-        self.add_parts("uses", uses(code, function.__globals__), name)
+        try:
+            used = list(uses(code, function.__globals__))
+        except Unseen as error:
+            self.refuse(function, name, f"{name} uses {error}")
+            return
+        self.add_parts("uses", used, name)
 
-    def lenient(self, parts: Iterable[tuple[str, Any]], name: str) -> None:
-        """Add parts of something installed; what cannot be identified there is its own affair."""
-        skip, self.skip = self.skip, True
-        self.add_parts("within", parts, name)
-        self.skip = skip
+    def built_in(self, value: Any, name: str) -> None:
+        module = getattr(value, "__module__", None) or ""
+        self.put("built in", module, getattr(value, "__qualname__", value), version(module), built(module))
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, ModuleType | type):
+            self.add(owner, f"{name}.__self__")
 
     def kind(self, cls: type, name: str) -> None:
         module = sys.modules.get(cls.__module__)
         self.put("class", cls.__qualname__)
         if cls.__module__ == "builtins" or installed(getattr(module, "__file__", None), module):
-            self.put(cls.__module__, version(cls.__module__))
+            self.put(cls.__module__, version(cls.__module__), built(cls.__module__))
+            if cls.__module__ != "builtins":
+                self.add_parts("set", changed_in(cls), name)
             return
         inner = [(key, part) for key, part in vars(cls).items() if key not in NOT_COMPUTED]
         fields = vars(cls).get("__dataclass_fields__", {})
         inner += [(key, (field.default, field.default_factory, field.init)) for key, field in fields.items()]
         self.add_parts("holds", inner, name)
         self.add_parts("bases", [(base.__qualname__, base) for base in cls.__bases__], name)
+        if type(cls) is not type:
+            self.add(type(cls), name)
 
     def module(self, module: ModuleType, name: str) -> None:
+        """A module that is handed on as a whole, so that anything in it may be read."""
         self.put("module", module.__name__)
         file = getattr(module, "__file__", None)
         if installed(file, module):
-            self.put(version(module.__name__))
-        elif file and Path(file).suffix == ".py":  # used as a whole
-            self.add(compile(Path(file).read_bytes(), "", "exec", dont_inherit=True, optimize=2), name)
+            self.put(version(module.__name__), built(module.__name__))
+            if not of_the_engine(module.__name__):
+                self.add_parts("holds", plain_of(vars(module)), name)
+        elif file and Path(file).suffix == ".py":
+            held = {key: part for key, part in vars(module).items() if not key.startswith("__")}
+            self.add_parts("holds", sorted(held.items()), name)
         else:
             self.refuse(module, name)
 
     # -- things ------------------------------------------------------------------------------------------------
 
     def thing(self, value: Any, name: str) -> None:
-        self.put("thing", type(value).__qualname__)
-        if isinstance(value, collections.abc.Mapping) and type(value).__module__ in (
-            "builtins",
-            "collections",
-        ):
-            keys = isinstance(value, dict) and not name.endswith("_hooks")  # the keys of hooks are counted up
+        kind = type(value)
+        self.put("thing", kind.__qualname__)
+        if kind in MAPPINGS:
+            keys = kind is MappingProxyType or not name.endswith("_hooks")  # the keys of hooks are counted up
+            self.put(len(value))
             for key, part in list(value.items()):
                 self.add(key if keys else "", name)
-                self.add(part, f"{name}[{key!r}]" if keys else name)
-        elif isinstance(value, tuple | list | collections.deque):
+                self.add(part, f"{name}[{key!r}]" if keys and isinstance(key, str | int) else name)
+        elif kind in LISTS:
             self.add_parts("list", [("", part) for part in value], name)
-            if type(value) not in (tuple, list, collections.deque):  # it is more than one
-                self.add(type(value), name)
-        elif isinstance(value, set | frozenset):
+        elif kind in (set, frozenset):
             self.put(*sorted(digest_of_value(part, name, self.skip) for part in value))
         elif isinstance(value, enum.Enum):
-            self.add(type(value), name)
+            self.add(kind, name)
             self.put(value.name)
-        elif isinstance(value, np.ndarray):
-            self.put(value.dtype.str, value.shape)
+        elif isinstance(value, np.ndarray) and kind is np.ndarray:
+            self.put(value.dtype.str, value.dtype.descr if value.dtype.names else "", value.shape)
             if value.dtype.hasobject:
                 self.add(value.tolist(), name)
             else:
@@ -226,10 +271,12 @@ class _Walk:
             self.put(value.get_state().numpy().tobytes())
         elif _instance_of(value, "torch", "dtype", "device", "Size", "layout", "memory_format"):
             self.put(repr(value))
-        elif value is os.environ:
-            self.refuse(value, name)
+        elif isinstance(value, weakref.ref):
+            self.add(value(), name)
         elif _instance_of(value, "pandas", "DataFrame", "Series", "Index"):
             self.add([np.asarray(part) for part in (value, *getattr(value, "axes", ()))], name)
+        elif _instance_of(value, "numba.core.dispatcher", "Dispatcher"):
+            self.add_parts("compiled", [("", value.py_func), ("", value.targetoptions)], name)
         else:
             self.object(value, name)
 
@@ -243,45 +290,65 @@ class _Walk:
 
     def object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
-        inner = next((part for key in INNER if isinstance(part := getattr(value, key, None), Callable)), None)
-        plain = _instance_of(value, "torch.nn", "Module") or isinstance(
-            vars(type(value)).get("func"), property
-        )
-        if inner is not None and not plain:
-            self.add(inner, name)
-        elif (state := _state(value)) is None:
+        if (state := _state(value)) is None:
             self.refuse(value, name)
         else:
             self.add_parts("attributes", state, name)
 
-    def refuse(self, value: Any, name: str) -> None:
+    def refuse(self, value: Any, name: str, why: str = "") -> None:
         if not self.skip:
+            why = why or f"{name} is a {type(value).__name__}, which cannot be identified"
             raise ConfigError(
-                f"store: {name} is a {type(value).__name__}, which cannot be identified; pass key=, any text or "
-                "numbers that stand for it and that you change whenever it changes, or leave store out."
+                f"store: {why}; pass key=, any text or numbers that stand for it and that you change whenever it "
+                "changes, or leave store out."
             )
         self.put("skipped")
 
 
+def plain_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The plain values among those that a module or a class holds, in order; not what it says about itself."""
+    return sorted((key, part) for key, part in held.items() if type(part) in PLAIN and not key.startswith("__"))
+
+
+def changed_in(cls: type) -> list[tuple[str, Any]]:
+    """What may have been set in an installed class: its plain values, and functions that are not installed with it."""
+    held = vars(cls)
+    functions = [
+        (key, part)
+        for key, part in held.items()
+        if isinstance(part, FunctionType) and not installed(part.__code__.co_filename)
+        and not part.__code__.co_filename.startswith("<")
+    ]
+    return plain_of({} if of_the_engine(cls.__module__) else held) + functions
+
+
 def _state(value: Any) -> list[tuple[str, Any]] | None:
-    """The attributes of an object, by the protocol of copying; None if it has none that can be read."""
+    """All that an object holds: its attributes, and what it says of itself for copying; None if that is nothing."""
     attributes = dict(getattr(value, "__dict__", {}))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
         for key in [slots] if isinstance(slots, str) else slots:
-            if key not in ("__dict__", "__weakref__") and hasattr(value, key):
-                attributes[key] = getattr(value, key)
+            if key not in ("__dict__", "__weakref__"):
+                with suppress(Exception):  # not set
+                    attributes[key] = getattr(value, key)
     try:  # a lock, an open file and the like refuse
-        reduced = value.__reduce_ex__(2)
+        reduced = type(value).__reduce_ex__(value, 4)
     except Exception:
         return None
-    if (
-        attributes
-        or type(value).__reduce_ex__ is object.__reduce_ex__
-        and type(value).__reduce__ is object.__reduce__
-    ):
-        return list(attributes.items())
-    return [("", reduced)] if isinstance(reduced, str) else [("", part) for part in reduced[1:3]]
+    if isinstance(reduced, str):
+        return [*attributes.items(), ("", reduced)]
+    make, arguments, *more = reduced
+    state = more[0] if more else None
+    own = state is None or state is getattr(value, "__dict__", None) or _default(value)
+    parts = [make, arguments, None if own else state, *(list(each or ()) for each in more[1:3])]
+    return [*attributes.items(), *(("", part) for part in parts)]
+
+
+def _default(value: Any) -> bool:
+    """Whether a value is copied in Python's own way, so that its attributes are its state."""
+    kind = type(value)
+    plain_reduce = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    return plain_reduce and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
 
 
 def _instance_of(value: Any, package: str, *kinds: str) -> bool:

@@ -135,10 +135,12 @@ class Bench(ABC):
 class SerialExecutor(Executor):
     """Executor that trains one client after another on each of its threads.
 
-    scores: the type of the second value that `evaluate` returns.
+    scores: the type of the second value that `evaluate` returns. isolated: every job, and every block that is measured,
+    has a bench of its own, because the model keeps something between its calls.
     """
 
     scores: type = bool
+    isolated: bool = False
 
     def __init__(self, data: Tensors, device: torch.device, threads: int) -> None:
         super().__init__(data, device, threads)
@@ -155,6 +157,8 @@ class SerialExecutor(Executor):
     @property
     def bench(self) -> Bench:
         """The calling thread's bench."""
+        if self.isolated:
+            return self.new_bench()
         if not hasattr(self._thread, "bench"):
             self._thread.bench = self.new_bench()
         return self._thread.bench
@@ -181,8 +185,9 @@ class SerialExecutor(Executor):
         local = Local(lr=1, batch=batch, steps=1)
 
         def work(j: int) -> None:
-            self.bench.train(jobs[j], batches_of([jobs[j]], local), start[jobs[j].run], local, lr=0.0)
-            gradients[j, : self.layout.n_trainable] = self.bench.gradient()
+            bench = self.bench
+            bench.train(jobs[j], batches_of([jobs[j]], local), start[jobs[j].run], local, lr=0.0)
+            gradients[j, : self.layout.n_trainable] = bench.gradient()
 
         self.deal(work, range(len(jobs)))
         return gradients
