@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from torch import nn
 
 from fedlib.errors import ConfigError
@@ -51,7 +59,7 @@ def folder(value: Any) -> Any:
     if not isinstance(value, str | os.PathLike) or not str(value).strip():
         raise ValueError("it must be the path of a folder; Path('.') is the working directory")
     try:
-        path = Path(os.fspath(value)).expanduser()  # ty: ignore[invalid-argument-type]
+        path = Path(os.fspath(value)).expanduser()
         there = path.exists()
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         raise ValueError(f"it cannot be the path of a folder, because {error}") from None
@@ -91,7 +99,7 @@ class Arguments(Settings):
     keep: Keep | None
     store: Annotated[Path | None, BeforeValidator(folder)]
     key: Annotated[Any, AfterValidator(plain)]
-    recheck: Annotated[int, Field(ge=0), BeforeValidator(python_number)]
+    recheck: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(python_number)]
     device: Annotated[str, Field(pattern=r"^(cpu|cuda)(:\d+)?$")]
     threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, BeforeValidator(python_number)]
     tell: Callable[..., Any]

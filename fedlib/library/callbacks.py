@@ -27,7 +27,7 @@ KEPT = "kept.npz"  # in a run's folder: its clients' losses and scores, and its 
 
 @dataclass(frozen=True)
 class Running:
-    """A run as callbacks see it. settings: all that determines it. better: which values of a program's metric are good."""
+    """A run as callbacks see it. settings: all that determines it. better: of a `fedlib.Metric`."""
 
     method: str
     seed: int
@@ -88,6 +88,16 @@ class EarlyStop(Callback):
         return self.best[key][1] >= self.patience
 
 
+@dataclass
+class Until(Callback):
+    """Ends runs after known rounds: (method, seed) -> round."""
+
+    rounds: Mapping[tuple[str, int], int]
+
+    def on_round(self, run: Running, row: Mapping[str, Any], model: Callable[[], nn.Module]) -> bool:
+        return row["round"] >= self.rounds[run.method, run.seed]
+
+
 def quality_of(row: Mapping[str, Any]) -> str | None:
     """The column that says how good a model is."""
     return next((name for name in QUALITY if pd.notna(row.get(name))), None)
@@ -113,6 +123,9 @@ class Watcher:
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
+    again: dict[str, int] = field(
+        default_factory=dict
+    )  # of these, the rounds whose models are no longer there
 
     def __call__(self, address: str, live: Live) -> None:
         """Called before the first and after every round of a run."""
@@ -130,7 +143,12 @@ class Watcher:
             if self._tell(address, row, models):
                 live.stopped = row["round"] < live.run.T
                 self.ended[address] = live.rows[: row["round"] + 1]
-                break
+                if models is None and row is not live.rows[-1]:
+                    self.again[address] = row["round"]
+                now, live.models = live.models, live.models if models is None else models
+                self._end(address, live)
+                live.models = now
+                return
         if live.ended:
             self._end(address, live)
 
@@ -140,6 +158,8 @@ class Watcher:
         for row in rows:
             if self._tell(address, row, None):
                 self.ended[address] = rows[: row["round"] + 1]
+                if row is not rows[-1]:
+                    self.again[address] = row["round"]
                 break
 
     def _tell(self, address: str, row: Mapping[str, Any], models: Tensor | None) -> bool:

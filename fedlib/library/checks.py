@@ -57,6 +57,7 @@ def check(
     check_local(run.local, run.T, {len(mine) for part in partitions.values() for mine in part.train})
     if callable(run.local.optimizer):
         check_optimizer(run.local, supply.model.make)
+    check_weights(supply, run, partitions.values(), threads)
     check_state(supply, run, partitions[run.seed], threads, tell)
     for probe in {run.method.sampler: run for run in runs if run.method.sampler not in REVISIONS}.values():
         check_sampler(probe, partitions[probe.seed], supply, threads)
@@ -138,7 +139,9 @@ def check_buffers(use: ProgramModel, supply: Handed) -> None:
         )
     before = dict(net.named_buffers())
     counts = [name for name, value in before.items() if not value.is_floating_point()]
-    counters = {f"{name}.num_batches_tracked".lstrip(".") for name, part in net.named_modules() if is_norm(part)}
+    counters = {
+        f"{name}.num_batches_tracked".lstrip(".") for name, part in net.named_modules() if is_norm(part)
+    }
     after = copy.deepcopy(net).train()
     try:
         tried(after, use.loss, x, y)
@@ -168,7 +171,27 @@ def outcome(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor, without
     """What a module computes of some samples in training and in evaluation, and what it then keeps."""
     trained = tried(net.train(), loss, x, y)
     kept = [value for name, value in net.named_buffers() if name not in without]
-    return [*trained, *torch.autograd.grad(trained[1], [p for p in net.parameters() if p.requires_grad], allow_unused=True), *kept, *tried(net.eval(), loss, x, y)]
+    return [
+        *trained,
+        *torch.autograd.grad(trained[1], [p for p in net.parameters() if p.requires_grad], allow_unused=True),
+        *kept,
+        *tried(net.eval(), loss, x, y),
+    ]
+
+
+def check_weights(supply: Handed, run: Run, partitions: Iterable[Partition], threads: int) -> None:
+    """Check that every client has a sample whose label has a weight in the loss."""
+    executor = supply.executor(run, threads)
+    weights = executor.weights["train"] if isinstance(executor, ModuleExecutor) else None
+    if weights is None:
+        return
+    for part in partitions:
+        for k, mine in enumerate(part.train):
+            if not weights[torch.from_numpy(mine)].any():
+                raise ConfigError(
+                    f"loss: every label of {supply.clients.name(k)} has weight 0, so that its mean is 0 / 0; leave the "
+                    "client out."
+                )
 
 
 def check_state(

@@ -21,6 +21,10 @@ from fedlib.errors import ConfigError, meant
 from fedlib.library.inputs import Column, Packing, as_array, by_client, is_dataset, packed, pair_of, put_aside
 from fedlib.streams import stream
 
+MOST_GAPS = 10  # of numbers below the largest label, for one that occurs
+LOST = 1e-4  # share of a column's range by which rounding to single precision may move its values
+BLOCK = 2**16  # rows that are compared at a time
+
 
 @dataclass(frozen=True)
 class Data:
@@ -37,7 +41,16 @@ class Data:
     @property
     def labels(self) -> bool:
         """Whether y holds class labels, one per sample. Negative ones are for a loss to ignore."""
-        return self.y_train.ndim == 1 and self.y_train.dtype == np.int64 and self.y_train.min(initial=0) >= 0
+        y = self.y_train
+        return y.ndim == 1 and y.dtype == np.int64 and y.min(initial=0) >= 0 and not self.ids
+
+    @cached_property
+    def ids(self) -> bool:
+        """Whether whole numbers as targets leave out most numbers below the largest, as ids or counts do."""
+        y = np.concatenate([self.y_train.ravel(), self.y_test.ravel()])
+        if y.dtype != np.int64 or not len(y):
+            return False
+        return int(y.max()) + 1 > MOST_GAPS * len(np.unique(y)) + MOST_GAPS
 
     @property
     def classes(self) -> int:
@@ -153,10 +166,16 @@ def column_of(place: str, values: Any, n: int) -> Column:
     """
     if isinstance(values, torch.Tensor | np.ndarray):
         values = as_array(place, values)
-    elif isinstance(values, str | bytes | Mapping) or not (hasattr(values, "__len__") and hasattr(values, "__iter__")):
-        raise ConfigError(f"{place} is of type {type(values).__name__}; give a list or column with the owner of each sample.")
+    elif isinstance(values, str | bytes | Mapping) or not (
+        hasattr(values, "__len__") and hasattr(values, "__iter__")
+    ):
+        raise ConfigError(
+            f"{place} is of type {type(values).__name__}; give a list or column with the owner of each sample."
+        )
     elif hasattr(values, "ndim") and values.ndim != 1:
-        raise ConfigError(f"{place} is a table {values.shape}; give one column of it, the owner of each sample.")
+        raise ConfigError(
+            f"{place} is a table {values.shape}; give one column of it, the owner of each sample."
+        )
     column = pd.Series(list(values), dtype=None if len(values) else object)
     if len(column) != n:
         raise ConfigError(f"{place} names the owners of {len(column)} samples, but there are {n}.")
@@ -211,7 +230,25 @@ def _numbers(place: str, values: Any) -> np.ndarray:
         raise ConfigError(
             f"{place} hold values that are not finite in single precision; clean or scale them first."
         )
+    if array.dtype.kind == "f" and array.dtype.itemsize > 4 and (lost := lost_to_rounding(array)) > LOST:
+        raise ConfigError(
+            f"{place} need double precision: in single precision, which is used here, some would move by {lost:.2g} of "
+            "their column's range; subtract the column's mean first."
+        )
     return array
+
+
+def lost_to_rounding(array: np.ndarray) -> float:
+    """By how much of their column's range values (n, ...) move, at most, when they become single precision."""
+    rows = array.reshape(len(array), -1)
+    if not rows.size:
+        return 0.0
+    width = np.asarray(rows.max(0) - rows.min(0), float)
+    moved = np.zeros_like(width)
+    for first in range(0, len(rows), BLOCK):
+        part = rows[first : first + BLOCK]
+        moved = np.maximum(moved, np.abs(part - part.astype(np.float32)).max(0))
+    return float((moved[width > 0] / width[width > 0]).max(initial=0.0))
 
 
 def _look(array: np.ndarray) -> str:

@@ -102,15 +102,19 @@ def as_array(place: str, values: Any) -> np.ndarray:
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ConfigError(
-            f"{place}: {int(np.ma.getmaskarray(values).sum()):,} values are masked, and a model has no mask: leave these "
-            "samples out, or fill them (numpy.ma.filled)."
+            f"{place}: {int(np.ma.getmaskarray(values).sum()):,} values are masked, and a model sees no mask: leave "
+            "these samples out, or fill them (numpy.ma.filled)."
         )
     try:
         array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     except Exception as error:
-        raise ConfigError(f"{place} cannot be made an array: {type(error).__name__}: {first_line(error)}") from None
+        raise ConfigError(
+            f"{place} cannot be made an array: {type(error).__name__}: {first_line(error)}"
+        ) from None
     if array.ndim == 0:
-        raise ConfigError(f"{place} is of type {type(values).__name__}; give an array with one row per sample.")
+        raise ConfigError(
+            f"{place} is of type {type(values).__name__}; give an array with one row per sample."
+        )
     return array
 
 
@@ -127,7 +131,9 @@ def pair_of(place: str, dataset: Any) -> tuple[Any, Any]:
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and not two_samples:
         return dataset[0], dataset[1]
     if not is_dataset(dataset):
-        raise ConfigError(f"{place} is of type {type(dataset).__name__}; give (x, y), or a dataset of such pairs.")
+        raise ConfigError(
+            f"{place} is of type {type(dataset).__name__}; give (x, y), or a dataset of such pairs."
+        )
     return dataset, None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,14 @@ from fedlib.files import write_whole
 from fedlib.library.metric import QUALITY, Better, check_better, is_low
 from fedlib.library.model import with_values
 from fedlib.runs.store import to_parquet
+from fedlib.training.layout import Layout
 from fedlib.training.randomness import made
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Key = tuple[str, int]  # (method, seed)
+Shapes = Sequence[tuple[str, Sequence[int]]]  # names and shapes of a module's tensors, in order
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Result:
     ends: (method, seed) -> what was kept of the run's last round: each client's measures, and weights.
     sizes: seed -> (N,) number of samples of each client. failures: (method, seed) -> why the run failed.
     make: makes the module that `model` gives. better: which values of the program's own metric are good, if it said so.
+    layout: names and shapes of the trained module's tensors, of a result that was loaded.
     """
 
     table: pd.DataFrame
@@ -47,6 +50,7 @@ class Result:
     failures: Mapping[Key, str] = field(default_factory=dict)
     make: Callable[[], nn.Module] | None = field(default=None, repr=False)
     better: Better | None = None
+    layout: Shapes = field(default=(), repr=False)
 
     @property
     def column(self) -> str:
@@ -78,7 +82,12 @@ class Result:
             )
         if self.make is None:
             raise ConfigError("the result knows weights, but no module; pass model= to fedlib.load.")
-        return with_values(made(self.make, 0), torch.from_numpy(weights[0])).eval()
+        net = made(self.make, 0)
+        if self.layout and (differing := differences(self.layout, shapes_of(net))):
+            raise ConfigError(
+                f"model: it is not the module that was trained: {differing}; pass the same to fedlib.load."
+            )
+        return with_values(net, torch.from_numpy(weights[0])).eval()
 
     @property
     def per_client(self) -> pd.DataFrame:
@@ -131,6 +140,7 @@ class Result:
             "ends": [[*key, list(end)] for key, end in self.ends.items()],
             "seeds": list(map(int, self.sizes)),
             "better": self.better,
+            "layout": shapes_of(made(self.make, 0)) if self.make else self.layout,
         }
         arrays = {
             f"end/{i}/{name}": array
@@ -144,7 +154,7 @@ class Result:
             packed.writestr("about.json", json.dumps(header))
             packed.writestr("table.parquet", to_parquet(self.table))
             packed.writestr("arrays.npz", weights.getvalue())
-        write_whole(Path(path), whole.getvalue())
+        write_whole(path_of(path), whole.getvalue())
 
     def _end(self, method: str, seed: int) -> dict[str, np.ndarray]:
         if (method, seed) not in self.ends:
@@ -169,13 +179,11 @@ class Result:
             check_better("better", better)
         return is_low(column, self.better, better)
 
-    def summary(
-        self, target: float, column: str | None = None, better: Better | None = None
-    ) -> pd.DataFrame:
+    def summary(self, target: float, column: str | None = None, better: Better | None = None) -> pd.DataFrame:
         """One row per method, the best first: the cost of reaching a target, as medians over seeds; inf: never.
 
-        target: a value of the column; None for accuracy if it was measured. better: whether "high" or "low" values of the
-            column are good; None for a loss, an accuracy or a `fedlib.Metric`, which say it.
+        target: a value of the column; None for accuracy if it was measured. better: whether "high" or "low" values of
+            it are good; None for a loss, an accuracy or a `fedlib.Metric`, which say it.
 
         Columns: seeds; reached: number of seeds that reached it; rounds; megabytes: sent and received by all clients
         until then; work: their local steps; final: mean of the column over the last fifth of the rounds and all seeds;
@@ -191,7 +199,9 @@ class Result:
         arrived = measure.per_run(alive, column, lambda curve: reach(curve, target))
         final = measure.per_run(alive, column, measure.end_mean)
         diverged = table.groupby(measure.RUN, sort=False)["diverged"].any()
-        final[diverged.reindex(final.index).astype(bool)] = np.inf if low else 0.0 if column.endswith("_accuracy") else -np.inf
+        final[diverged.reindex(final.index).astype(bool)] = (
+            np.inf if low else 0.0 if column.endswith("_accuracy") else -np.inf
+        )
         spent = table.set_index([*measure.RUN, "round"])
         runs = pd.DataFrame({"rounds": arrived, "final": final})
         for cost in ("megabytes", "work"):
@@ -221,7 +231,7 @@ def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Resu
         ConfigError: there is no such file, or it holds no result.
     """
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(path_of(path)) as packed:
             header = json.loads(packed.read("about.json"))
             table = pd.read_parquet(io.BytesIO(packed.read("table.parquet")))
             with np.load(io.BytesIO(packed.read("arrays.npz")), allow_pickle=False) as arrays:
@@ -231,13 +241,36 @@ def load(path: str | Path, model: Callable[[], nn.Module] | None = None) -> Resu
                 }
                 sizes = {seed: arrays[f"sizes/{seed}"] for seed in header["seeds"]}
         failures = {(method, seed): why for method, seed, why in header["failures"]}
-        return Result(table, header["clients"], ends, sizes, failures, model, header.get("better"))
+        return Result(
+            table, header["clients"], ends, sizes, failures, model, header["better"], header["layout"]
+        )
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; write one with Result.save.") from None
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path}: it cannot be read as a result ({error}); save it again (Result.save)."
         ) from None
+
+
+def path_of(path: str | Path) -> Path:
+    """A file's path, with ~ as the home folder."""
+    return Path(path).expanduser()
+
+
+def shapes_of(net: nn.Module) -> Shapes:
+    """Names and shapes of a module's tensors, in the order of its flat vector."""
+    layout = Layout.of(net)
+    return [(name, list(shape)) for name, shape in zip(layout.names, layout.shapes, strict=True)]
+
+
+def differences(trained: Shapes, given: Shapes) -> str:
+    """In what a module differs from the one that was trained, as a clause; empty if in nothing."""
+    for (name, shape), (other, other_shape) in zip(trained, given, strict=False):
+        if name != other or list(shape) != list(other_shape):
+            return f"{name} was {tuple(shape)}, and {other} is {tuple(other_shape)}"
+    if len(trained) != len(given):
+        return f"it had {len(trained)} tensors, and has {len(given)}"
+    return ""
 
 
 def plain(name: Any) -> Any:

@@ -17,12 +17,13 @@ import torch
 
 from fedlib.errors import ConfigError, SamplerError
 from fedlib.library.arguments import Arguments
-from fedlib.library.callbacks import Callback, Keep, Running, Watcher, ends_of
+from fedlib.library.callbacks import Callback, Keep, Running, Until, Watcher, ends_of
 from fedlib.library.checks import check
 from fedlib.library.data import Clients, samples_of
 from fedlib.library.handed import Handed
 from fedlib.library.methods import methods_of
 from fedlib.library.model import model_of
+from fedlib.library.recheck import recheck
 from fedlib.library.result import Result
 from fedlib.runs.group import groups_of, train_group
 from fedlib.runs.place import Place, cores
@@ -60,7 +61,7 @@ def simulate(
     callbacks: Sequence[Callback] = (),
     keep: Keep | None = None,
     store: str | Path | None = None,
-    recheck: int = 0,
+    recheck: int | None = None,
     key: Any = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -91,7 +92,9 @@ def simulate(
     keep: the weights that `Result.model` gives: of the last round, or of the best.
     store: a folder that keeps finished and half-finished runs, addressed by what made them; a second call continues
         from there, also with a larger T. None: nothing is kept. key: any text or numbers that stand for parts of your
-        code that cannot be identified (an open file, a generator); change it whenever they change.
+        code that cannot be identified (an open file, a generator); change it whenever they change. recheck: how many of
+        the stored runs are trained again and compared, because no digest sees, for example, that an installed package
+        was changed; None for the first rounds of one, a second at most.
     device: "cpu" or "cuda". threads: cores to use, None for all. tell: receives a progress line from time to time.
 
     Raises:
@@ -108,6 +111,12 @@ def simulate(
             raise ConfigError(
                 f"y holds {data.y_train.dtype}: give classes as whole numbers, y.astype(int), or pass loss=, a "
                 "function of output and y."
+            )
+        if loss is None and data.ids:
+            known = np.unique(data.y_train)
+            raise ConfigError(
+                f"y holds {len(known):,} different labels up to {known[-1]:,}, for {known[-1] + 1:,} scores: number "
+                "the classes from 0, as np.unique(y, return_inverse=True)[1] does."
             )
         skip = key is not None or given.store is None  # what cannot be identified
         module = model_of(model, samples, loss, metric, key, skip)
@@ -163,15 +172,15 @@ def train(
     runs = {supply.address(run): run for _, run in labelled}
     labels: dict[str, list[Running]] = {}
     for label, run in labelled:
-        labels.setdefault(supply.address(run), []).append(
-            Running(label, run.seed, run.T, run, given.better)
-        )
+        labels.setdefault(supply.address(run), []).append(Running(label, run.seed, run.T, run, given.better))
     lineage = {
         a: None if supply.skip and supply.key is None else supply.lineage(run) for a, run in runs.items()
     }
     watch = Watcher(labels, lineage, given.callbacks, keep, store, supply.measure, supply.module)
+    stored = {a: (labels[a][0], run) for a, run in runs.items() if store.finished(a)}
+    recheck(stored, given.recheck, place, supply, threads, tell)
     for a in list(runs):
-        if store.finished(a):
+        if a in stored:
             if keep is None or "weights" in ends_of(store.folder(a), keep):
                 watch.replay(a, store.read(a)[0])
                 continue
@@ -193,6 +202,7 @@ def train(
     for a in lacking:
         if a not in failures and a not in watch.ended and not store.finished(a):
             raise ConfigError(f"store: {store.holder(a)} trains into {place.runs} now; wait for it to end.")
+    shortened = ends_again(watch, runs, place, supply, given) if watch.again else {}
     rows, ends, why = {}, {}, {}
     for label, run in labelled:
         a, name = supply.address(run), (label, run.seed)
@@ -201,9 +211,29 @@ def train(
             warnings.warn(f"method {label!r}: {failures[a]} The other runs are in the result.", stacklevel=3)
             continue
         rows[name] = pd.DataFrame(watch.ended[a]) if a in watch.ended else store.read(a)[0]
-        ends[name] = ends_of(store.folder(a), keep)
+        ends[name] = shortened[a] if a in shortened else ends_of(store.folder(a), keep)
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
     return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make, given.better)
+
+
+def ends_again(
+    watch: Watcher, runs: Mapping[str, Run], place: Place, supply: Handed, given: Arguments
+) -> dict[str, dict[str, np.ndarray]]:
+    """What is kept of runs that a callback ended in a round before the one whose model the store has, by address.
+
+    They are trained again up to that round.
+    """
+    given.tell(f"simulate: {len(watch.again)} stored runs end earlier now; their models are trained again")
+    labels = {a: watch.labels[a] for a in watch.again}
+    until = Until({(run.method, run.seed): watch.again[a] for a in labels for run in labels[a]})
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        shorter = Watcher(labels, {}, [until], given.keep, store, watch.measure, watch.make)
+        for group in groups_of([runs[a] for a in labels], 1):
+            train_group(
+                group, replace(place, runs=store.root), given.threads or cores(), None, supply, shorter
+            )
+        return {a: ends_of(store.folder(a), given.keep) for a in labels}
 
 
 def table(rows: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:

@@ -54,7 +54,19 @@ from fedlib.settings.used import (
     version,
 )
 
-PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type(NotImplemented), range)
+PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    type(None),
+    type(Ellipsis),
+    type(NotImplemented),
+    range,
+)
 LISTS = (list, tuple, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.Counter, MappingProxyType)
 BUILT_IN = (
@@ -78,6 +90,7 @@ WRAPPERS = {  # kinds of values that hold others -> the attributes that hold the
 NOT_COMPUTED = {  # attributes of a class that say nothing about what it computes
     *("__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__abstractmethods__"),
     *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__qualname__"),
+    "__slotnames__",  # which copying adds
     *(
         "__firstlineno__",
         "__static_attributes__",
@@ -87,6 +100,8 @@ NOT_COMPUTED = {  # attributes of a class that say nothing about what it compute
         "__hash__",
     ),
 }
+
+
 def digest_of_value(value: Any, name: str, skip: bool = False) -> str:
     """Identifies a value by its content, the same in every process.
 
@@ -307,7 +322,9 @@ class _Walk:
 
 def plain_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The plain values among those that a module or a class holds, in order; not what it says about itself."""
-    return sorted((key, part) for key, part in held.items() if type(part) in PLAIN and not key.startswith("__"))
+    return sorted(
+        (key, part) for key, part in held.items() if type(part) in PLAIN and not key.startswith("__")
+    )
 
 
 def changed_in(cls: type) -> list[tuple[str, Any]]:
@@ -316,7 +333,8 @@ def changed_in(cls: type) -> list[tuple[str, Any]]:
     functions = [
         (key, part)
         for key, part in held.items()
-        if isinstance(part, FunctionType) and not installed(part.__code__.co_filename)
+        if isinstance(part, FunctionType)
+        and not installed(part.__code__.co_filename)
         and not part.__code__.co_filename.startswith("<")
     ]
     return plain_of({} if of_the_engine(cls.__module__) else held) + functions

@@ -123,6 +123,8 @@ class Local(Settings):
             raise ValueError(
                 "momentum, weight_decay and halve_every belong into an optimizer that is a function"
             )
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError("momentum is of sgd; adam has its own (betas), so leave momentum out")
         for t in () if callable(self.lr) else (1, *self.lr_decay):
             if not 1e-30 < (rate := self.lr_at(t)) < 1e30:  # models are in single precision
                 raise ValueError(f"the learning rate of round {t} is {rate:g}; change lr or lr_decay")

@@ -34,7 +34,10 @@ class Unseen(Exception):
 
 # what these bring depends on more than the code that calls them
 UNSEEN = {
-    *(getattr(builtins, name) for name in ("globals", "eval", "exec", "compile", "__import__", "open", "input")),
+    *(
+        getattr(builtins, name)
+        for name in ("globals", "eval", "exec", "compile", "__import__", "open", "input")
+    ),
     *(import_module, sys._getframe, os.getenv, getattr(os, "getenvb", None)),
 }
 BETWEEN = ("PUSH_NULL", "PRECALL", "CACHE", "COPY_FREE_VARS", "RESUME", "NOP")  # steps that compute nothing
@@ -176,7 +179,7 @@ def _built_in(module: ModuleType) -> bool:
 
 @functools.cache
 def built(module: str | None) -> str:
-    """Digest of the file of a compiled module of the program or of a package; empty for Python's and the engine's own."""
+    """Digest of the file of a compiled module of the program or of a package; empty for the engine's own."""
     file = getattr(sys.modules.get(module or ""), "__file__", None)
     if of_the_engine(module) or not file or file.endswith(".py"):
         return ""

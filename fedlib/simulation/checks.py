@@ -56,6 +56,10 @@ def check(live: Live, selection: Any, round: Round | None = None) -> Selection:
         numbers[name] = values = None if values is None else np.array(values)
         if values is not None and (values.shape != clients.shape or not np.isfinite(values).all()):
             raise SamplerError(f"its {name} must be one finite number per draw")
+    if (weights := numbers["weights"]) is not None and (weights < 0).any():
+        raise SamplerError(
+            f"the weight of client {clients[weights < 0][0]} is {weights.min():g}; weights of updates must be 0 or more"
+        )
     if (expected := numbers["expected"]) is not None and not (expected > 0).all():
         raise SamplerError(
             "its expected draws must be above zero: each drawn client is expected, and ipw divides by them"

@@ -35,7 +35,16 @@ from fedlib.training.contract import (
     contrast,
 )
 from fedlib.training.layout import Layout
-from fedlib.training.objective import Function, Objective, first_line, shape, too_few, tried_on
+from fedlib.training.objective import (
+    Function,
+    Objective,
+    first_line,
+    parts_of,
+    rebuilt,
+    shape,
+    too_few,
+    tried_on,
+)
 from fedlib.training.randomness import (
     Source,
     drawn,
@@ -253,6 +262,12 @@ class ModuleBench(Bench):
         def gradient(s: int) -> Tensor:
             rows = torch.from_numpy(batches.index[s, 0, : batches.count[s, 0]])
             x, y = self.x["train"][rows], self.y["train"][rows]
+            weight = self.objective.weight(y)
+            if weight is not None and not weight.any():
+                raise ConfigError(
+                    f"loss: every label in a batch of {len(rows)} samples has weight 0, so that its mean is 0 / 0; "
+                    "choose larger batches, or leave samples of weight 0 out."
+                )
             self.g.zero_()
             with torch.enable_grad():
                 try:
@@ -317,9 +332,8 @@ def joined(outs: Sequence[Any]) -> Any:
     """The outputs of several batches as that of one."""
     if isinstance(outs[0], Tensor):
         return torch.cat(list(outs))
-    if isinstance(outs[0], dict):
-        return {key: joined([out[key] for out in outs]) for key in outs[0]}
-    return type(outs[0])(joined(parts) for parts in zip(*outs, strict=True))
+    parts = [parts_of(out) or {} for out in outs]
+    return rebuilt(outs[0], {key: joined([part[key] for part in parts]) for key in parts[0]})
 
 
 def takes_channels_last(net: nn.Module, x: Tensor) -> bool:

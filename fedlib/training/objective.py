@@ -12,7 +12,9 @@ A program's function is tried on samples before training. What it returns for a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -57,6 +59,11 @@ class Objective:
         self.weights: tuple[Tensor, Tensor] | None = None
         if loss is not None:
             self.kind = _kind("loss", loss, out, y)
+            if _finite(out) and torch.isnan(_flat(loss(out, y))).all():
+                raise ConfigError(
+                    f"loss: it is not a number (0 / 0) for {len(y)} samples although the model's outputs are finite, "
+                    "as when the weights of all labels are 0; give at least one of them a weight above 0."
+                )
         if self.kind == "together":
             self.weights = _weights(self.loss, out, y)
             if self.weights is None:
@@ -236,6 +243,13 @@ def _close(value: Tensor, expected: Tensor) -> bool:
     )
 
 
+def _finite(out: Any) -> bool:
+    """Whether all tensors of a model's output are finite."""
+    finite: list[bool] = []
+    mapped(lambda t: (finite.append(bool(torch.isfinite(t).all())), t)[1], out)
+    return all(finite)
+
+
 def _flat(value: Any) -> Tensor:
     """Values of a batch as (B,), or as one number."""
     value = torch.as_tensor(value)
@@ -243,14 +257,34 @@ def _flat(value: Any) -> Tensor:
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """A value, or a list, tuple or dict of values, with its tensors changed."""
+    """A value, or a list, tuple, mapping or dataclass of values, with its tensors changed."""
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, dict):
-        return {key: mapped(change, part) for key, part in value.items()}
+    parts = parts_of(value)
+    if parts is None:
+        return value
+    return rebuilt(value, {key: mapped(change, part) for key, part in parts.items()})
+
+
+def parts_of(value: Any) -> Mapping[Any, Any] | None:
+    """The values that a list, tuple, mapping, dataclass or namespace holds, by key; None if it is something else."""
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, list | tuple):
-        return type(value)(mapped(change, part) for part in value)
-    return value
+        return dict(enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    return vars(value) if type(value) is SimpleNamespace else None
+
+
+def rebuilt(like: Any, parts: Mapping[Any, Any]) -> Any:
+    """A value of the same kind as another one, from other parts."""
+    kind = type(like)
+    if isinstance(like, list | tuple):
+        return kind(*parts.values()) if hasattr(kind, "_fields") else kind(parts.values())
+    if is_dataclass(like) or kind is SimpleNamespace:
+        return kind(**parts)
+    return kind(parts)
 
 
 def _rows(out: Any, i: int) -> Any:

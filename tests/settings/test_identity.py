@@ -128,7 +128,8 @@ ONE_OR_TWO = {  # kind -> a program with one place to fill, which computes diffe
         "class G(dict):\n    __getattr__ = dict.__getitem__\na = G(b={})\ndef f(o, y): return o * a.b"
     ),
     "attribute of a module, by its name": (
-        "import types\nm = types.ModuleType('m')\nm.__file__ = 'm.py'\nm.a = {}\ndef f(o, y): return o * getattr(m, 'a')"
+        "import types\nm = types.ModuleType('m')\nm.__file__ = 'm.py'\nm.a = {}\n"
+        "def f(o, y): return o * getattr(m, 'a')"
     ),
     "module on self": (
         "import types\nm = types.ModuleType('m')\nm.__file__ = 'm.py'\nm.a = {}\n"
@@ -144,7 +145,8 @@ ONE_OR_TWO = {  # kind -> a program with one place to fill, which computes diffe
     ),
     "default of a class's method": ("class G:\n    def __call__(self, o, y, a={}): return o * a\nf = G()"),
     "metaclass": (
-        "class M(type):\n    a = {}\nclass G(metaclass=M):\n    def __call__(self, o, y): return o * type(self).a\nf = G()"
+        "class M(type):\n    a = {}\nclass G(metaclass=M):\n"
+        "    def __call__(self, o, y): return o * type(self).a\nf = G()"
     ),
     "named tuple": "import collections\nP = collections.namedtuple('P', 'a')\np = P({})\ndef f(o, y): return o * p.a",
     "generator": "import numpy\na = numpy.random.default_rng({})\ndef f(o, y): return a.random()",
