@@ -116,7 +116,7 @@ def one_sentence(error: ValidationError, place: str) -> ConfigError:
 def shortened(value: Any) -> str:
     """A value as an error message shows it."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except Exception:
         text = f"a {type(value).__name__}"
     return text if len(text) <= 120 else f"{text[:120]} ..."

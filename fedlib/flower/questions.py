@@ -13,12 +13,13 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedlib.errors import SamplerError
 from fedlib.flower.answers import ASK
-from fedlib.flower.records import FlatModel, number, only_arrays
-from fedlib.flower.wire import Request, Wire
+from fedlib.flower.records import FlatModel, has, number, only_arrays
+from fedlib.flower.wire import Request, Wire, is_count
 from fedlib.samplers import Gradients, Losses, Selection, TrialLosses, Updates, answered
 from fedlib.simulation.ledger import Ledger
 
 T = TypeVar("T")
+LARGEST = float(np.finfo(np.float32).max)  # models are averaged in single precision
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Asker:
 def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Metrics) -> str:
     """What is wrong with a client's reply, as a clause; empty if it can be used."""
     if request.kind == "evaluate":
-        numbers = [number(content, metrics.eval_loss), number(content, metrics.examples)]
+        numbers, counted = [number(content, metrics.eval_loss)], metrics.examples
     else:
         record = content.array_records.get("encoded") or only_arrays(content)
         arrays = {name: array.numpy() for name, array in record.items()}
@@ -220,12 +221,16 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
                 return f"its model has no array {name!r}"
             if arrays[name].shape != shape:
                 return f"its array {name!r} has shape {arrays[name].shape}, not {shape}"
-        if any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in arrays.values()):
-            return "its model is not finite"
-        numbers = [number(content, metrics.steps, otherwise=0)]
+        if any(a.dtype.kind == "f" and not (np.abs(a) <= LARGEST).all() for a in arrays.values()):
+            return "its model holds values that are not finite in single precision"
+        numbers, counted = [], metrics.steps if has(content, metrics.steps) else ""
         if request.config.get(ASK) == "train":
             numbers.append(number(content, metrics.train_loss))
-    return "" if np.isfinite(numbers).all() else "its metrics are not finite"
+    if not np.isfinite(numbers).all():
+        return "its metrics are not finite"
+    if counted and not is_count(number(content, counted)):
+        return f"its {counted} is {number(content, counted):g}, and must be a whole number from 0"
+    return ""
 
 
 def only(selection: Selection, came: Sequence[bool]) -> Selection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
@@ -31,13 +32,23 @@ def only_arrays(content: RecordDict) -> ArrayRecord:
     return records[0]
 
 
+def all_metrics(content: RecordDict) -> dict[str, Any]:
+    """All metrics of a reply, by name."""
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}
+
+
+def has(content: RecordDict, key: str) -> bool:
+    """Whether a reply has a metric."""
+    return key in all_metrics(content)
+
+
 def number(content: RecordDict, key: str, otherwise: float | None = None) -> float:
     """A metric of a reply.
 
     Raises:
         ValueError: it is missing, and no default is given.
     """
-    metrics = {name: value for record in content.metric_records.values() for name, value in record.items()}
+    metrics = all_metrics(content)
     if key in metrics:
         return float(metrics[key])
     if otherwise is None:

@@ -21,8 +21,8 @@ from fedlib.algorithms import FedAvg, aggregation_weights
 from fedlib.errors import ConfigError, SamplerError, meant
 from fedlib.flower import state
 from fedlib.flower.questions import Asker, ClientResult, Metrics, only, problem
-from fedlib.flower.records import FlatModel
-from fedlib.flower.wire import Request, TimedGrid, Wire
+from fedlib.flower.records import FlatModel, all_metrics
+from fedlib.flower.wire import Request, TimedGrid, Wire, is_count
 from fedlib.samplers import SAMPLERS, Aggregation, Federation, Report, Round, Sampler, Selection
 from fedlib.samplers.registry import load_all
 from fedlib.simulation.checks import check
@@ -78,18 +78,32 @@ class SamplerStrategy(Strategy):
     ) -> None:
         if isinstance(sampler, str) and sampler not in load_all():
             raise ConfigError(f"unknown sampler {sampler!r}; {meant(sampler, SAMPLERS)}")
+        if isinstance(sampler, type) and issubclass(sampler, Sampler):
+            sampler = sampler()
+        if not isinstance(sampler, str | Sampler):
+            raise ConfigError(f"sampler is of type {type(sampler).__name__}; give a sampler, or its name.")
         if aggregation is not None and aggregation not in get_args(Aggregation):
             raise ConfigError(
                 f"unknown aggregation {aggregation!r}; {meant(aggregation, get_args(Aggregation))}"
             )
-        if not 0 < m <= N:
+        lowest = {"N": 1, "m": 1, "seed": 0, "evaluate_every": 0, "retries": 0}
+        for name, value in zip(lowest, (N, m, seed, evaluate_every, retries), strict=True):
+            if isinstance(value, bool) or not isinstance(value, int) or value < lowest[name]:
+                raise ConfigError(f"{name} is {value!r}; it must be a whole number from {lowest[name]}.")
+        if m > N:
             raise ConfigError(f"m = {m} clients per round must be between 1 and N = {N}.")
+        if metrics is not None and not isinstance(metrics, Metrics):
+            raise ConfigError(
+                f"metrics is of type {type(metrics).__name__}; give fedlib.flower.Metrics(...)."
+            )
+        if store is not None and (not isinstance(store, str | Path) or not str(store).strip()):
+            raise ConfigError(f"store is {store!r}; it must be the path of a folder.")
         self.sampler = SAMPLERS[sampler]() if isinstance(sampler, str) else sampler
         self.N, self.m, self.seed, self.output = N, m, seed, output
         self.rule = aggregation or self.sampler.aggregation
         self.metrics = metrics or Metrics()
         self.evaluate_every, self.retries = evaluate_every, retries
-        self.store = Path(store) if store else None
+        self.store = Path(store).expanduser() if store else None
         self.name = type(self.sampler).__name__
         self.rows: list[dict[str, Any]] = []
 
@@ -115,6 +129,7 @@ class SamplerStrategy(Strategy):
         usable = partial(problem, model=self.model, metrics=self.metrics)
         self.wire = Wire(TimedGrid(grid), self.N, timeout, self.retries, usable)
         self.arrays, self.rows, self.rounds_done = initial_arrays, [], 0
+        self.config = dict(train_config or {})
         saved = state.load(self.store, self.settings())
         self.wire.sizes = dict(enumerate(saved["sizes"])) if saved else {}
         self.wire.wait_for(self.N)
@@ -224,6 +239,11 @@ class SamplerStrategy(Strategy):
         costs = dict(vars(self.asker.ledger.costs))
         if results:
             costs |= {"local_loss": float(losses.mean()), "local_loss_std": float(losses.std())}
+        if not np.isfinite(self.model.flat(self.arrays)).all():
+            raise SamplerError(
+                f"the model of round {self.t} is not finite, although every client's is: their updates are too large; "
+                "lower the clients' learning rate."
+            )
         labels = {"round": self.t, "clients": [int(k) for k in selection.clients], "missing": missing}
         times = {"clock": self.clock, "available": len(self.available), "seconds": seconds.tolist()}
         self.rows.append(labels | times | {"notes": self.selection.notes} | costs)
@@ -275,16 +295,36 @@ class SamplerStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Mean of every metric that all replies have, weighted by the clients' numbers of samples."""
         key = self.metrics.examples
-        replied = [
-            dict(next(iter(reply.content.metric_records.values())))
-            for reply in replies
-            if not reply.has_error() and reply.content.metric_records
-        ]
-        replied = [metrics for metrics in replied if np.isfinite(list(metrics.values())).all()]
-        weights = [metrics.get(key, 0) for metrics in replied]
+        replied: list[dict[str, float]] = []
+        for reply in replies:
+            client = next((k for k, n in self.wire.nodes.items() if n == reply.metadata.src_node_id), None)
+            if reply.has_error():
+                continue  # Flower has logged it
+            metrics = {
+                name: value
+                for name, value in all_metrics(reply.content).items()
+                if isinstance(value, int | float)
+            }
+            if key not in metrics:
+                raise SamplerError(
+                    f"client {client} evaluates by {', '.join(metrics) or 'nothing'}, without {key!r}, "
+                    "by which means are weighted; name it in the strategy, metrics=Metrics(examples=...)."
+                )
+            if not is_count(metrics[key]) or not np.isfinite(list(metrics.values())).all():
+                log.warning("client %s sent what cannot be used: %s", client, metrics)
+                continue
+            replied.append(metrics)
+        weights = [metrics[key] for metrics in replied]
         if not sum(weights):
+            log.warning("no client evaluated the model of round %d on any sample", self.t)
             return None
         names = sorted(set.intersection(*map(set, replied)) - {key})
+        if some := sorted(set.union(*map(set, replied)) - {key, *names}):
+            if not names:
+                raise SamplerError(
+                    f"clients evaluate by different names ({', '.join(some)}); let all use the same."
+                )
+            log.warning("not every client sends %s; there is no mean of it", ", ".join(some))
         values = {name: [metrics[name] for metrics in replied] for name in names}
         means = {name: float(np.average(values[name], weights=weights)) for name in names}
         self.rows[-1]["by_clients"] = means
@@ -296,6 +336,7 @@ class SamplerStrategy(Strategy):
         """What must be equal for a saved state to be continued."""
         fields = {f.name: getattr(self.sampler, f.name) for f in dataclasses.fields(self.sampler)}
         identity = {"sampler": self.name, "fields": fields, "N": self.N, "m": self.m, "seed": self.seed}
+        identity |= {"train_config": {key: repr(value) for key, value in self.config.items()}}
         return identity | {"rule": self.rule, "model": self.model.shapes}
 
     def save(self) -> None:

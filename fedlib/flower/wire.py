@@ -182,7 +182,11 @@ class Wire:
                 i = int(reply.metadata.group_id)
                 if reply.has_error():
                     continue
-                if why := self.problem(requests[i], reply.content):
+                try:
+                    why = self.problem(requests[i], reply.content)
+                except ValueError as error:  # what it must hold is missing
+                    why = str(error)
+                if why:
                     self.why = why
                     log.warning("client %s sent what cannot be used: %s", requests[i].client, why)
                     continue

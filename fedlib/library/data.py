@@ -240,9 +240,9 @@ def _numbers(place: str, values: Any) -> np.ndarray:
 
 def lost_to_rounding(array: np.ndarray) -> float:
     """By how much of their column's range values (n, ...) move, at most, when they become single precision."""
-    rows = array.reshape(len(array), -1)
-    if not rows.size:
+    if not array.size:
         return 0.0
+    rows = array.reshape(len(array), -1)
     width = np.asarray(rows.max(0) - rows.min(0), float)
     moved = np.zeros_like(width)
     for first in range(0, len(rows), BLOCK):

@@ -15,7 +15,7 @@ pytest.importorskip(
 
 import federation
 from federation import METHODS, M, N, T
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from flwr.clientapp import ClientApp
 from grid import Clock, Fault, InProcess
 
@@ -392,10 +392,10 @@ def spoiled(change, who: int = 2, kind: str = "train"):
     return app
 
 
-def arrays_with(value: float):
+def arrays_with(value: float, kind: type = np.float32):
     def change(content) -> None:
         name, array = next(iter(content["arrays"].items()))
-        numbers = array.numpy().copy()
+        numbers = array.numpy().astype(kind)
         numbers.flat[0] = value
         content["arrays"][name] = Array(numbers)
 
@@ -422,8 +422,13 @@ def reshaped(content) -> None:
 
 
 SPOILED = {
-    "NaN model": (arrays_with(np.nan), "its model is not finite"),
-    "infinite model": (arrays_with(-np.inf), "its model is not finite"),
+    "NaN model": (arrays_with(np.nan), "its model holds values that are not finite"),
+    "infinite model": (arrays_with(-np.inf), "its model holds values that are not finite"),
+    "model too large for single precision": (
+        arrays_with(1e300, np.float64),
+        "its model holds values that are not finite",
+    ),
+    "negative steps": (metric_with("steps", -4), "its steps is -4, and must be a whole number from 0"),
     "NaN loss": (metric_with("train_loss", np.nan), "its metrics are not finite"),
     "infinite steps": (metric_with("steps", np.inf), "its metrics are not finite"),
     "another name": (renamed, "its model has no array"),
@@ -486,7 +491,14 @@ def test_numbers_and_sizes_that_cannot_be_are_named(client, size, words: str):
     [
         ("unifrom", {}, "unknown sampler 'unifrom'; did you mean uniform"),
         ("uniform", {"m": N + 1}, "m = 6 clients per round must be between 1 and N = 5"),
-        ("uniform", {"m": 0}, "m = 0 clients per round"),
+        ("uniform", {"m": 0}, "m is 0; it must be a whole number from 1"),
+        ("uniform", {"m": "2"}, "m is '2'; it must be a whole number from 1"),
+        ("uniform", {"seed": -1}, "seed is -1; it must be a whole number from 0"),
+        ("uniform", {"seed": "a"}, "seed is 'a'; it must be"),
+        ("uniform", {"retries": -1}, "retries is -1; it must be"),
+        ("uniform", {"evaluate_every": -1}, "evaluate_every is -1; it must be"),
+        ("uniform", {"store": ""}, "store is ''; it must be the path of a folder"),
+        (3, {}, "sampler is of type int; give a sampler"),
         ("uniform", {"aggregation": "data-size"}, "unknown aggregation 'data-size'; did you mean data_size"),
     ],
 )
@@ -531,3 +543,68 @@ def test_clients_evaluate_every_so_often():
     ]
     expected = np.average([loss.mean() for loss in losses], weights=federation.partition().sizes)
     assert result.evaluate_metrics_clientapp[4]["eval_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_class_of_samplers_and_a_home_folder_are_understood(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    a = SamplerStrategy(Fixed, N=N, m=M, store="~/state")
+    assert isinstance(a.sampler, Fixed)
+    assert a.store == tmp_path / "state"
+
+
+@pytest.mark.outside("replies in Flower that cannot be used")
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (metric_with("num-examples", -60), "client 2 sent what cannot be used"),
+        (metric_with("num-examples", np.nan), "client 2 sent what cannot be used"),
+        (metric_with("accuracy", 0.5), "not every client sends accuracy; there is no mean of it"),
+    ],
+)
+def test_an_evaluation_that_cannot_be_used_is_left_out_with_a_word(change, words: str, caplog):
+    a = strategy("uniform", evaluate_every=1)
+    result = start(a, InProcess(spoiled(change, kind="evaluate"), range(N)), rounds=1)
+    assert 0 < result.evaluate_metrics_clientapp[1]["eval_loss"] < 10
+    assert words in caplog.text
+
+
+def without(name: str, otherwise: str = ""):
+    def change(content) -> None:
+        value = content["metrics"].pop(name)
+        if otherwise:
+            content["metrics"][otherwise] = value
+
+    return change
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without("num-examples"), "client 2 evaluates by eval_loss, without 'num-examples'"),
+        (without("eval_loss", "loss"), r"clients evaluate by different names \(eval_loss, loss\)"),
+    ],
+)
+def test_an_evaluation_without_its_numbers_is_refused(change, words: str):
+    with pytest.raises(SamplerError, match=words):
+        start(
+            strategy("uniform", evaluate_every=1),
+            InProcess(spoiled(change, kind="evaluate"), range(N)),
+            rounds=1,
+        )
+
+
+@pytest.mark.bad_input
+def test_a_restart_with_another_train_config_is_refused(tmp_path: Path):
+    app = federation.client_app()
+    options = {"initial_arrays": federation.initial(), "num_rounds": 1, "timeout": 5}
+    strategy("uniform", store=tmp_path).start(
+        InProcess(app, range(N)), train_config=ConfigRecord({"lr": 0.1}), **options
+    )
+    with pytest.raises(StoreError, match="belongs to other settings"):
+        strategy("uniform", store=tmp_path).start(
+            InProcess(app, range(N)), train_config=ConfigRecord({"lr": 0.2}), **options
+        )

@@ -209,5 +209,5 @@ def test_a_summary_ranks_by_rounds_and_then_by_the_end() -> None:
     assert summary["reached"].to_dict() == {"fast, better": 2, "fast": 2, "slow": 2, "never": 0}
     by_loss = fedlib.Result(table).summary(target=0.5, column="test_loss")
     assert by_loss["rank"].to_dict() == summary["rank"].to_dict()
-    high = fedlib.Result(table).summary(target=0.5, column="test_loss", at_most=False)
+    high = fedlib.Result(table).summary(target=0.5, column="test_loss", better="high")
     assert high["rank"].idxmin() == "never"

@@ -185,7 +185,13 @@ def test_a_callback_ends_its_run_alone(stored: bool, tmp_path: Path) -> None:
         assert rounds.to_dict() == {"Random": 2, "Pow-d": 4}
     on = simulate(**options)
     pd.testing.assert_frame_equal(numbers(on), numbers(whole))
-    short = simulate(**options, callbacks=[Log(stop=2)])
+    short = simulate(**options, callbacks=[Log(stop=2)], keep="last")
+    net, x, y = short.model("Random"), torch.from_numpy(X), torch.from_numpy(Y)
+    loss = float(nn.functional.cross_entropy(net(x), y).detach())
+    wanted = short.table.query("method == 'Random'")
+    mine = short.per_client.query("method == 'Random'")["train_loss"].mean()
+    assert mine == pytest.approx(loss, rel=1e-5), "the model of the round in which the callback ended the run"
+    assert wanted["round"].iloc[-1] == 2
     assert short.table.groupby("method")["round"].max()["Random"] == 2, "also if it was stored whole"
 
 
@@ -262,7 +268,7 @@ def test_a_larger_T_goes_on(method: str, every: int, tmp_path: Path, monkeypatch
     assert begun == ([1, 2, 3, 4, 5, 6, 7] if method == "hics_fl" else [5, 6, 7])
     pd.testing.assert_frame_equal(numbers(longer), numbers(simulate(**options, T=7)))
     begun.clear()
-    simulate(**options, T=4, store=tmp_path)
+    simulate(**options, T=4, store=tmp_path, recheck=0)
     assert begun == []
 
 
