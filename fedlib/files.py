@@ -1,8 +1,7 @@
 """Files that are written completely or not at all, and are read back as they were written or not at all.
 
 A record carries a digest of itself (`sealed`) and digests of the files that belong to it; `unsealed` checks it on
-reading. A record without a digest is older than this check. It is accepted as it is, and its reader checks that its
-address matches its settings, as before. `fedlib verify --renew` seals older archives.
+reading. A record without a digest is refused.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """The content of a sealed record, without its digest. An older record without a digest is returned as it is.
+    """The content of a sealed record, without its digest.
 
     Raises:
         ValueError: it is not a record, or its content differs from what was written.
@@ -105,7 +104,9 @@ def unsealed(record: Any) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("it holds no record")
     content = _content(record)
-    if "sha256" in record and record["sha256"] != _digest(content):
+    if "sha256" not in record:
+        raise ValueError("its record has no digest of itself")
+    if record["sha256"] != _digest(content):
         raise ValueError("its record was changed after it was written")
     return content
 

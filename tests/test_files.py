@@ -120,7 +120,6 @@ def test_a_record_comes_back_as_it_was_sealed() -> None:
     whole = sealed(record)
     assert unsealed(whole) == record
     assert sealed(whole) == whole
-    assert unsealed({"a": 1}) == {"a": 1}  # of before
-    for wrong in ([], None, "text", whole | {"b": "a"}, whole | {"c": 1}):
+    for wrong in ([], None, "text", {"a": 1}, whole | {"b": "a"}, whole | {"c": 1}):
         with pytest.raises(ValueError, match="record"):
             unsealed(wrong)

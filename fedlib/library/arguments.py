@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,7 +101,7 @@ class Arguments(Settings):
     store: Annotated[Path | None, BeforeValidator(folder)]
     key: Annotated[Any, AfterValidator(plain)]
     recheck: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(python_number)]
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda)(:\d+)?$")]
+    device: Any
     threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, BeforeValidator(python_number)]
     tell: Callable[..., Any]
 
@@ -114,6 +115,13 @@ class Arguments(Settings):
             )
         if not isinstance(value, str) and not callable(value):
             raise ValueError("it must be the name of a model, or a function that makes a module")
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: Any) -> Any:
+        if not isinstance(value, str) or not re.fullmatch(r"(cpu|cuda)(:\d+)?", value):
+            raise ValueError("it must be cpu or cuda")
         return value
 
     @field_validator("methods")

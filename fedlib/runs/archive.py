@@ -177,6 +177,8 @@ def read(name: str, scale: str, root: Path = ARCHIVE) -> Packed:
         StoreError: the file is damaged or belongs to something else. Damaged rows are found when they are read.
     """
     path = path_of(name, scale, root)
+    if path.exists() and not path.is_file():  # reading a pipe would wait
+        raise StoreError(f"{path}: it is not a file; move it away.")
     return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
 
 
@@ -187,7 +189,7 @@ def _opened(path: Path, name: str, scale: str, content: bytes) -> Packed:
         if (info["name"], info["scale"]) != (name, scale):
             raise ValueError(f"it holds {info['name']} at scale {info['scale']}")
         runs = [_current(name, record) for record in info["runs"]]
-        return Packed(tuple(runs), partial(_rows, path, content, runs, info.get("seals")), columns)
+        return Packed(tuple(runs), partial(_rows, path, content, runs, info["seals"]), columns)
 
 
 def mend(path: Path) -> str:
@@ -210,14 +212,10 @@ def _current(name: str, record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "address": valid[0]}
 
 
-def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list[Any] | None) -> pd.DataFrame:
+def _rows(path: Path, content: bytes, runs: list[dict[str, Any]], expected: list[Any]) -> pd.DataFrame:
     with named(path, mend(path)):
         table = rows_of(content, ignore_metadata=True)
-        labels = [labels_of(record) for record in runs]
-        if expected is None:
-            parts(table, labels)
-        else:
-            check(table, labels, expected)
+        check(table, [labels_of(record) for record in runs], expected)
     wide = {
         c: kind.name.replace("32", "64") for c, kind in table.dtypes.items() if kind in (np.float32, np.int32)
     }
@@ -300,7 +298,7 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Renewed:
-    """Runs and rows of an archive that was sealed; number of changed addresses; whether it is rewritten."""
+    """Runs and rows of an archive; number of changed addresses; whether it is rewritten."""
 
     runs: int
     rows: int
@@ -309,7 +307,7 @@ class Renewed:
 
 
 def renew(path: Path) -> Renewed:
-    """Seal an older archive and give its runs their current addresses. The rows stay the same.
+    """Give the runs of an archive their current addresses. The rows stay the same.
 
     Raises:
         StoreError: the archive is damaged, or its rows would change.

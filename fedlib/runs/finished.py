@@ -94,8 +94,6 @@ class Finished:
         digest = self.digest(work)
         if digest is not None and self.store.root.exists():
             addresses = work.addresses(digest)
-            if work.run is None:
-                self.store.convert(addresses[0], {**work.settings, "data": self.data(work)})
             for address in addresses:
                 if self.store.finished(address):
                     return self.store, address

@@ -28,6 +28,7 @@ from fedlib.files import sealed, unsealed
 
 KEY = b"fedlib"
 MARK = b"fedlib checkpoint"
+LONGEST = 64 * 2**20  # bytes of a record; the longest of all archives has a twentieth of it
 Labels = Sequence[dict[str, Any]]  # for each run, the columns and values that identify its rows
 
 
@@ -161,7 +162,12 @@ def packed(info: dict[str, Any]) -> bytes:
 
 
 def unpacked(text: bytes) -> Any:
-    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+    """What `packed` wrote. Raises ValueError: it is no such text, or longer than any record is."""
+    whole = zlib.decompressobj()
+    content = whole.decompress(base64.b64decode(text, validate=True), LONGEST)
+    if not whole.eof:
+        raise ValueError(f"its record is damaged, or longer than {LONGEST >> 20} MB")
+    return json.loads(content)
 
 
 def to_kept(table: pd.DataFrame, address: str) -> bytes:
@@ -172,7 +178,7 @@ def to_kept(table: pd.DataFrame, address: str) -> bytes:
 
 
 def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
-    """The table stored under an address. An older table without a record is accepted as it is.
+    """The table stored under an address.
 
     Raises:
         StoreError: it is damaged, or belongs to another address. FileNotFoundError: there is none.
@@ -180,12 +186,11 @@ def from_kept(path: Path, address: str, mend: str) -> pd.DataFrame:
     with named(path, mend):
         content = path.read_bytes()
         table = rows_of(content)
-        if KEY in (_metadata(content).metadata or {}):
-            info, _ = info_of(content)
-            if info["address"] != address:
-                raise ValueError(f"it belongs to {info['address']}")
-            if info["seals"] != [[len(table), rows_digest(table)]]:
-                raise ValueError("its rows are not those that were written")
+        info, _ = info_of(content)
+        if info["address"] != address:
+            raise ValueError(f"it belongs to {info['address']}")
+        if info["seals"] != [[len(table), rows_digest(table)]]:
+            raise ValueError("its rows are not those that were written")
         return table
 
 
@@ -198,7 +203,7 @@ def from_checkpoint(content: bytes, address: str) -> bytes:
     """The content that was passed to `to_checkpoint`.
 
     Raises:
-        ValueError: it is damaged, belongs to another run, or is from a time when checkpoints had no digest.
+        ValueError: it is damaged, or belongs to another run.
     """
     head, _, inner = content.partition(b"\n")
     if not head.startswith(MARK + b" "):

@@ -23,9 +23,8 @@ import pandas as pd
 
 from fedlib.errors import InUse, StoreError
 from fedlib.files import alone, holder, read_sealed, say, write_sealed, write_whole, writing
-from fedlib.runs.sealed import from_checkpoint, from_kept, named, to_checkpoint
+from fedlib.runs.sealed import from_checkpoint, named, to_checkpoint
 from fedlib.runs.work import is_measurement
-from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import ROOT
 
 RUNS = ROOT / "data" / "runs"
@@ -75,7 +74,7 @@ class Store:
                     raise ValueError(f"{path.name} is missing beside it")
                 contents.append(path.read_bytes())
                 digest = hashlib.sha256(contents[-1]).hexdigest()
-                if digest != record.get(f"{name}_sha256", digest):  # older records have no digest of timing
+                if digest != record.get(f"{name}_sha256"):
                     raise ValueError(f"{path.name} does not match the digest that it holds")
             return contents[0], contents[1], record
 
@@ -97,21 +96,6 @@ class Store:
         write_sealed(folder / "run.json", {**record, "address": address, **digests})
         for leftover in [folder / "checkpoint.pt", folder / "failed.json", *folder.glob(".*.part")]:
             leftover.unlink(missing_ok=True)
-
-    def convert(self, address: str, record: dict[str, Any]) -> None:
-        """Store a measurement that an older version kept in `studies/` like a run; a damaged one is reported."""
-        older = self.root / "studies" / f"{address}.parquet"
-        if not older.exists():
-            return
-        try:
-            table = from_kept(older, address, "it is measured again")
-        except StoreError as error:
-            say(error)
-        else:
-            date = datetime.fromtimestamp(older.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            provenance = {"numerics": NUMERICS, "code": code_of(record["unit"]), "date": date}
-            self.finish(address, table, pd.DataFrame({"seconds": [np.nan]}), {**record, **provenance})
-        older.unlink()
 
     def fail(self, address: str, reason: str, trace: str) -> None:
         """Store why a run failed, until it is tried again."""

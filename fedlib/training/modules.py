@@ -333,6 +333,8 @@ def joined(outs: Sequence[Any]) -> Any:
     if isinstance(outs[0], Tensor):
         return torch.cat(list(outs))
     parts = [parts_of(out) or {} for out in outs]
+    if not parts[0]:  # neither a tensor nor something that holds any
+        return outs[0]
     return rebuilt(outs[0], {key: joined([part[key] for part in parts]) for key in parts[0]})
 
 

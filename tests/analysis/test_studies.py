@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,9 +20,7 @@ from fedlib.runs import halfway, supply
 from fedlib.runs.finished import Finished
 from fedlib.runs.halfway import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.sealed import to_kept
 from fedlib.runs.simulate import simulate
-from fedlib.runs.store import Store, to_parquet
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.training import executors
@@ -123,27 +120,6 @@ def test_a_study_says_how_far_it_is(settings, place, tmp_path):
     assert said[0] == "x_partitions [demo]: 1 of 3: D, (1), 1"
     assert said[2].startswith("x_partitions [demo]: 3 of 3: D, (2), 1, about ")
     assert all(map(known.contains, whole.work))
-
-
-@pytest.mark.parametrize("sealed", [True, False])
-def test_what_an_older_version_measured_is_kept(sealed, settings, place, tmp_path, monkeypatch):
-    first = measured("x_toy", settings, place, tmp_path)
-    work = plan("x_toy", "demo", settings).work[0]
-    older = Place(runs=tmp_path / "older", workers=1)
-    address = work.address("")
-    table, record = Store(place.runs).read(address)
-    path = older.runs / "studies" / f"{address}.parquet"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(to_kept(table, address) if sealed else to_parquet(table))
-    monkeypatch.setattr(study_toy, "measure", lambda *_: pytest.fail("measured again"))
-    pd.testing.assert_frame_equal(measured("x_toy", settings, older, tmp_path / "again"), first)
-    _, converted = Store(older.runs).read(address)
-    assert converted["unit"] == record["unit"]
-    assert not path.exists()
-    path.write_bytes(b"damaged")
-    shutil.rmtree(Store(older.runs).folder(address))
-    with pytest.raises(pytest.fail.Exception, match="measured again"):
-        measured("x_toy", settings, older, tmp_path / "damaged")
 
 
 @pytest.mark.parametrize("name", ["x_assumption", "x_loss_changes", "x_last_layer"])

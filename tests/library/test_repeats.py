@@ -321,7 +321,7 @@ def local(**options: Any) -> dict[str, fedlib.Local]:
         ({"test": (X[:0], Y[:0])}, "test has no samples"),
         ({"x": X.astype(float) * 1e300}, "not finite in single precision"),
         ({"callbacks": [print]}, "classes that inherit from fedlib.Callback"),
-        ({"callbacks": fedlib.EarlyStop(patience=1)}, "callbacks must be a list"),
+        ({"callbacks": fedlib.EarlyStop(patience=1)}, "callbacks: it must be a list"),
         ({"callbacks": [Says()]}, r"Says.on_round returned 1; return True to end the run"),
         (
             {"callbacks": [fedlib.EarlyStop(patience=1, column="tst_loss")]},
@@ -329,7 +329,7 @@ def local(**options: Any) -> dict[str, fedlib.Local]:
         ),
         ({"methods": {"_mine": "uniform"}}, "the label '_mine' begins with _, which figures leave out"),
         ({"methods": {1: "uniform", "1": "md"}}, "or names two methods"),
-        ({"keep": "lst"}, "keep is 'lst'; it must be 'last' or 'best'"),
+        ({"keep": "lst"}, "keep: Input should be 'last' or 'best'"),
         (local(lr=lambda t: -0.1), "local.lr returns -0.1 in round 1"),
         (local(lr=lambda t: [0.1][t - 1]), "local.lr fails in round 2: IndexError"),
         (local(steps=lambda n: 1 / 0), "local.steps fails for 20 samples: ZeroDivisionError"),

@@ -76,11 +76,12 @@ def test_a_page_is_as_old_as_its_sources_are_different(page: Path) -> None:
     assert not seals.is_current(page.with_name("absent.ipynb"), [])
 
 
-def test_a_log_may_be_older_than_seals_but_not_changed(tmp_path: Path) -> None:
+def test_a_log_must_be_sealed_and_not_changed(tmp_path: Path) -> None:
     log = tmp_path / "e.ipynb"
     notebook = new_notebook(cells=[new_code_cell("1", id="cell-0")])
     nbformat.write(notebook, log)
-    seals.opened(log)
+    with pytest.raises(StoreError, match="e.ipynb is damaged .its record has no digest of itself"):
+        seals.opened(log)
     seals.seal(notebook, [], [])
     nbformat.write(notebook, log)
     (tmp_path / "e.csv").write_text("1")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from small import Small
 
+from fedlib import files
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
 from fedlib.runs import archive, coverage, results, sealed, train, work
@@ -293,6 +294,7 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
     path = folder.pack(table, info)
     whole = path.read_bytes()
     packed = pq.read_table(path)
+    whole_info, _ = sealed.info_of(whole)
 
     def refused(content: bytes) -> str:
         path.write_bytes(content)
@@ -305,9 +307,11 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
         return message
 
     def changed(runs: list[dict], table: pa.Table = packed, **others) -> bytes:
-        info = {"name": "e", "scale": "demo", "runs": runs} | others
+        record = files.sealed(
+            {"name": "e", "scale": "demo", "runs": runs, "seals": whole_info["seals"]} | others
+        )
         other = tmp_path / "other.parquet"
-        pq.write_table(table.replace_schema_metadata({sealed.KEY: sealed.packed(info)}), other)
+        pq.write_table(table.replace_schema_metadata({sealed.KEY: sealed.packed(record)}), other)
         return other.read_bytes()
 
     refused(b"")

@@ -5,7 +5,6 @@ Every file is read back by the same rule as usual (`runs/sealed.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from fedlib.runs import retrain
 from fedlib.runs.archive import ARCHIVE
 from fedlib.runs.place import Place
 from fedlib.runs.results import RESULTS, read_table
-from fedlib.runs.sealed import info_of, named
+from fedlib.runs.sealed import from_kept, info_of, named
 from fedlib.runs.store import Store
 from fedlib.runs.work import words
 from fedlib.settings.schema import ROOT, Scale
@@ -34,11 +33,10 @@ SECONDS = 5.0
 
 @dataclass
 class Checked:
-    """Files of one kind: how many there are, how many of them are too old to have digests, and what is wrong."""
+    """Files of one kind: how many there are, and what is wrong."""
 
     kind: str
     files: int
-    older: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
@@ -53,10 +51,9 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
             "datasets",
             prepared,
             lambda name: datasets.verify(name, place.datasets),
-            lambda name: _lacks_digest(place.datasets / f"{name}.json"),
         ),
-        check_each("inputs", inputs.glob("*/*.json"), _json, _lacks_digest),
-        check_each("finished runs", runs, lambda path: store.read(path.parent.name), _lacks_digest),
+        check_each("inputs", inputs.glob("*/*.json"), _json),
+        check_each("finished runs", runs, lambda path: store.read(path.parent.name)),
         check_each(
             "checkpoints",
             place.runs.glob("??/*/checkpoint.pt"),
@@ -67,33 +64,31 @@ def everything(place: Place, results: Path, archive: Path, inputs: Path) -> list
             "archives",
             archives.all_of(archive),
             lambda archived: archives.read(archived[1].stem, archived[0], archive).table,
-            lambda archived: "seals" not in info_of(archived[1].read_bytes())[0],
         ),
     ]
 
 
-def check_each(
-    kind: str, files: Iterable, check: Callable[..., object], older: Callable[..., bool] = lambda file: False
-) -> Checked:
-    """Check files of one kind. check: raises what is wrong with one. older: whether one is too old for digests."""
+def check_each(kind: str, files: Iterable, check: Callable[..., object]) -> Checked:
+    """Check files of one kind. check: raises what is wrong with one."""
     files = sorted(files)
     checked = Checked(kind, len(files))
     for file in files:
         try:
             check(file)
-            checked.older += older(file)
         except (DataError, StoreError) as error:
             checked.wrong.append(str(error))
     return checked
 
 
-def _lacks_digest(path: Path) -> bool:
-    return "sha256" not in json.loads(path.read_bytes())
-
-
 def _json(path: Path) -> None:
     with named(path, "delete it; the pipeline makes it again"):
         read_sealed(path)
+
+
+def _effects(path: Path) -> None:
+    with named(path, "delete it; it is made anew"):
+        content = path.read_bytes()
+        from_kept(path, info_of(content)[0]["address"], "delete it; it is made anew")
 
 
 def _results(path: Path) -> None:
@@ -107,16 +102,13 @@ def checked() -> tuple[Table, list[str]]:
     pages = (ROOT / "data" / "artifacts").glob("*/*/notebook.ipynb")
     kinds += [
         check_each("pages", pages, seals.opened),
-        check_each("logs", RESULTS.glob("*/*.ipynb"), seals.opened, lambda path: not seals.is_sealed(path)),
+        check_each("logs", RESULTS.glob("*/*.ipynb"), seals.opened),
+        check_each("effects", (ROOT / "data" / "effects").glob("*.parquet"), _effects),
         check_each("error rates of claims", [power.TABLE], power.stored),
         check_each("reference curves", reference.programs(), reference.reference),
     ]
-    rows = [
-        (kind.kind, kind.files, kind.files - kind.older - len(kind.wrong), kind.older, len(kind.wrong))
-        for kind in kinds
-    ]
-    title = "Stored files (older: written before files had digests; identified only by their addresses)"
-    return table(title, ("", "files", "as written", "older", "wrong"), rows), [
+    rows = [(kind.kind, kind.files, kind.files - len(kind.wrong), len(kind.wrong)) for kind in kinds]
+    return table("Stored files", ("", "files", "as written", "wrong"), rows), [
         s for kind in kinds for s in kind.wrong
     ]
 
@@ -152,12 +144,12 @@ def trained_again(
 
 
 def renewed() -> Iterable[str]:
-    """Seal the old archives; yields one line per archive, then the counts of all."""
+    """Give archived runs their current addresses; yields one line per archive, then the counts of all."""
     files = runs = rows = 0
     for _, path in archives.all_of(ARCHIVE):
         archive = archives.renew(path)
         files, runs, rows = files + 1, runs + archive.runs, rows + archive.rows
-        outcome = "sealed" if archive.rewritten else "unchanged"
+        outcome = "renewed" if archive.rewritten else "unchanged"
         counts = f"{archive.runs:,} runs, {archive.rows:,} rows, {archive.moved:,} with another address"
         yield f"{path.relative_to(ROOT)}: {outcome}; {counts}"
     yield f"{files} files, {runs:,} runs, {rows:,} rows"

@@ -30,7 +30,7 @@ def seal(notebook: NotebookNode, files: Iterable[Path], sources: Iterable[Path])
 
 
 def opened(path: Path) -> NotebookNode:
-    """Read a page, which must be sealed, or a log, which may be older than seals; returns it without its seal.
+    """Read a page or a log; returns it without its seal.
 
     Raises:
         StoreError: the page or one of its files is not as it was made.
@@ -39,7 +39,7 @@ def opened(path: Path) -> NotebookNode:
     page = path.name == "notebook.ipynb"  # with a folder of its own; a log is named as its experiment
     recorded, computed = record.get("files", {}), _digests(files_beside(path)) if page else {}
     wrong = [name for name in sorted({*computed, *recorded}) if computed.get(name) != recorded.get(name)]
-    if record.get("cells") != _cells(notebook) and (page or record):
+    if record.get("cells") != _cells(notebook):
         wrong = [f"{path.parent.name}/{path.name}"]
     if wrong:
         raise StoreError(
@@ -58,18 +58,13 @@ def is_current(path: Path, sources: Iterable[Path]) -> bool:
         return False
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether a page or log has a seal."""
-    return bool(_read(path)[1])
-
-
 def files_beside(path: Path) -> list[Path]:
     """The files of a page beside its notebook."""
     return [file for file in path.parent.glob("*") if file.suffix in FILES]
 
 
 def _read(path: Path) -> tuple[NotebookNode, dict[str, Any]]:
-    """A notebook without its seal, and what the seal says; nothing if it has none."""
+    """A notebook without its seal, and what the seal says."""
     try:
         notebook = nbformat.read(path, as_version=4)
         record = unsealed(notebook.metadata.pop(KEY, {}))
