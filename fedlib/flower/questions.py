@@ -226,6 +226,7 @@ def problem(request: Request, content: RecordDict, model: FlatModel, metrics: Me
         numbers, counted = [], metrics.steps if has(content, metrics.steps) else ""
         if request.config.get(ASK) == "train":
             numbers.append(number(content, metrics.train_loss))
+    numbers += [number(content, counted)] if counted else []
     if not np.isfinite(numbers).all():
         return "its metrics are not finite"
     if counted and not is_count(number(content, counted)):

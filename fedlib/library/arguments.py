@@ -61,10 +61,10 @@ def folder(value: Any) -> Any:
         raise ValueError("it must be the path of a folder; Path('.') is the working directory")
     try:
         path = Path(os.fspath(value)).expanduser()
-        there = path.exists()
+        exists = path.exists()
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         raise ValueError(f"it cannot be the path of a folder, because {error}") from None
-    if there and not path.is_dir():
+    if exists and not path.is_dir():
         raise ValueError("it is a file; name a folder")
     return path
 
@@ -153,7 +153,7 @@ class Arguments(Settings):
     @field_validator("callbacks")
     @classmethod
     def _callbacks(cls, value: Any) -> Any:
-        if not isinstance(value, Sequence) or not all(isinstance(each, Callback) for each in value):
+        if not isinstance(value, Sequence) or not all(isinstance(callback, Callback) for callback in value):
             raise ValueError(
                 "it must be a list of instances of classes that inherit from fedlib.Callback, as "
                 "[fedlib.EarlyStop(patience=3)]"
@@ -185,8 +185,10 @@ class Arguments(Settings):
             return self
         asking = [
             "EarlyStop"
-            for each in self.callbacks
-            if isinstance(each, EarlyStop) and each.column in (None, "test_metric") and each.better is None
+            for callback in self.callbacks
+            if isinstance(callback, EarlyStop)
+            and callback.column in (None, "test_metric")
+            and callback.better is None
         ]
         asking += ["keep='best'"] if self.keep == "best" else []
         if asking:

@@ -89,7 +89,7 @@ class EarlyStop(Callback):
 
 
 @dataclass
-class Until(Callback):
+class EndAfter(Callback):
     """Ends runs after known rounds: (method, seed) -> round."""
 
     rounds: Mapping[tuple[str, int], int]
@@ -123,9 +123,7 @@ class Watcher:
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
-    again: dict[str, int] = field(
-        default_factory=dict
-    )  # of these, the rounds whose models are no longer there
+    cut: dict[str, int] = field(default_factory=dict)  # of these, the rounds whose models are no longer there
 
     def __call__(self, address: str, live: Live) -> None:
         """Called before the first and after every round of a run."""
@@ -144,10 +142,10 @@ class Watcher:
                 live.stopped = row["round"] < live.run.T
                 self.ended[address] = live.rows[: row["round"] + 1]
                 if models is None and row is not live.rows[-1]:
-                    self.again[address] = row["round"]
-                now, live.models = live.models, live.models if models is None else models
+                    self.cut[address] = row["round"]
+                latest, live.models = live.models, live.models if models is None else models
                 self._end(address, live)
-                live.models = now
+                live.models = latest
                 return
         if live.ended:
             self._end(address, live)
@@ -159,7 +157,7 @@ class Watcher:
             if self._tell(address, row, None):
                 self.ended[address] = rows[: row["round"] + 1]
                 if row is not rows[-1]:
-                    self.again[address] = row["round"]
+                    self.cut[address] = row["round"]
                 break
 
     def _tell(self, address: str, row: Mapping[str, Any], models: Tensor | None) -> bool:

@@ -137,23 +137,23 @@ def check_buffers(use: ProgramModel, supply: Handed) -> None:
             "model: it has a complex parameter, which is not averaged here; keep two real ones, its real and its "
             "imaginary part, and join them in forward (torch.complex)."
         )
-    before = dict(net.named_buffers())
-    counts = [name for name, value in before.items() if not value.is_floating_point()]
+    initial = dict(net.named_buffers())
+    counts = [name for name, value in initial.items() if not value.is_floating_point()]
     counters = {
         f"{name}.num_batches_tracked".lstrip(".") for name, part in net.named_modules() if is_norm(part)
     }
-    after = copy.deepcopy(net).train()
+    passed = copy.deepcopy(net).train()
     try:
-        tried(after, use.loss, x, y)
+        tried(passed, use.loss, x, y)
     except Exception:
         return  # it fails anyhow; the executor says why
     for name in set(counts) - counters:
-        changed = after.get_buffer(name)
-        if torch.equal(changed, before[name]):
+        changed = passed.get_buffer(name)
+        if torch.equal(changed, initial[name]):
             continue
-        other = copy.deepcopy(net)
-        other.get_buffer(name).copy_(changed)
-        passes = [outcome(part, use.loss, x, y, set(counts)) for part in (copy.deepcopy(net), other)]
+        advanced = copy.deepcopy(net)
+        advanced.get_buffer(name).copy_(changed)
+        passes = [outcome(part, use.loss, x, y, set(counts)) for part in (copy.deepcopy(net), advanced)]
         if differ("model", passes):
             kind = "two buffers, its real and its imaginary part" if changed.is_complex() else "float32"
             raise ConfigError(
@@ -167,14 +167,14 @@ def is_norm(part: nn.Module) -> bool:
     return isinstance(part, nn.modules.batchnorm._NormBase)
 
 
-def outcome(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor, without: set[str]) -> list[Any]:
+def outcome(net: nn.Module, loss: Function | None, x: Tensor, y: Tensor, counts: set[str]) -> list[Any]:
     """What a module computes of some samples in training and in evaluation, and what it then keeps."""
     trained = tried(net.train(), loss, x, y)
-    kept = [value for name, value in net.named_buffers() if name not in without]
+    statistics = [value for name, value in net.named_buffers() if name not in counts]
     return [
         *trained,
         *torch.autograd.grad(trained[1], [p for p in net.parameters() if p.requires_grad], allow_unused=True),
-        *kept,
+        *statistics,
         *tried(net.eval(), loss, x, y),
     ]
 
@@ -213,7 +213,7 @@ def check_state(
     clients = range(min(2, len(partition.train)))
 
     def trial(order: Iterable[int], isolated: bool) -> list[Any]:
-        executor.isolated, found = isolated, {}
+        executor.isolated, results = isolated, {}
         bench = executor.new_bench()
         for k in order:
             bench = executor.new_bench() if isolated else bench
@@ -221,16 +221,16 @@ def check_state(
             batches = batches_of([job], local).of(0)
             losses = bench.train(job, batches, start, local, local.lr_at(1))
             measured = bench.measure(start, "train", torch.from_numpy(job.samples[:8]))
-            found[k] = [losses, bench.values().clone(), *measured]
-        return [found[k] for k in clients]
+            results[k] = [losses, bench.values().clone(), *measured]
+        return [results[k] for k in clients]
 
     def depends(isolated: bool) -> bool:
         orders = (clients, clients[::-1], clients)
         return differ("model", [trial(order, isolated) for order in orders])
 
     try:
-        kept = keeps(executor.net, executor.x["train"][:2])
-        if not (depends(isolated=False) or kept):
+        changing = keeps(executor.net, executor.x["train"][:2])
+        if not (depends(isolated=False) or changing):
             return
         elsewhere = depends(isolated=True)
     except ConfigError:
@@ -242,17 +242,17 @@ def check_state(
             "global, in an attribute of a class or in the loss."
         )
     executor.isolated, executor.stacked = True, None
-    what = f" ({', '.join(kept)})" if kept else ""
-    tell(f"this model keeps something between its calls{what}: each client begins with a copy of its own")
+    names = f" ({', '.join(changing)})" if changing else ""
+    tell(f"this model keeps something between its calls{names}: each client begins with a copy of its own")
 
 
 def keeps(net: nn.Module, x: Tensor) -> list[str]:
     """Names of the attributes of a module, no parameters or buffers, that a forward pass in training changes."""
     net = copy.deepcopy(net).train()
-    before = attributes(net)
+    initial = attributes(net)
     with seeded(0, x.device), torch.no_grad():
         net(x)
-    return sorted(name for name, digest in attributes(net).items() if before.get(name) != digest)
+    return sorted(name for name, digest in attributes(net).items() if initial.get(name) != digest)
 
 
 def attributes(net: nn.Module) -> dict[str, str]:

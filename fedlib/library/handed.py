@@ -15,7 +15,7 @@ from fedlib.data import schemes
 from fedlib.data.partition import Partition
 from fedlib.library.data import Clients, Samples
 from fedlib.library.methods import REGISTRIES
-from fedlib.library.model import Given, with_values
+from fedlib.library.model import Given
 from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.identity import digest_of_value, names_read
 from fedlib.settings.schema import Run, address_of_run
@@ -23,6 +23,7 @@ from fedlib.simulation.evaluation import client_losses, segment_means, weights_o
 from fedlib.simulation.live import Live
 from fedlib.training.contract import Executor
 from fedlib.training.executors import ProgramModel, make_executor
+from fedlib.training.layout import with_values
 from fedlib.training.randomness import made
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -17,10 +16,8 @@ from fedlib.library.data import Samples
 from fedlib.library.inputs import Unpacked
 from fedlib.settings.identity import digest_of_value
 from fedlib.settings.schema import OWN
-from fedlib.training.chain import Chain, initialise
-from fedlib.training.executors import ProgramModel
-from fedlib.training.layout import Layout
-from fedlib.training.models import build, maker
+from fedlib.training.executors import ProgramModel, shipped
+from fedlib.training.models import maker
 from fedlib.training.objective import Function, first_line, shape
 from fedlib.training.randomness import made
 
@@ -84,22 +81,4 @@ def ready(net: Any, x: Tensor) -> Any:
                 f"model: its forward pass fails on inputs {shape(x)}: {first_line(error)}"
             ) from error
         net.train()
-    return net
-
-
-def shipped(name: str, size: tuple[int, ...], classes: int) -> nn.Module:
-    """A shipped model as a module that returns its scores alone, with initial values from torch's generator."""
-    net = build(name, size, classes)
-    if not isinstance(net, Chain):
-        return maker(name)(size, classes)
-    seed = int(torch.randint(2**62, ()))
-    return with_values(nn.Sequential(*net), initialise(net, np.random.default_rng(seed)))
-
-
-@torch.no_grad()
-def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
-    """A module with the values of a flat vector (d,)."""
-    tensors = dict(net.named_parameters()) | dict(net.named_buffers())
-    for name, value in Layout.of(net).views(flat).items():
-        tensors[name].copy_(value)
     return net

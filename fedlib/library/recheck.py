@@ -53,21 +53,23 @@ def recheck(
     if not chosen:
         return
     rounds = 0
-    for a, table in again(chosen, SECONDS if runs is None else np.inf, place, supply, threads).items():
+    for a, table in trained_again(
+        chosen, SECONDS if runs is None else np.inf, place, supply, threads
+    ).items():
         rounds += len(table) - 1
-        if found := difference(tables[a], table):
+        if clause := difference(tables[a], table):
             running = chosen[a][0]
             raise ConfigError(
                 f"store: method {running.method!r}, seed {running.seed}, has other numbers now than in the store "
-                f"({found}): something changed that no digest sees, such as an installed package; pass another key= or "
-                "store=."
+                f"({clause}): something changed that no digest sees, such as an installed package; another key= "
+                "or store= begins anew."
             )
     tell(
         f"store: {len(stored)} runs were there; {rounds} rounds of {len(chosen)} trained again, with equal losses"
     )
 
 
-def again(
+def trained_again(
     chosen: Mapping[str, tuple[Running, Run]], seconds: float, place: Place, supply: Supply, threads: int
 ) -> dict[str, pd.DataFrame]:
     """The rounds of runs that are trained for so many seconds, one round at least."""
@@ -82,20 +84,21 @@ def again(
     with tempfile.TemporaryDirectory() as folder:
         for group in groups_of([run for _, run in chosen.values()], 1):
             train_group(group, replace(place, runs=Path(folder)), threads, None, supply, watch)
-    return {address: pd.DataFrame(found) for address, found in rows.items() if found}
+    return {address: pd.DataFrame(trained) for address, trained in rows.items() if trained}
 
 
-def difference(stored: pd.DataFrame, now: pd.DataFrame) -> str:
+def difference(stored: pd.DataFrame, repeated: pd.DataFrame) -> str:
     """The first difference between the losses of the same rounds, as a clause; empty if there is none."""
     for column in (*QUALITY, "local_loss"):
-        if column not in stored or column not in now or column == "test_accuracy":
+        if column not in stored or column not in repeated or column == "test_accuracy":
             continue
-        before, after = stored[column].to_numpy(float)[: len(now)], now[column].to_numpy(float)[: len(stored)]
-        both = np.isfinite(before) & np.isfinite(
-            after
-        )  # a run that was cut measures its last round in addition
-        wrong = both & (np.abs(before - after) > CLOSE * np.maximum(np.abs(before), 1e-6))
+        old, new = (
+            stored[column].to_numpy(float)[: len(repeated)],
+            repeated[column].to_numpy(float)[: len(stored)],
+        )
+        finite = np.isfinite(old) & np.isfinite(new)  # a run that was cut measures its last round in addition
+        wrong = finite & (np.abs(old - new) > CLOSE * np.maximum(np.abs(old), 1e-6))
         if wrong.any():
             t = int(wrong.argmax())
-            return f"{column} of round {t}: {after[t]:.6g}, stored {before[t]:.6g}"
+            return f"{column} of round {t}: {new[t]:.6g}, stored {old[t]:.6g}"
     return ""

@@ -19,9 +19,8 @@ from fedlib import measure
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.library.metric import QUALITY, Better, check_better, is_low
-from fedlib.library.model import with_values
 from fedlib.runs.store import to_parquet
-from fedlib.training.layout import Layout
+from fedlib.training.layout import Layout, with_values
 from fedlib.training.randomness import made
 
 if TYPE_CHECKING:
@@ -263,13 +262,13 @@ def shapes_of(net: nn.Module) -> Shapes:
     return [(name, list(shape)) for name, shape in zip(layout.names, layout.shapes, strict=True)]
 
 
-def differences(trained: Shapes, given: Shapes) -> str:
+def differences(trained: Shapes, present: Shapes) -> str:
     """In what a module differs from the one that was trained, as a clause; empty if in nothing."""
-    for (name, shape), (other, other_shape) in zip(trained, given, strict=False):
-        if name != other or list(shape) != list(other_shape):
-            return f"{name} was {tuple(shape)}, and {other} is {tuple(other_shape)}"
-    if len(trained) != len(given):
-        return f"it had {len(trained)} tensors, and has {len(given)}"
+    for (name, shape), (new_name, new_shape) in zip(trained, present, strict=False):
+        if name != new_name or list(shape) != list(new_shape):
+            return f"{name} was {tuple(shape)}, and {new_name} is {tuple(new_shape)}"
+    if len(trained) != len(present):
+        return f"it had {len(trained)} tensors, and has {len(present)}"
     return ""
 
 

@@ -17,7 +17,7 @@ import torch
 
 from fedlib.errors import ConfigError, SamplerError
 from fedlib.library.arguments import Arguments
-from fedlib.library.callbacks import Callback, Keep, Running, Until, Watcher, ends_of
+from fedlib.library.callbacks import Callback, EndAfter, Keep, Running, Watcher, ends_of
 from fedlib.library.checks import check
 from fedlib.library.data import Clients, samples_of
 from fedlib.library.handed import Handed
@@ -100,27 +100,27 @@ def simulate(
     Raises:
         ConfigError: an argument cannot be used. SamplerError: every run failed. One sentence says why.
     """
-    given = Arguments.of(**{name: value for name, value in locals().items() if name not in SAMPLES})
+    arguments = Arguments.of(**{name: value for name, value in locals().items() if name not in SAMPLES})
     with plain_torch():
         samples = samples_of(x, y, clients, test, client_test, negative=loss is not None)
         if isinstance(model, str):
             samples = replace(samples, data=samples.data.real())
         data = samples.data
-        owners = Clients(clients, samples, given.N, given.holdout)
+        owners = Clients(clients, samples, arguments.N, arguments.holdout)
         if loss is None and data.y_train.dtype != np.int64:
             raise ConfigError(
                 f"y holds {data.y_train.dtype}: give classes as whole numbers, y.astype(int), or pass loss=, a "
                 "function of output and y."
             )
         if loss is None and data.ids:
-            known = np.unique(data.y_train)
+            labels = np.unique(data.y_train)
             raise ConfigError(
-                f"y holds {len(known):,} different labels up to {known[-1]:,}, for {known[-1] + 1:,} scores: number "
+                f"y holds {len(labels):,} different labels up to {labels[-1]:,}, for {labels[-1] + 1:,} scores: number "
                 "the classes from 0, as np.unique(y, return_inverse=True)[1] does."
             )
-        skip = key is not None or given.store is None  # what cannot be identified
+        skip = key is not None or arguments.store is None  # what cannot be identified
         module = model_of(model, samples, loss, metric, key, skip)
-        tested, evaluate = len(data.x_test) > 0, given.evaluate
+        tested, evaluate = len(data.x_test) > 0, arguments.evaluate
         if evaluate is None:
             accuracy = data.labels and metric is None
             evaluate = Evaluate(test=tested, train=not tested, clients=client_test is not None and accuracy)
@@ -129,24 +129,28 @@ def simulate(
         shared = {
             "dataset": f"{OWN}{data.digest[:12]}",
             "partition": owners.spec,
-            "holdout": given.holdout,
+            "holdout": arguments.holdout,
             "model": module.name,
             "N": owners.N,
-            "m": given.m,
-            "T": given.T,
+            "m": arguments.m,
+            "T": arguments.T,
             "local": local,
             "evaluate": evaluate,
-        } | ({"world": given.world} if given.world else {})
+        } | ({"world": arguments.world} if arguments.world else {})
         labelled = [
             (label, build({**shared, "method": method}, seed, "simulate"))
             for label, method in methods_of(methods).items()
-            for seed in seeds_of({"seeds": given.seeds}, "simulate")
+            for seed in seeds_of({"seeds": arguments.seeds}, "simulate")
         ]
         supply = Handed(samples, owners, module, device, key, skip)
-        check(supply, [run for _, run in labelled], metric, given.threads or cores(), given.tell)
-        with tempfile.TemporaryDirectory() if given.store is None else nullcontext(given.store) as folder:
+        check(supply, [run for _, run in labelled], metric, arguments.threads or cores(), arguments.tell)
+        with (
+            tempfile.TemporaryDirectory()
+            if arguments.store is None
+            else nullcontext(arguments.store) as folder
+        ):
             place = Place(runs=Path(folder), device=device, checkpoint_seconds=CHECKPOINT_SECONDS)
-            return train(labelled, place, supply, given)
+            return train(labelled, place, supply, arguments)
 
 
 @contextmanager
@@ -165,20 +169,27 @@ def train(
     labelled: Sequence[tuple[str, Run]],
     place: Place,
     supply: Handed,
-    given: Arguments,
+    arguments: Arguments,
 ) -> Result:
     """Train what is not finished, and gather the results."""
-    store, keep, threads, tell = Store(place.runs), given.keep, given.threads or cores(), given.tell
+    store, keep, threads, tell = (
+        Store(place.runs),
+        arguments.keep,
+        arguments.threads or cores(),
+        arguments.tell,
+    )
     runs = {supply.address(run): run for _, run in labelled}
     labels: dict[str, list[Running]] = {}
     for label, run in labelled:
-        labels.setdefault(supply.address(run), []).append(Running(label, run.seed, run.T, run, given.better))
+        labels.setdefault(supply.address(run), []).append(
+            Running(label, run.seed, run.T, run, arguments.better)
+        )
     lineage = {
         a: None if supply.skip and supply.key is None else supply.lineage(run) for a, run in runs.items()
     }
-    watch = Watcher(labels, lineage, given.callbacks, keep, store, supply.measure, supply.module)
+    watch = Watcher(labels, lineage, arguments.callbacks, keep, store, supply.measure, supply.module)
     stored = {a: (labels[a][0], run) for a, run in runs.items() if store.finished(a)}
-    recheck(stored, given.recheck, place, supply, threads, tell)
+    recheck(stored, arguments.recheck, place, supply, threads, tell)
     for a in list(runs):
         if a in stored:
             if keep is None or "weights" in ends_of(store.folder(a), keep):
@@ -202,7 +213,7 @@ def train(
     for a in lacking:
         if a not in failures and a not in watch.ended and not store.finished(a):
             raise ConfigError(f"store: {store.holder(a)} trains into {place.runs} now; wait for it to end.")
-    shortened = ends_again(watch, runs, place, supply, given) if watch.again else {}
+    shortened = ends_again(watch, runs, place, supply, arguments) if watch.cut else {}
     rows, ends, why = {}, {}, {}
     for label, run in labelled:
         a, name = supply.address(run), (label, run.seed)
@@ -213,27 +224,27 @@ def train(
         rows[name] = pd.DataFrame(watch.ended[a]) if a in watch.ended else store.read(a)[0]
         ends[name] = shortened[a] if a in shortened else ends_of(store.folder(a), keep)
     sizes = {run.seed: supply.partition(run).sizes for _, run in labelled}
-    return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make, given.better)
+    return Result(table(rows), supply.clients.names, ends, sizes, why, supply.model.make, arguments.better)
 
 
 def ends_again(
-    watch: Watcher, runs: Mapping[str, Run], place: Place, supply: Handed, given: Arguments
+    watch: Watcher, runs: Mapping[str, Run], place: Place, supply: Handed, arguments: Arguments
 ) -> dict[str, dict[str, np.ndarray]]:
     """What is kept of runs that a callback ended in a round before the one whose model the store has, by address.
 
     They are trained again up to that round.
     """
-    given.tell(f"simulate: {len(watch.again)} stored runs end earlier now; their models are trained again")
-    labels = {a: watch.labels[a] for a in watch.again}
-    until = Until({(run.method, run.seed): watch.again[a] for a in labels for run in labels[a]})
+    arguments.tell(f"simulate: {len(watch.cut)} stored runs end earlier now; their models are trained again")
+    labels = {a: watch.labels[a] for a in watch.cut}
+    until = EndAfter({(run.method, run.seed): watch.cut[a] for a in labels for run in labels[a]})
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        shorter = Watcher(labels, {}, [until], given.keep, store, watch.measure, watch.make)
+        shorter = Watcher(labels, {}, [until], arguments.keep, store, watch.measure, watch.make)
         for group in groups_of([runs[a] for a in labels], 1):
             train_group(
-                group, replace(place, runs=store.root), given.threads or cores(), None, supply, shorter
+                group, replace(place, runs=store.root), arguments.threads or cores(), None, supply, shorter
             )
-        return {a: ends_of(store.folder(a), given.keep) for a in labels}
+        return {a: ends_of(store.folder(a), arguments.keep) for a in labels}
 
 
 def table(rows: Mapping[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:

@@ -198,13 +198,15 @@ class _Walk:
             return
         if installed(code.co_filename):
             self.put("installed", shortened(code.co_filename), code.co_qualname, version(function.__module__))
-            made = "<locals>" in code.co_qualname  # by a call, which may have said what its defaults are
+            nested = (
+                "<locals>" in code.co_qualname
+            )  # made by a call, which may have said what its defaults are
             self.add_parts("cells", cells, name)
-            self.add_parts("defaults", defaults if made else [], name)
+            self.add_parts("defaults", defaults if nested else [], name)
             self.add_parts("attributes", attributes.items(), name)
             if not of_the_engine(function.__module__):
-                held = function.__globals__
-                self.add_parts("reads", plain_of({key: held.get(key) for key in code.co_names}), name)
+                names = function.__globals__
+                self.add_parts("reads", plain_of({key: names.get(key) for key in code.co_names}), name)
             return
         self.add(code, name)
         self.add_parts("cells", cells, name)
@@ -249,8 +251,8 @@ class _Walk:
             if not of_the_engine(module.__name__):
                 self.add_parts("holds", plain_of(vars(module)), name)
         elif file and Path(file).suffix == ".py":
-            held = {key: part for key, part in vars(module).items() if not key.startswith("__")}
-            self.add_parts("holds", sorted(held.items()), name)
+            names = {key: part for key, part in vars(module).items() if not key.startswith("__")}
+            self.add_parts("holds", sorted(names.items()), name)
         else:
             self.refuse(module, name)
 
@@ -320,24 +322,24 @@ class _Walk:
         self.put("skipped")
 
 
-def plain_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def plain_of(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The plain values among those that a module or a class holds, in order; not what it says about itself."""
     return sorted(
-        (key, part) for key, part in held.items() if type(part) in PLAIN and not key.startswith("__")
+        (key, part) for key, part in names.items() if type(part) in PLAIN and not key.startswith("__")
     )
 
 
 def changed_in(cls: type) -> list[tuple[str, Any]]:
     """What may have been set in an installed class: its plain values, and functions that are not installed with it."""
-    held = vars(cls)
+    names = vars(cls)
     functions = [
         (key, part)
-        for key, part in held.items()
+        for key, part in names.items()
         if isinstance(part, FunctionType)
         and not installed(part.__code__.co_filename)
         and not part.__code__.co_filename.startswith("<")
     ]
-    return plain_of({} if of_the_engine(cls.__module__) else held) + functions
+    return plain_of({} if of_the_engine(cls.__module__) else names) + functions
 
 
 def _state(value: Any) -> list[tuple[str, Any]] | None:
@@ -355,10 +357,10 @@ def _state(value: Any) -> list[tuple[str, Any]] | None:
         return None
     if isinstance(reduced, str):
         return [*attributes.items(), ("", reduced)]
-    make, arguments, *more = reduced
-    state = more[0] if more else None
-    own = state is None or state is getattr(value, "__dict__", None) or _default(value)
-    parts = [make, arguments, None if own else state, *(list(each or ()) for each in more[1:3])]
+    make, arguments, *rest = reduced
+    state = rest[0] if rest else None
+    default = state is None or state is getattr(value, "__dict__", None) or _default(value)
+    parts = [make, arguments, None if default else state, *(list(items or ()) for items in rest[1:3])]
     return [*attributes.items(), *(("", part) for part in parts)]
 
 

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from fedlib import algorithms, samplers
+from fedlib import algorithms, objectives, samplers
 from fedlib.data import schemes, sources
 from fedlib.data.schemes import Scheme
 from fedlib.digests import HOUSE
@@ -91,6 +91,8 @@ class Local(Settings):
     drop_last: an epoch leaves its last partial batch out; a client with less than a batch keeps it.
     clip: the gradient of a batch's loss is scaled down to this norm, before weight decay and proximal terms are added.
     mu: weight of FedProx's proximal term (mu/2)||w - w_t||^2; also the weight for FedDyn and Moon.
+    objective: what a batch's step minimises in place of its loss: a function of `fedlib.objectives.Step`, or the name
+        of a registered one with its objective_params.
     lr_decay: {round: factor}, applied from that 1-based round on.
     halve_every: the learning rate is halved after every `halve_every` steps of a round.
     """
@@ -107,8 +109,10 @@ class Local(Settings):
     halve_every: Count | None = optional()
     drop_last: bool = Field(default=False, exclude_if=lambda value: not value)
     clip: Positive | None = optional()
+    objective: str | Callable[[Any], Any] | None = optional()
+    objective_params: dict[str, Any] | None = optional()
 
-    @field_serializer("optimizer", "lr", "steps", when_used="json")
+    @field_serializer("optimizer", "lr", "steps", "objective", when_used="json")
     def _identified(self, value: Any, info: FieldSerializationInfo) -> Any:
         """A function stands in settings as a digest of what it computes."""
         return OWN + digest_of_value(value, f"local.{info.field_name}") if callable(value) else value
@@ -123,6 +127,11 @@ class Local(Settings):
             raise ValueError(
                 "momentum, weight_decay and halve_every belong into an optimizer that is a function"
             )
+        if isinstance(self.objective, str):
+            parameters = parameters_of(objectives.find(self.objective))
+            checked(parameters, self.objective_params or {}, f"objective {self.objective!r}")
+        elif self.objective_params is not None:
+            raise ValueError("objective_params belong to an objective that is given by its name")
         if self.optimizer == "adam" and self.momentum:
             raise ValueError("momentum is of sgd; adam has its own (betas), so leave momentum out")
         for t in () if callable(self.lr) else (1, *self.lr_decay):
@@ -137,8 +146,14 @@ class Local(Settings):
 
     @property
     def by_torch(self) -> bool:
-        """Whether only torch itself can do it: an optimiser of the program's own, or clipped gradients."""
-        return callable(self.optimizer) or self.clip is not None
+        """Whether only torch itself can do it: an optimiser or objective of the program's own, or clipped gradients."""
+        return callable(self.optimizer) or self.clip is not None or self.objective is not None
+
+    def make_objective(self) -> Callable[[Any], Any] | None:
+        """What a step minimises in place of the loss, if anything."""
+        if isinstance(self.objective, str):
+            return objectives.find(self.objective)(**self.objective_params or {})
+        return self.objective
 
     def work(self, n: int) -> tuple[int, int]:
         """How much a client with n samples does in a round: its SGD steps, and the samples of all their batches.

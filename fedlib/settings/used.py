@@ -77,13 +77,13 @@ def uses(code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             continue
         else:
             continue
-        before, last = steps[i - 1] if i else None, i
+        previous, last = steps[i - 1] if i else None, i
         for read in following:
             if not isinstance(value, ModuleType) or read.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 break
             path, value, last = f"{path}.{read.argval}", getattr(value, read.argval, None), last + 1
         if value is os.environ or value is os.getenv:
-            variable = _variable(value, before, steps[last + 1 :], names)
+            variable = _variable(value, previous, steps[last + 1 :], names)
             if variable is None:
                 raise Unseen(f"{path}, which it reads by a name that is not written there")
             path, value = f"{path}[{variable!r}]", os.environ.get(variable)
@@ -100,18 +100,18 @@ MISSING = object()
 
 
 def is_one_of(value: Any, values: Iterable[Any]) -> bool:
-    return any(value is each for each in values)
+    return any(value is one for one in values)
 
 
 def _variable(
-    reader: Any, before: dis.Instruction | None, following: list[dis.Instruction], names: dict[str, Any]
+    reader: Any, previous: dis.Instruction | None, following: list[dis.Instruction], names: dict[str, Any]
 ) -> str | None:
     """The variable that code reads from the environment by a text or a global text; None if it is not so plain."""
     first = following[0] if following else None
     if first is None:
         return None
     if first.opname == "CONTAINS_OP":
-        return _text(before, names)
+        return _text(previous, names)
     called = reader is os.getenv
     if not called and first.opname in ("LOAD_ATTR", "LOAD_METHOD"):
         if first.argval != "get":
@@ -119,8 +119,10 @@ def _variable(
         called, following = True, following[1:]
     variable = _text(following[0], names) if following else None
     if variable is None or not called:
-        then = following[1] if len(following) > 1 else None
-        return variable if then and (then.opname == "BINARY_SUBSCR" or then.argrepr == "[]") else None
+        reading = following[1] if len(following) > 1 else None
+        return (
+            variable if reading and (reading.opname == "BINARY_SUBSCR" or reading.argrepr == "[]") else None
+        )
     for step in following[1:]:  # the default, if any
         if step.opname.startswith("CALL"):
             return variable

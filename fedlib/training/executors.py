@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,9 +14,10 @@ from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
 from fedlib.training import maps
 from fedlib.training.card import CardExecutor
-from fedlib.training.chain import Chain
+from fedlib.training.chain import Chain, initialise
 from fedlib.training.contract import Executor
 from fedlib.training.known import as_chain
+from fedlib.training.layout import with_values
 from fedlib.training.looped import ClientLoop
 from fedlib.training.models import build, features, maker
 from fedlib.training.modules import ModuleExecutor
@@ -67,8 +69,8 @@ def make_executor(
             data = Tensors(see(data.x_train), data.y_train, see(data.x_test), data.y_test)
         shape, classes = tuple(data.x_train.shape[1:]), int(torch.cat([data.y_train, data.y_test]).max()) + 1
         net = build(model, shape, classes)
-        if not isinstance(net, Chain):
-            model = ProgramModel(partial(maker(model), shape, classes))
+        if by_torch or not isinstance(net, Chain):
+            model = ProgramModel(partial(shipped, model, shape, classes))
     if isinstance(model, ProgramModel):
         net = None if by_torch else own_chain(model, data)
         if net is None:
@@ -77,10 +79,6 @@ def make_executor(
         output = net[-1]
         if isinstance(output, nn.Linear) and output.out_features <= int(labels.max()):
             raise ConfigError(too_few(output.out_features, labels))
-    elif by_torch:
-        raise ConfigError(
-            f"local: a clipped gradient needs a program's own model, not {model!r}; leave clip out."
-        )
     assert isinstance(net, Chain)
     if device.type != "cpu":
         executor = CardExecutor if maps.takes(net) else StackedExecutor
@@ -101,3 +99,12 @@ def own_chain(model: ProgramModel, data: Tensors) -> Chain | None:
         return as_chain(made(model.make, 0), model.make, tuple(data.x_train.shape[1:]))
     except RuntimeError:  # it does not fit the data; the other executor reports why
         return None
+
+
+def shipped(name: str, size: tuple[int, ...], classes: int) -> nn.Module:
+    """A shipped model as a module that returns its scores alone, with initial values from torch's generator."""
+    net = build(name, size, classes)
+    if not isinstance(net, Chain):
+        return maker(name)(size, classes)
+    seed = int(torch.randint(2**62, ()))
+    return with_values(nn.Sequential(*net), initialise(net, np.random.default_rng(seed)))

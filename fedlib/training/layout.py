@@ -75,3 +75,12 @@ class Layout:
             name: flat[..., where].view(*flat.shape[:-1], *shape)
             for (name, where), shape in zip(self.slices.items(), self.shapes, strict=True)
         }
+
+
+@torch.no_grad()
+def with_values(net: nn.Module, flat: Tensor) -> nn.Module:
+    """A module with the values of a flat vector (d,)."""
+    tensors = dict(net.named_parameters()) | dict(net.named_buffers())
+    for name, value in Layout.of(net).views(flat).items():
+        tensors[name].copy_(value)
+    return net

@@ -22,6 +22,7 @@ from torch.func import functional_call
 
 from fedlib.data.datasets import Tensors
 from fedlib.errors import ConfigError
+from fedlib.objectives import Step
 from fedlib.settings.schema import Local
 from fedlib.training.contract import (
     Batches,
@@ -258,6 +259,14 @@ class ModuleBench(Bench):
     ) -> Generator[Gradient]:
         net = self.ready(start, training=True)
         term = self._contrast(net, anchors) if anchors is not None and local.mu else None
+        own, before = local.make_objective(), self.layout.views(start)
+
+        def teach(x: Tensor) -> Any:
+            net.eval()
+            with torch.no_grad():
+                output = functional_call(net, before, (x,))
+            net.train()
+            return output
 
         def gradient(s: int) -> Tensor:
             rows = torch.from_numpy(batches.index[s, 0, : batches.count[s, 0]])
@@ -271,12 +280,14 @@ class ModuleBench(Bench):
             self.g.zero_()
             with torch.enable_grad():
                 try:
-                    loss = self.objective.mean(net(x), y)
+                    output = net(x)
+                    loss = self.objective.mean(output, y)
                 except (ValueError, RuntimeError) as error:
                     raise ConfigError(
                         f"model: training fails on a batch of {len(rows)} samples: {first_line(error)}"
                     ) from error
-                total = loss if term is None else loss + local.mu * term(x)
+                total = loss if own is None else minimised(own, Step(net, x, y, output, loss, before, teach))
+                total = total if term is None else total + local.mu * term(x)
                 total.backward()
             return self.objective.mean_loss(loss.detach(), y)
 
@@ -313,6 +324,24 @@ class ModuleBench(Bench):
         """What the model (d,) returns for some samples, in evaluation mode."""
         with self.drawing(0):
             return self.ready(weights, training=False)(self.x[split][rows])
+
+
+def minimised(objective: Callable[[Step], Any], step: Step) -> Tensor:
+    """What an objective returns for a batch.
+
+    Raises:
+        ConfigError: it fails, or returns no number that depends on the model.
+    """
+    try:
+        total = objective(step)
+    except Exception as error:
+        raise ConfigError(f"local.objective fails: {type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(total, Tensor) or total.dim() or not total.requires_grad:
+        raise ConfigError(
+            f"local.objective must return one number that depends on the model, not {shape(total)}: take the mean of "
+            "the batch, and leave out detach and item."
+        )
+    return total
 
 
 def hooks(parameter: Tensor) -> list[Callable[[Tensor], Tensor | None]]:
