@@ -11,7 +11,7 @@ from fedlib.kinds import NotNegative, Positive
 from fedlib.objectives.base import Step, register
 
 
-@register("distillation", revision=0)
+@register("distillation")
 @dataclass
 class Distillation:
     """The loss plus gamma times the mean KL divergence of the client's output from the global model's, both (B, K).

@@ -72,7 +72,7 @@ class Layout:
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Views (..., *shape) by name, of a flat tensor (..., d)."""
         return {
-            name: flat[..., where].view(*flat.shape[:-1], *shape)
+            name: flat[..., where].view((*flat.shape[:-1], *shape))
             for (name, where), shape in zip(self.slices.items(), self.shapes, strict=True)
         }
 

@@ -259,7 +259,8 @@ class ModuleBench(Bench):
     ) -> Generator[Gradient]:
         net = self.ready(start, training=True)
         term = self._contrast(net, anchors) if anchors is not None and local.mu else None
-        own, before = local.make_objective(), self.layout.views(start)
+        own = local.make_objective()
+        before = self.layout.views(start) if own else {}
 
         def teach(x: Tensor) -> Any:
             net.eval()
