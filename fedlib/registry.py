@@ -35,7 +35,8 @@ class Registry:
     group: of entry points; each names a module.
 
     entries: name -> class or function. revisions: name -> revision, of shipped code. problems: file or package that
-    could not be loaded -> why. contested: name that two files register -> message that names both.
+    could not be loaded -> why. contested: name that two files register -> message that names both. loaded: whether
+    all files were loaded.
     """
 
     def __init__(self, noun: str, package: str, group: str | None = None) -> None:
@@ -46,13 +47,14 @@ class Registry:
         self.contested: dict[str, str] = {}
         self._digests: dict[Any, str] = {}
         self._code: dict[Any, released.Code] = {}
-        self._loaded, self._loading = False, RLock()
+        self.loaded, self._loading = False, RLock()
 
-    def register(self, name: str, revision: int | None = None) -> Callable[[T], T]:
+    def register(self, name: str, revision: int | None = None, digest: str | None = None) -> Callable[[T], T]:
         """Decorator: make a class or function known under `name`.
 
         A class that is defined again, for example when a notebook cell is run again, replaces its earlier version.
         revision: of shipped code only. Revision 0 is no part of an address; raising it gives runs another address.
+        digest: of code that is not in the entry's own file.
 
         Raises:
             NameTaken: outside the package, another entry has that name.
@@ -74,8 +76,10 @@ class Registry:
                 return entry
             if revision is not None:
                 self.revisions[name] = revision
-            elif file_of(entry):
-                self._digests[entry] = digest_of(entry)  # now: the file may change later, this entry does not
+            elif digest or file_of(entry):
+                self._digests[entry] = digest or digest_of(
+                    entry
+                )  # now: the file may change later, this entry does not
             self.entries[name] = entry
             return entry
 
@@ -128,8 +132,8 @@ class Registry:
     def load_all(self) -> dict[str, Any]:
         """Import all files of the package and all entry points, once; `problems` then says what could not be loaded."""
         with self._loading:
-            if not self._loaded:
-                self._loaded = True  # a file that is loaded now may ask for others
+            if not self.loaded:
+                self.loaded = True  # a file that is loaded now may ask for others
                 self._load()
         return self.entries
 

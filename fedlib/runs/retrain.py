@@ -22,15 +22,23 @@ from fedlib.errors import DataError, StoreError
 from fedlib.runs import archive as archives
 from fedlib.runs.place import Place
 from fedlib.runs.supply import runs_in_lockstep
-from fedlib.runs.work import is_measurement
+from fedlib.runs.work import LABELS, TIMES, is_measurement
 from fedlib.samplers import Sampler
 from fedlib.settings.code import NUMERICS
 from fedlib.settings.schema import Run, Scale
 
 ROUNDING = 1e-5  # relative; the largest measured difference is 2e-7
 SAMPLES = 2  # of the test set, whose predicted class may change with the last digits
-LOSSES = ("test_loss", "train_loss", "local_loss")
-COUNTS = ("parameters_down", "parameters_up", "scalars_up", "client_steps", "samples_evaluated")
+SHARE = 0.01  # of the clients' accuracies, likewise
+UNLIKE = {
+    *TIMES,
+    *LABELS,
+    "experiment",
+    "rules",
+    "clients",
+    "missing",
+    "notes",
+}  # columns that are not numbers to compare
 
 
 @dataclass(frozen=True)
@@ -132,32 +140,44 @@ def informed(sampler: Sampler) -> bool:
     return kind.observe is not Sampler.observe or inspect.isgeneratorfunction(kind.select)
 
 
-def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool) -> Compared:
-    """Compare round by round, up to the first round that differs.
+def compare(archived: ArchivedRun, trained: pd.DataFrame, informed: bool, whole: bool = False) -> Compared:
+    """Compare every number of every round, up to the first round that differs.
 
     Different numbers are allowed after a different choice by a sampler that depends on training results. Where choices
     are not archived, such a sampler is assumed to have made a different one.
+
+    whole: the run was trained to its end, so that no row may be missing or additional.
     """
-    n, dataset = min(len(trained), len(archived.rows)), archived.record["data"]["name"]
+    n = min(len(trained), len(archived.rows))
     old, new = archived.rows.head(n), trained.head(n)
     differs, largest = np.zeros(n, bool), np.zeros(n)
-    for column in (c for c in LOSSES if c in old and c in new):
+    for column in (c for c in old if c in new and c not in UNLIKE):
         first, second = old[column].to_numpy(float), new[column].to_numpy(float)
-        relative = np.abs(first - second) / np.maximum(np.abs(first), 1e-3)
-        # the last round trained here may be measured only because it is a run's last, or the other way round
-        largest = np.fmax(largest, relative)
-        differs |= relative > ROUNDING
-    for column in (c for c in COUNTS if c in old and c in new):
-        differs |= old[column].to_numpy(float) != new[column].to_numpy(float)
-    if "test_accuracy" in old:
-        gap = np.abs(old["test_accuracy"].to_numpy(float) - new["test_accuracy"].to_numpy(float))
-        differs |= gap > SAMPLES / KINDS[dataset].n_test + 1e-9
+        gap = np.where(first == second, 0, np.abs(first - second))  # infinite numbers equal themselves
+        relative = gap / np.maximum(np.abs(first), 1e-3)
+        if column == "test_accuracy":
+            differs |= gap > SAMPLES / KINDS[archived.record["data"]["name"]].n_test + 1e-9
+        elif "accuracy" in column:
+            differs |= gap > SHARE
+        elif pd.api.types.is_float_dtype(new[column]):
+            differs |= relative > ROUNDING
+            largest = np.fmax(largest, relative) if "loss" in column else largest
+        else:
+            differs |= gap > 0
+        unlike = np.isnan(first) != np.isnan(second)
+        if (
+            not whole
+        ):  # the last round may be measured only because it is a run's last, or the other way round
+            unlike[-1] = False
+        differs |= unlike
     first_different = int(np.argmax(differs)) if differs.any() else None
     choices = _other_choice(old, new)
     if choices is not None and (first_different is None or choices <= first_different):
         first_different, allowed = choices, informed and choices > 0
     else:
         allowed = first_different is None or ("clients" not in old and informed and first_different > 1)
+    if whole and first_different is None and len(trained) != len(archived.rows):
+        first_different, allowed = n, False
     comparable = largest[: n if first_different is None else first_different]
     return Compared(archived, n - 1, float(np.nanmax(comparable, initial=0.0)), first_different, allowed)
 

@@ -89,3 +89,22 @@ def test_a_log_must_be_sealed_and_not_changed(tmp_path: Path) -> None:
     edit(log, '"1"', '"2"')
     with pytest.raises(StoreError, match="e.ipynb is not as it was made; delete .*e.ipynb, and"):
         seals.opened(log)
+
+
+def test_sources_of_one_name_in_folders_of_one_name_are_two(tmp_path: Path) -> None:
+    """As the archives of two submissions: a change of either makes the page old."""
+    sources = [tmp_path / name / "paper" / "arena_tasks.parquet" for name in ("one", "other")]
+    for source in sources:
+        source.parent.mkdir(parents=True)
+        source.write_bytes(b"rows")
+    notebook = new_notebook(cells=[new_code_cell("1", id="cell-0")])
+    page = tmp_path / "p-leaderboard" / "notebook.ipynb"
+    page.parent.mkdir()
+    seals.seal(notebook, [], sources)
+    nbformat.write(notebook, page)
+    assert seals.is_current(page, sources)
+    for source in sources:
+        source.write_bytes(b"others")
+        assert not seals.is_current(page, sources)
+        source.write_bytes(b"rows")
+    assert seals.is_current(page, sources)

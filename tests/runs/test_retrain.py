@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -47,3 +48,47 @@ def test_other_counts_are_a_failure() -> None:
     archived = ArchivedRun("e", ROWS.assign(scalars_up=[0, 4, 4, 4]), {"data": {"name": "digits"}})
     result = compare(archived, ROWS.assign(scalars_up=[0, 4, 5, 4]), informed=True)
     assert (result.first_different, result.allowed) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("column", "forged", "first"),
+    [
+        ("test_accuracy", [0.1, 0.5, np.nan, 0.7], 2),
+        ("round", [0, 1, 0, 3], 2),
+        ("local_loss_std", [0.0, 0.1, 0.2, 0.5], 3),
+        ("client_accuracy", [0.1, 0.5, 0.6, 0.9], 3),
+        ("diverged", [False, True, False, False], 1),
+        ("clock", [0.0, 1.0, 2.0, 2.5], 3),
+    ],
+)
+def test_every_column_is_compared(column: str, forged: list, first: int) -> None:
+    """Where an accuracy is not a number, no difference to it is above a bound; it is one nevertheless."""
+    true = ROWS.assign(
+        test_accuracy=[0.1, 0.5, 0.6, 0.7],
+        local_loss_std=[0.0, 0.1, 0.2, 0.3],
+        client_accuracy=[0.1, 0.5, 0.6, 0.7],
+        diverged=False,
+        clock=[0.0, 1.0, 2.0, 3.0],
+    )
+    record = {"data": {"name": "digits"}}
+    assert compare(ArchivedRun("e", true, record), true, informed=True, whole=True).first_different is None
+    found = compare(
+        ArchivedRun("e", true.assign(**{column: forged}), record), true, informed=True, whole=True
+    )
+    assert (found.first_different, found.allowed) == (first, False)
+
+
+def test_a_run_that_was_trained_to_its_end_has_as_many_rows() -> None:
+    more = pd.concat([ROWS, ROWS.tail(1)], ignore_index=True)
+    record = {"data": {"name": "digits"}}
+    for archived, trained in ((more, ROWS), (ROWS, more)):
+        found = compare(ArchivedRun("e", archived, record), trained, informed=True, whole=True)
+        assert (found.first_different, found.allowed) == (4, False)
+        assert compare(ArchivedRun("e", archived, record), trained, informed=True).first_different is None
+
+
+def test_what_was_not_measured_in_both_is_the_same() -> None:
+    sparse = ROWS.assign(test_loss=[2.0, np.nan, 1.2, 1.0])
+    record = {"data": {"name": "digits"}}
+    assert compare(ArchivedRun("e", sparse, record), sparse, informed=True).first_different is None
+    assert compare(ArchivedRun("e", sparse, record), ROWS, informed=True).first_different == 1

@@ -1,159 +1,246 @@
-"""`fedlib arena`: train a submission, check it as it is checked before it is merged, and score all of them."""
+"""`fedlib arena`: train a submission, check it as it is checked before it is merged, and score all of them.
+
+A submission's sampler runs in processes of its own (`fedlib.isolated`); this one holds the data, trains, and keeps
+count. No code of a submission is ever executed here.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, SamplerError, StoreError
+from fedlib.isolated.sandbox import MECHANISMS
 from fedlib.runs import archive as archives
 from fedlib.runs import retrain
 from fedlib.runs.place import Place
 from fedlib.runs.results import open_results
-from fedlib.runs.simulate import simulate
+from fedlib.runs.retrain import ArchivedRun
+from fedlib.runs.simulate import Failed, simulate
 from fedlib.runs.store import pack, unpack
 from fedlib.runs.supply import runs_in_lockstep
-from fedlib.runs.work import Plan, Work, words
-from fedlib.samplers import Report, Sampler, ServerLosses, base
-from fedlib.samplers.checks import names_in
+from fedlib.runs.work import Plan, Work
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 from fedlib.settings.world import World
 from fedlib.simulation.live import Live
-from fedlib.streams import stream
-from workspace.analysis.arena import Submission
+from workspace.analysis.arena import Submission, accuracies, check_name
 
 Tell = Callable[[str], None]
-CLOCK = {"seconds", "time"}  # of a report, and of a round
-ROUNDS = 10  # of the runs that check the contract
+ROUNDS = 6  # of the runs that check the contract
+CHANCE = 0.01  # that the scores of an honest sampler on fresh seeds are so much lower than the archived ones
+LACKING = {  # mechanism of the sandbox -> what nothing else refuses where the system lacks it
+    "namespaces": "it could use a network that was open before",
+    "landlock": "it could signal other processes of this user",
+    "seccomp": "it could signal other processes of this user",
+}
 
 
-def declared(cls: type[Sampler]) -> set[str]:
-    """The classes of information that a sampler's own attributes and code name.
-
-    Raises:
-        ConfigError: it does not state its questions, or has one of its own.
-    """
-    if cls.asks is None:
-        raise ConfigError(f"{cls.__name__}.asks is missing; list the questions, or write asks = frozenset().")
-    if isinstance(cls.asks, property):
-        raise ConfigError(f"{cls.__name__}.asks is a property; list all questions that it may ask.")
-    kinds = set()
-    for question in cls.asks:
-        if question.__module__ != base.__name__:
-            raise ConfigError(
-                f"{cls.__name__}.asks: {question.__name__} is no question of fedlib.samplers.base."
-            )
-        kinds.add("validation set" if issubclass(question, ServerLosses) else question.reveals)
-    kinds |= {"labels"} & cls.needs | ({"losses"} if cls.reads else set())
-    used = set().union(
-        *(names_in(code) for value in vars(cls).values() if (code := getattr(value, "__code__", None)))
-    )
-    return kinds | ({"speeds"} if used & CLOCK else set())
-
-
-def check_information(path: str, named: set[str], cls: type[Sampler], run: Run, place: Place) -> None:
-    """Check that a sampler's choices in a run depend on nothing but the named classes of information.
-
-    path: of the file that names them.
+def run(submission: Submission, scale: Scale, settings: Experiments, tell: Tell) -> Path:
+    """Train what a submission's archive lacks, and write the archive; returns its path.
 
     Raises:
-        ConfigError: its class asks for more, or it chooses other clients while the rest is hidden.
+        ConfigError, SamplerError, DataError, StoreError: the sampler, its YAML or the data cannot be used.
     """
-    if undeclared := sorted(declared(cls) - named):
-        raise ConfigError(
-            f"{path}.information: {cls.__name__} uses {undeclared[0]}, which is not named; add it."
+    check_name(submission, settings)
+    plan = submission.plan(scale, settings)
+    say_what_lacks(submission, tell)
+    place = with_data(plan)
+    table, records = trained(submission, plan, place, tell, submission.folder)
+    path = archives.write(plan.name, scale, plan.archived, table, records, submission.folder)
+    if better := better_trial(submission, scale, settings):
+        tell(
+            f"{submission.folder.name}: the best trial is {better}; write it as `parameters`, and run this again."
         )
-    hidden = [kind for kind in ("losses", "updates", "labels") if kind not in named]
-    expected = choices(trained(run, place))
-    if chooses(run, place, set(hidden)) == expected:
-        return
-    kinds = [kind for kind in hidden if chooses(run, place, {kind}) != expected] or hidden
-    raise ConfigError(
-        f"{path}.information: {cls.__name__} chooses other clients while {kinds[0]} are hidden; add {kinds[0]}."
-    )
+    return path
 
 
-def chooses(run: Run, place: Place, hidden: set[str]) -> list[list[int]] | None:
-    """Whom a sampler chooses in each round while something is hidden; None where it cannot do without."""
-    try:
-        return choices(trained(run, place, hidden))
-    except SamplerError:
-        return None
+def trained(
+    submission: Submission, plan: Plan, place: Place, tell: Tell, archive: Path | None = None
+) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+    """The rows of a plan's runs under the rules, and what made them.
 
-
-def trained(run: Run, place: Place, hidden: Collection[str] = ()) -> Live:
-    """A run, trained to its end, whose sampler does not see some classes of information.
+    archive: that runs are taken from, as from the store of this machine; None: all are trained now.
 
     Raises:
-        SamplerError: the sampler breaks its contract.
+        SamplerError: a run failed.
     """
-    lockstep = runs_in_lockstep([run], place)
-    (live,) = lockstep.live
-    if hidden:
-        blindfold(live, hidden)
-    while lockstep.active:
-        lockstep.advance()
-    return live
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        at = place if archive else replace(place, runs=where / "runs")
+        try:
+            simulate(plan, place=at, results=where, archive=archive or where, tell=tell)
+        except Failed as failed:
+            reason = str(failed).splitlines()[1] if "\n" in str(failed) else str(failed)
+            raise SamplerError(f"{submission.code}: {reason}") from None
+        table, info = open_results(plan.name, plan.scale, where)
+    return table.assign(rules=submission.rules.stamp), info["runs"]
 
 
-def blindfold(live: Live, hidden: Collection[str]) -> None:
-    """Replace a run's sampler, before round 1, by one that is told zeros in place of what is hidden."""
-    cls = type(live.sampler)
+def check(
+    submission: Submission,
+    scale: Scale,
+    settings: Experiments,
+    tell: Tell,
+    seed: int | None = None,
+    record: bool = False,
+) -> None:
+    """Check a submission at a scale: its files, the contract, its archive, and its runs on seeds that are drawn now.
 
-    class Blindfolded(cls):
-        def observe(self, round: Any, report: Report) -> Any:
-            return super().observe(round, hide(report, hidden))
+    seed: draws the runs that are trained again, and the fresh seeds; None: one that nobody knows before.
+    record: write the runs on the fresh seeds, on which the submission is scored too.
 
-    fed = (
-        replace(live.fed, label_counts=np.zeros_like(live.fed.label_counts))
-        if "labels" in hidden
-        else live.fed
+    Raises:
+        ConfigError, SamplerError, StoreError: it breaks the rules. DataError: a dataset cannot be had here.
+    """
+    name = submission.folder.name
+    check_name(submission, settings)
+    tell(f"{name}: the contract, in a process of its own")
+    say_what_lacks(submission, tell)
+    demo = submission.plan("demo", settings)
+    first = demo.work[0].run
+    assert first  # all work of a submission is a run
+    check_contract(submission, first, with_data(demo))
+    plan = submission.plan(scale, settings)
+    table = check_archive(submission, scale, settings)
+    place = with_data(plan)
+    rng = np.random.default_rng(int.from_bytes(os.urandom(8)) if seed is None else seed)
+    again, seeds = drawn(plan.work, submission, rng), fresh_seeds(submission, rng)
+    fresh = submission.fresh(scale, settings, seeds)
+    tell(f"{name}: {len(again)} runs are trained again, and {len(fresh.work)} on seeds {words_of(seeds)}")
+    rows, records = trained(submission, replace(plan, work=(*again, *fresh.work)), place, tell)
+    for work in again:
+        compare(submission, work, table, rows, scale)
+    new = rows[rows["seed"].isin(seeds)]
+    check_scores(submission, table, new)
+    tell(f"{name}: {len(again)} runs of scale {scale} are the same when trained again")
+    if record:
+        made = [one for one in records if one["seed"] in seeds]
+        root = submission.checked(scale).parents[1]
+        path = archives.write(plan.name, scale, plan.archived, new.reset_index(drop=True), made, root)
+        tell(f"{name}: its runs on seeds {words_of(seeds)} are in {path}")
+
+
+def drawn(planned: Sequence[Work], submission: Submission, rng: np.random.Generator) -> list[Work]:
+    """Runs to train again: as many of each scored setting as the rules say, and one of each trial."""
+    groups: dict[tuple[str, ...], list[Work]] = {}
+    for work in planned:
+        scored = work.labels["method"] == submission.description.name
+        key = (work.labels["setting"],) if scored else ("", work.labels["method"])
+        groups.setdefault(key, []).append(work)
+    return [
+        works[i]
+        for key, works in groups.items()
+        for i in rng.permutation(len(works))[: submission.rules.retrained if len(key) == 1 else 1]
+    ]
+
+
+def fresh_seeds(submission: Submission, rng: np.random.Generator) -> list[int]:
+    """Seeds that nobody knows before: there are too many to have an answer ready for each."""
+    return sorted(int(seed) for seed in rng.integers(2**32, 2**53, submission.rules.fresh))
+
+
+def compare(
+    submission: Submission, work: Work, table: pd.DataFrame, rows: pd.DataFrame, scale: Scale
+) -> None:
+    """Compare a run of the archive with the same one, trained again.
+
+    Raises:
+        StoreError: a number differs.
+    """
+    old, new = (
+        part[(part[list(work.columns)] == list(work.columns.values())).all(axis=1)] for part in (table, rows)
     )
-    kind = Blindfolded if cls.observe is not Sampler.observe else cls
-    live.sampler = kind(**live.run.method.params)
-    live.sampler.setup(fed, stream(live.run.seed, "setup"))
+    record = {"data": {"name": work.dataset}}
+    archived = ArchivedRun(work.name, old.reset_index(drop=True), record)
+    compared = retrain.compare(archived, new.reset_index(drop=True), informed=False, whole=True)
+    if compared.first_different is not None:
+        raise StoreError(
+            f"{submission.archive(scale)}: {work.words} differs from round {compared.first_different} on when it is "
+            f"trained again; delete the file and run: fedlib arena run {submission.folder} --scale {scale}"
+        )
 
 
-def hide(report: Report, hidden: Collection[str]) -> Report:
-    """A report in which the losses or the updates are zeros."""
-    names = [*["losses", "squared"] * ("losses" in hidden), *["updates"] * ("updates" in hidden)]
-    values = {name: getattr(report, name) for name in names}
-    return replace(report, **{name: np.zeros_like(v) for name, v in values.items() if v is not None})
+def check_scores(submission: Submission, archived: pd.DataFrame, fresh: pd.DataFrame) -> None:
+    """Check that a submission's accuracies on fresh seeds are not lower than those of the archive by more than chance.
+
+    A sampler that recognises the published seeds does well on these alone. In each task, the accuracies above the mean
+    of the fresh ones are compared by a one-sided t-test with a common variance.
+
+    Raises:
+        StoreError: they are.
+    """
+    name = submission.description.name
+    known = accuracies(archived[archived["method"] == name]).droplevel("method")
+    new = accuracies(fresh[fresh["method"] == name]).droplevel("method")
+    target = accuracies(fresh[fresh["method"] == submission.rules.target]).droplevel("method")
+    start = accuracies(fresh[fresh["method"] == submission.rules.baseline]).droplevel("method")
+    reach = np.maximum((target - start).groupby(level=0).mean(), submission.rules.reach)
+    gaps, variance, free = [], 0.0, 0
+    for task in reach.index:
+        one, two = known.loc[[task]].to_numpy() / reach[task], new.loc[[task]].to_numpy() / reach[task]
+        gaps.append((one.mean() - two.mean(), 1 / len(one) + 1 / len(two)))
+        variance += ((one - one.mean()) ** 2).sum() + ((two - two.mean()) ** 2).sum()
+        free += len(one) + len(two) - 2
+    gap, inverse = np.mean([g for g, _ in gaps]), sum(i for _, i in gaps) / len(gaps) ** 2
+    error = float(np.sqrt(max(variance / max(free, 1), 1e-6) * inverse))
+    if free and gap / error > stats.t.ppf(1 - CHANCE, free):
+        raise StoreError(
+            f"{submission.code}: on seeds that were drawn for this check its score is lower by {gap:.2f} than on the "
+            f"published ones, which by chance is so in fewer than 1 of {1 / CHANCE:g} checks; does it know these seeds?"
+        )
 
 
-def choices(live: Live) -> list[list[int]]:
-    return [[int(k) for k in row["clients"]] for row in live.rows]
-
-
-def check_contract(run: Run, place: Place) -> None:
+def check_contract(submission: Submission, run: Run, place: Place) -> None:
     """Check that a sampler keeps its contract where clients are absent, and goes on as before from its saved state.
 
     Raises:
         SamplerError: it does not.
     """
     rounds = min(run.T, ROUNDS)
-    trained(run.model_copy(update={"world": World(mean=0.5), "T": rounds}), place)
-    straight, half = runs_in_lockstep([run], place), runs_in_lockstep([run], place)
-    while half.live[0].t < rounds // 2:
-        half.advance()
-    restored = runs_in_lockstep([run], place)
-    restored.live[0].load_state_dict(unpack(pack(half.live[0].state_dict())))
-    for lockstep in (straight, restored):
-        while lockstep.live[0].t < rounds:
-            lockstep.advance()
-    if choices(straight.live[0]) != choices(restored.live[0]):
-        raise SamplerError(
-            f"{run.method.sampler} chooses other clients after it was saved and loaded; keep all of its state in "
-            "attributes."
-        )
+    try:
+        played(run.model_copy(update={"world": World(mean=0.5), "T": rounds}), place, rounds)
+        straight, half = played(run, place, rounds), played(run, place, rounds // 2)
+        restored = played(run, place, 0)
+        restored.load_state_dict(unpack(pack(half.state_dict())))
+        if choices(straight) != choices(played(run, place, rounds, restored)):
+            raise SamplerError(
+                f"{run.method.sampler} chooses other clients after it was saved and loaded; keep all of its state in "
+                "attributes."
+            )
+    except SamplerError as error:
+        raise SamplerError(f"{submission.code}: {error}") from None
+
+
+def played(run: Run, place: Place, rounds: int, live: Live | None = None) -> Live:
+    """A run after its first rounds. live: one to continue."""
+    lockstep = runs_in_lockstep([run], place)
+    if live:
+        lockstep.live = [live]
+    while lockstep.active and lockstep.live[0].t < rounds:
+        lockstep.advance()
+    return lockstep.live[0]
+
+
+def choices(live: Live) -> list[list[int]]:
+    return [[int(k) for k in row["clients"]] for row in live.rows]
+
+
+def say_what_lacks(submission: Submission, tell: Tell) -> None:
+    """Start the sampler's process once, and tell what this system cannot refuse it."""
+    held = submission.load().begun().held
+    for mechanism in MECHANISMS:
+        if mechanism not in held:
+            tell(f"{submission.folder.name}: this system has no {mechanism}, so {LACKING[mechanism]}")
 
 
 def with_data(plan: Plan) -> Place:
@@ -164,92 +251,28 @@ def with_data(plan: Plan) -> Place:
     return place
 
 
-def run(submission: Submission, scale: Scale, settings: Experiments, tell: Tell) -> Path:
-    """Train what a submission's archive lacks, and write the archive; returns its path.
-
-    Raises:
-        ConfigError, DataError, Failed: the sampler, its YAML or the data cannot be used, or runs failed.
-    """
-    submission.load()
-    plan = submission.plan(scale, settings)
-    place = with_data(plan)
-    with tempfile.TemporaryDirectory() as folder:
-        simulate(plan, place=place, results=Path(folder), archive=submission.folder, tell=tell)
-        table, info = open_results(plan.name, scale, Path(folder))
-    table = table.assign(rules=submission.rules.stamp)
-    path = archives.write(plan.name, scale, plan.archived, table, info["runs"], submission.folder)
-    if better := better_trial(submission, scale):
-        tell(
-            f"{submission.folder.name}: the best trial is {better}; write it as `parameters`, and run this again."
-        )
-    return path
-
-
-def check(
-    submission: Submission, scale: Scale, settings: Experiments, tell: Tell, seed: int | None = None
-) -> None:
-    """Check a submission at a scale: contract, information, archive, and some runs trained again.
-
-    seed: draws the runs; None: one that nobody knows before.
-
-    Raises:
-        ConfigError, SamplerError, StoreError: it breaks the rules. DataError: a dataset cannot be had here.
-    """
-    name, cls = submission.folder.name, submission.load()
-    demo = submission.plan("demo", settings)
-    place, first = with_data(demo), demo.work[0].run
-    assert first  # all work of a submission is a run
-    tell(f"{name}: the contract, and what its choices depend on")
-    check_contract(first, place)
-    check_information(f"{name}.yaml", set(submission.description.information), cls, first, place)
-    plan = submission.plan(scale, settings)
-    check_archive(submission, plan.work, scale)
-    place = with_data(plan)
-    seed = int.from_bytes(os.urandom(4)) if seed is None else seed
-    sample = retrain.sample(scale, submission.rules.retrained, seed, submission.folder, place)
-    for archived in sample:
-        tell(f"{name}: {words(archived.record)} is trained again")
-        compared = retrain.train_again(archived, len(archived.rows) - 1, place)
-        if compared.first_different is not None:
-            raise StoreError(
-                f"{submission.archive(scale)}: {words(archived.record)} differs from round "
-                f"{compared.first_different} on when it is trained again; delete the file and run: fedlib arena run "
-                f"{submission.folder} --scale {scale}"
-            )
-    tell(
-        f"{name}: {len(sample)} runs of scale {scale}, drawn with seed {seed}, are the same when trained again"
-    )
-
-
-def check_archive(submission: Submission, planned: tuple[Work, ...], scale: Scale) -> None:
-    """Check that an archive holds exactly the planned runs, made by this sampler, and that the best trial is scored.
+def check_archive(submission: Submission, scale: Scale, settings: Experiments) -> pd.DataFrame:
+    """The rows of an archive that holds exactly the planned runs, and scores the best trial.
 
     Raises:
         StoreError: it does not. ConfigError: another trial is better than the one that is scored.
     """
-    submission.rows(scale)
-    path = submission.archive(scale)
-    mend = f"delete it and run: fedlib arena run {submission.folder} --scale {scale}"
-    records = {words(record): record for record in archives.read(path.stem, scale, submission.folder).runs}
-    expected = {work.words: work for work in planned}
-    for label in sorted(expected.keys() ^ records.keys()):
-        verb = "lacks" if label in expected else "holds, without being asked,"
-        raise StoreError(f"{path}: {verb} {label}; {mend}")
-    for label, record in records.items():
-        if record["address"] != expected[label].address(record["data"]["digest"]):
-            raise StoreError(
-                f"{path}: {label} was made with other settings or by another sampler's file; {mend}"
-            )
-    if better := better_trial(submission, scale):
+    table = submission.rows(scale, settings)
+    if better := better_trial(submission, scale, settings):
         raise ConfigError(
             f"{submission.folder.name}.yaml.parameters: the best trial is {better}; write it, and run the submission "
             "again."
         )
+    return table
 
 
-def better_trial(submission: Submission, scale: Scale) -> dict[str, Any] | None:
+def better_trial(submission: Submission, scale: Scale, settings: Experiments) -> dict[str, Any] | None:
     """The parameters of the best trial at the scale that is scored, if they are not the submission's."""
-    best = (
-        submission.best_trial(scale) if scale == submission.rules.scale else submission.description.parameters
-    )
+    if scale != submission.rules.scale:
+        return None
+    best = submission.best_trial(scale, settings)
     return best if best != submission.description.parameters else None
+
+
+def words_of(seeds: Sequence[int]) -> str:
+    return " and ".join(map(str, seeds))

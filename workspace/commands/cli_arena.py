@@ -43,11 +43,17 @@ def check(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, max=2**32 - 1, help="Seed that draws the runs to train again. Default: a new one."
+            min=0,
+            max=2**63 - 1,
+            help="Draws the runs to train again, and the fresh seeds. Default: a new one.",
         ),
     ] = None,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Write the runs on the fresh seeds, to be committed by who merges."),
+    ] = False,
 ) -> None:
-    """Check submissions as they are checked before they are merged; this executes their code.
+    """Check submissions as they are checked before they are merged; their code runs in processes of their own.
 
     The exit status is 0 only if all keep the rules. Example: fedlib arena check arena/submissions/*
     """
@@ -56,7 +62,7 @@ def check(
 
     settings, scale = settings_at(scale)
     for folder in folders:
-        arena.check(Submission.open(folder), scale, settings, tell, seed)
+        arena.check(Submission.open(folder), scale, settings, tell, seed, record)
         typer.echo(f"{folder.resolve().name}: keeps the rules.")
 
 
@@ -79,13 +85,15 @@ def score(scale: ScaleOption = None) -> None:
     if not (baseline := opened(under.experiment, scale, settings)):
         raise StoreError(f"{under.experiment} has not been run at scale {scale}; {run_first}")
     try:
-        profiles, board = arena.scored(baseline[0], scale, under, settings)
+        board = arena.scored(baseline[0], scale, under, settings)
     except Missing as missing:
         raise StoreError(f"{under.experiment} [{scale}]: {missing}; {run_first}") from None
     rows = [
-        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information)
-        for method, iqm, low, high, mean, runs, information, _ in board.itertuples()
+        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information, checked)
+        for method, iqm, low, high, mean, runs, information, checked, _ in board.table.itertuples()
     ]
-    title = f"Interquartile means over {len(profiles.scores)} runs, scale {scale}, rules {under.stamp}"
-    columns = ("method", "score", "95 % interval", "mean", "runs", "sees")
-    Console().print(table(title, columns, rows))
+    title = f"Interquartile means, scale {scale}, rules {under.stamp}"
+    columns = ("method", "score", "95 % interval", "mean", "runs", "sees", "checked on seeds")
+    Console().print(table(title, columns, rows), markup=False)
+    for name, why in board.left_out.items():
+        typer.echo(f"without a score: {name}: {why}")

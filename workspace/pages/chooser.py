@@ -16,7 +16,7 @@ from fedlib.drawing.style import NAMES
 from fedlib.measure import RUN, Missing, comparable, cumulative_cost
 from fedlib.samplers import SAMPLERS, Sampler, sees
 from fedlib.settings.params import Labelled
-from fedlib.settings.schema import Run, Scale
+from fedlib.settings.schema import Run
 from workspace.analysis import arena
 from workspace.pages import front, ranking
 
@@ -277,17 +277,14 @@ def ranked_over_all(
     return ranked, table(ranked, methods)
 
 
-def submissions(tasks: pd.DataFrame, scale: Scale, rules: arena.Rules, settings: int) -> pd.DataFrame:
-    """The arena's submissions that have run, as rows of `table`, compared with Random in the arena's tasks.
+def submissions(tasks: pd.DataFrame, board: arena.Board, rules: arena.Rules, settings: int) -> pd.DataFrame:
+    """The arena's submissions that were checked, as rows of `table`, compared with Random in the arena's tasks.
 
     tasks: the table of the rules' experiment. settings: in which the other rows are compared.
     """
     rows = []
-    for entry in arena.submissions(rules):
-        if not entry.archive(scale).exists():
-            continue
-        entry.load()
-        mine, name = entry.rows(scale), entry.description.name
+    for entry, mine in board.accepted:
+        name = entry.description.name
         tables = pd.concat(
             [tasks[tasks["method"] == rules.baseline], mine[mine["method"] == name]], ignore_index=True
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from fedlib.errors import StoreError
 from fedlib.files import sealed, unsealed
+from fedlib.settings.schema import ROOT
 
 KEY = "seal"  # of the notebook's metadata
 FILES = (".csv", ".json", ".svg", ".txt")  # that a page makes beside its notebook
@@ -25,7 +26,7 @@ FILES = (".csv", ".json", ".svg", ".txt")  # that a page makes beside its notebo
 def seal(notebook: NotebookNode, files: Iterable[Path], sources: Iterable[Path]) -> None:
     """Seal a notebook that was run, with the files that it made and those that it was made from."""
     as_read = nbformat.reads(nbformat.writes(notebook), as_version=4)
-    record = {"cells": _cells(as_read), "files": _digests(files), "sources": _digests(sources)}
+    record = {"cells": _cells(as_read), "files": _digests(files), "sources": _digests(sources, _from_root)}
     notebook.metadata[KEY] = sealed(record)
 
 
@@ -53,7 +54,7 @@ def is_current(path: Path, sources: Iterable[Path]) -> bool:
     """Whether a page or log is there, as it was made, and made from these files as they are now."""
     try:
         opened(path)
-        return _read(path)[1].get("sources") == _digests(sources)
+        return _read(path)[1].get("sources") == _digests(sources, _from_root)
     except (FileNotFoundError, StoreError):
         return False
 
@@ -77,10 +78,18 @@ def _cells(notebook: NotebookNode) -> str:
     return hashlib.sha256(json.dumps(notebook.cells, sort_keys=True).encode()).hexdigest()
 
 
-def _digests(files: Iterable[Path]) -> dict[str, str]:
-    """Folder and name -> digest, of the files that are there."""
+def _in_folder(file: Path) -> str:
+    return f"{file.parent.name}/{file.name}"
+
+
+def _from_root(file: Path) -> str:
+    """A source's path in the project: two of them may have the same name in folders of the same name."""
+    path = file.resolve()
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
+
+
+def _digests(files: Iterable[Path], key: Callable[[Path], str] = _in_folder) -> dict[str, str]:
+    """Key -> digest, of the files that are there."""
     return {
-        f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(files)
-        if file.is_file()
+        key(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files) if file.is_file()
     }

@@ -18,6 +18,7 @@ class LastLoss(Sampler):
     """
 
     asks = frozenset()
+    reads = frozenset({"losses"})
 
     explore: Share = 0.5
 
