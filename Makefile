@@ -50,6 +50,7 @@ $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml workspac
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e workspace
 	$(call relative,.venv)
+	cp workspace/activated.pth $(BIN)/../lib/python3.*/site-packages/  # so that `.venv/bin/dvc repro` finds `fedlib`
 	touch $@
 
 .venv-flower/.ready: $(BIN)/.ready tests/flower/requirements.lock

@@ -6,15 +6,22 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class ConfigError(ValueError):
+class ForUsers(Exception):
+    """An error whose message is for people: a notebook shows it alone, without the lines of code that led to it."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython's hook
+        return [f"{type(self).__name__}: {self}"]
+
+
+class ConfigError(ForUsers, ValueError):
     """A setting cannot be used; the message is one sentence for the person who wrote it."""
 
 
-class DataError(ValueError):
+class DataError(ForUsers, ValueError):
     """Data is missing, damaged or unusable; the message is one sentence for people."""
 
 
-class StoreError(RuntimeError):
+class StoreError(ForUsers, RuntimeError):
     """Something on disk cannot be used or written; the message is one sentence for people."""
 
 

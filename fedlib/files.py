@@ -20,16 +20,40 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedlib.errors import InUse, StoreError
+from fedlib.errors import ConfigError, InUse, StoreError
+
+HOME = Path(__file__).resolve().parents[1]  # the folder that this package is in
 
 
 def root() -> Path:
-    """The repository that this file is part of; for an installed package, the current working directory."""
-    repository = Path(__file__).resolve().parents[1]
-    return repository if (repository / "params.yaml").exists() else Path.cwd()
+    """The project to work on: the nearest folder, from the working directory upwards, that is a clone of the project.
+
+    Elsewhere: the clone that this file is part of; for an installed package, the working directory.
+    """
+    here = Path.cwd().resolve()
+    clones = (folder for folder in (here, *here.parents, HOME) if is_clone(folder))
+    return next(clones, Path.cwd())
+
+
+def is_clone(folder: Path) -> bool:
+    """Whether a folder has settings and a library of its own."""
+    return (folder / "params.yaml").is_file() and (folder / "fedlib" / "__init__.py").is_file()
 
 
 ROOT = root()
+
+
+def check_code() -> None:
+    """Refuse to work on one clone with the code of another.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    if ROOT != HOME and is_clone(ROOT):
+        raise ConfigError(
+            f"{ROOT}: this program's fedlib is that of {HOME}, which would write its numbers here; start the program "
+            f"with PYTHONPATH={shlex.quote(str(ROOT))}, or in another folder."
+        )
 
 
 def temporary() -> Path:

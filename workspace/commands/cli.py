@@ -9,6 +9,7 @@ import typer
 from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 from workspace.commands import cli_arena, cli_data, cli_pages, cli_runs
 
+FOR_USERS = ("ConfigError", "DataError", "SamplerError", "StoreError", "Unfinished", "InUse")
 commands = typer.Typer(
     name="fedlib",
     help="Client selection in federated learning: four papers, re-run claim by claim.",
@@ -40,5 +41,6 @@ def app() -> int:
         for_users = isinstance(error, (ConfigError, DataError, SamplerError, StoreError))
         if not for_users and type(error).__name__ != "PapermillExecutionError":  # whose module loads slowly
             raise
-        print(error, file=sys.stderr)
+        sentence = getattr(error, "ename", "") in FOR_USERS  # of a notebook's cell
+        print(error.evalue if sentence else error, file=sys.stderr)  # ty: ignore[missing-attribute]
         return 1

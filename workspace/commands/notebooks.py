@@ -8,6 +8,8 @@ cell without an error.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from fedlib.files import say, write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import printed_curves
-from workspace.commands.uses import digests, parsed
+from workspace.commands.stages import AGAIN
+from workspace.commands.uses import digests, digests_of_site, parsed
 from workspace.pages import seals
 
 SOURCES = ROOT / "notebooks"
@@ -77,8 +80,9 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED) -> list[Pa
     """Write a normalised copy of every notebook below `sources` to `target`, and delete copies without a source.
 
     A copy's metadata contains the digests of the code that the notebook uses, so it changes when that code does.
+    `site.json` beside them has those of the site.
     """
-    copies = {}
+    copies = {target / "site.json": json.dumps(digests_of_site(ROOT), indent=1).encode() + b"\n"}
     for source in sorted(sources.rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in source.parts:
             notebook, place = normalise(read(source)), source.relative_to(sources)
@@ -93,7 +97,7 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED) -> list[Pa
     for path, content in copies.items():
         if not path.exists() or path.read_bytes() != content:  # otherwise its date would change
             write_whole(path, content)
-    return list(copies)
+    return [path for path in copies if path.suffix == ".ipynb"]
 
 
 def clean(path: Path) -> bool:
@@ -123,6 +127,8 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         if experiment is None:
             raise ConfigError(f"`{name}` needs an experiment: add --experiment NAME.")
         output = ROOT / "data" / "results" / scale / f"{experiment}.ipynb"
+        if os.environ.get(AGAIN) and not only_finished:
+            forget(experiment, scale)
         chosen = {"only_finished": True} if only_finished else {}
         ran = executed(source, {"experiment": experiment, "scale": scale, **chosen})
         seals.seal(ran, [], log_sources(experiment, scale))
@@ -137,6 +143,20 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         seals.seal(ran, seals.files_beside(output), page_sources(name, experiments, scale))
     write_whole(output, nbformat.writes(ran).encode())
     return output
+
+
+def forget(experiment: str, scale: Scale) -> None:
+    """Drop the finished runs of an experiment or study from the store, so that they are made again."""
+    from fedlib.runs.finished import Finished
+    from fedlib.runs.place import Place
+    from workspace.analysis.plans import plan
+
+    whole = plan(experiment, scale)
+    finished = Finished(whole, Place.from_environment())
+    for work in whole.work:
+        if address := finished.address(work):
+            finished.store.forget(address)
+            say(f"{experiment}, {work.words}: is done again.")
 
 
 def place(artifact: str) -> str:

@@ -1,7 +1,8 @@
 """The files of both packages that a notebook imports, directly or indirectly, found by reading, not by running them.
 
 Their digests are stored in the notebook's normalised copy, so that this copy alone determines whether its stage is
-stale: a change of a plot makes pages again, never simulations.
+stale: a change of a plot makes pages again, never simulations. Comments, docstrings and annotations are no part of a
+digest, except that the site shows docstrings.
 """
 
 from __future__ import annotations
@@ -16,22 +17,26 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from fedlib.digests import import_statements, imported_files
+from fedlib.released import content
 
-# The code that determines the numbers of a simulation or study; their notebooks import more, to show the results.
+# The code that determines the numbers of all simulations and studies; their notebooks import more, to show the
+# results. Samplers, schemes, algorithms and models are not in it: an experiment's input holds the version of its own.
 NUMBERS = (
     "fedlib/__init__.py",
     "fedlib/digests.py",
     "fedlib/kinds.py",
     "fedlib/registry.py",
+    "fedlib/released.py",
     "fedlib/streams.py",
-    "fedlib/kernels/*.py",
-    "fedlib/samplers/*.py",
-    "fedlib/data/**/*.py",
-    "fedlib/algorithms/*.py",
+    "fedlib/samplers/__init__.py",
+    "fedlib/samplers/base.py",
+    "fedlib/data/*.py",
+    "fedlib/data/sources/*.py",
+    "fedlib/algorithms/__init__.py",
     "fedlib/settings/*.py",
     "fedlib/world/*.py",
     "fedlib/training/*.py",
-    "fedlib/training/models/*.py",
+    "fedlib/training/models/__init__.py",
     "fedlib/simulation/*.py",
     "fedlib/runs/__init__.py",
     "fedlib/runs/archive.py",
@@ -46,6 +51,17 @@ NUMBERS = (
     "fedlib/runs/work.py",
     "workspace/analysis/partitions.py",
     "workspace/papers/*/study_*.py",
+)
+SITE = (  # what the site shows of the code, docstrings included, besides the code that makes it
+    "fedlib/__init__.py",
+    "fedlib/algorithms/*.py",
+    "fedlib/data/*.py",
+    "fedlib/flower/*.py",
+    "fedlib/library/*.py",
+    "fedlib/samplers/*.py",
+    "fedlib/settings/schema.py",
+    "fedlib/training/models/*.py",
+    "workspace/papers/*/*",
 )
 ROOTS = ("fedlib", "workspace")  # the packages whose files count
 EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
@@ -66,10 +82,29 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
         cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         used = [path for cell in cells if parsed(cell) for path in imported(plain(cell), root)]
         files = closure([*used, *books], root)
+    return {path.relative_to(root).as_posix(): digest(path) for path in sorted(files)}
+
+
+def digests_of_site(root: Path) -> dict[str, str]:
+    """File -> digest of its content, for all that the site is made from besides results and notebooks."""
+    made_by = closure([root / "workspace" / "pages" / "site.py"], root)
+    shown = {path for pattern in SITE for path in root.glob(pattern) if path.is_file()}
     return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        for path in sorted(files)
+        path.relative_to(root).as_posix(): digest(path, path in shown) for path in sorted(made_by | shown)
     }
+
+
+@cache
+def digest(path: Path, docstrings: bool = False) -> str:
+    """Digest of what a file computes, and of its docstrings if they count; of a text, its bytes."""
+    if path.suffix != ".py":
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    tree = ast.parse(path.read_bytes())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    texts = [
+        ast.get_docstring(node) for node in ast.walk(tree) if docstrings and isinstance(node, documented)
+    ]
+    return hashlib.sha256(repr([content(tree), texts]).encode()).hexdigest()[:16]
 
 
 def plain(cell: str) -> str:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,7 +102,7 @@ class Handler(BaseRequestHandler):
             os.dup2(theirs, ours)
         os.environ.clear()
         os.environ.update(request["environment"])
-        os.environ.pop(VARIABLE)
+        os.environ.pop(VARIABLE, None)
         os.chdir(request["folder"])
         os.setsid()
         threading.Thread(target=self._end_with_client, daemon=True).start()
@@ -130,15 +131,26 @@ def run(app: Callable[[], int], arguments: Sequence[str]) -> int:
 
 
 class WarmServer(ForkingMixIn, UnixStreamServer):
-    def __init__(self, address: str, app: Callable[[], int]) -> None:
-        super().__init__(f"{address}.new", Handler)
-        os.rename(f"{address}.new", address)  # once it is there, it listens
-        self.app = app
+    """idle: seconds without a command after which it leaves; None: it leaves with the process that started it."""
+
+    def __init__(self, address: str, app: Callable[[], int], idle: float | None = None) -> None:
+        super().__init__(f"{address}.new{os.getpid()}", Handler)
+        os.rename(f"{address}.new{os.getpid()}", address)  # once it is there, it listens
+        self.app, self.address, self.idle = app, address, idle
         self.parent = os.getppid()
+        self.last_command = time.monotonic()
 
     def service_actions(self) -> None:
         super().service_actions()
-        if os.getppid() != self.parent:  # our parent is gone, so the commands that run here for DVC must end
+        if self.active_children:
+            self.last_command = time.monotonic()
+        if self.idle is not None:
+            if time.monotonic() - self.last_command > self.idle:
+                Path(self.address).unlink(missing_ok=True)
+                sys.exit()
+        elif (
+            os.getppid() != self.parent
+        ):  # our parent is gone, so the commands that run here for DVC must end
             for command in self.active_children or ():
                 for kill in (os.kill, os.killpg):  # the second fails if it was not yet the head of a session
                     with suppress(ProcessLookupError):
@@ -165,12 +177,12 @@ def preload() -> None:
             archive.read(path.stem, scale)
 
 
-def serve(address: str, app: Callable[[], int]) -> None:
-    """The warm process: listen, and run `app` (`fedlib ...`) for every request, each in a fork."""
+def serve(address: str, app: Callable[[], int], idle: float | None = None) -> None:
+    """The warm process: listen, and run `app` (`fedlib ...`) for every request, each in a fork. idle: `WarmServer`."""
     from fedlib.errors import ConfigError
     from fedlib.settings import params  # not at the top: `ask` needs none of it
 
-    with WarmServer(address, app) as server:
+    with WarmServer(address, app, idle) as server:
         preload()
         importlib.import_module("fedlib.training.loops").load()
         with suppress(ConfigError):  # the command that needs it reports it

@@ -68,9 +68,7 @@ class Artifact:
         settings = params.load(root / params.PARAMS.name)
         if name not in settings.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
-        scale = scale or settings.scale
-        if scale not in SCALES:
-            raise ConfigError(f"scale: there is no scale {scale!r}; {meant(scale, SCALES)}")
+        scale = settings.scale_of(scale)
         experiments = tuple(settings.artifacts[name])
         frames, info = {}, {}
         for experiment in experiments:
@@ -157,6 +155,9 @@ class Artifact:
         """
         if not self.claims:
             return
+        if self.scale == "demo":  # digits in place of every dataset say nothing of a paper
+            display(Markdown("At scale demo no claim is judged."))
+            return
         table = effects.load(self.scale, self.root)
         evidence = Evidence.of(table[table["paper"] == self.paper])
         decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
@@ -174,9 +175,10 @@ class Artifact:
         write_whole(self.folder / f"{name}.csv", text.encode())
 
     def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
-        """Save the claims with their outcomes, and how many have each."""
+        """Save the claims with their outcomes, and how many have each that occurs."""
         outcomes = [row["verdict"] for row in decided]
-        summary = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
+        counts = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
+        summary = {"judged": len(decided)} | {name: count for name, count in counts.items() if count}
         metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
         write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
         write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown, display
 
-from fedlib.errors import DataError, Unfinished
+from fedlib.errors import ConfigError, DataError, Unfinished
 from fedlib.runs import results
 from fedlib.runs.archive import path_of
 from fedlib.runs.coverage import failed, lacking
@@ -42,7 +42,9 @@ class Logbook:
         from workspace.analysis.plans import plan
 
         settings = params.load()
-        scale = scale or settings.scale
+        scale = settings.scale_of(scale)
+        if not isinstance(only_finished, bool):
+            raise ConfigError(f"only_finished is {only_finished!r}; write True or False.")
         describe = settings.study if name in settings.studies else settings.describe
         display(Markdown(f"**{escaped(describe(name, scale).get('title', name))}**, scale {scale}."))
         whole = plan(name, scale, settings)
