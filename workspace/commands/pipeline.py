@@ -161,6 +161,7 @@ def _stage(name: str, experiments: list[str]) -> str:
     needed = [f"data/notebooks/{notebooks.place(name)}.ipynb", *results]
     lines = [
         f"  {name}:",
+        f"    desc: the page {notebooks.place(name)}, its figures, tables and verdicts",
         f"    cmd: fedlib notebook run {name} --scale ${{scale}}",
         "    deps:",
         *(f"      - {dependency}" for dependency in needed),

@@ -50,6 +50,10 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
         if ASKING & set(arguments):
             if scale != settings.scale:
                 raise ConfigError(f"DVC asks at the scale of params.yaml; first run: fedlib scale {scale}")
+            if "--dry" in arguments:
+                say(
+                    "What these stages change makes others stale, which are not listed: experiments, then their pages."
+                )
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
         status = _reproduced(arguments, scale)
     failed = [reason for name in settings.names for reason in coverage.failed(results.record(name, scale))]

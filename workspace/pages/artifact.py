@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
-from fedlib.errors import ConfigError, meant
+from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
@@ -35,7 +35,6 @@ from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.lookup import Results
 from workspace.pages.origin import described
-from workspace.pages.page import SCALES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -114,7 +114,7 @@ class Page:
 
     @property
     def downloads(self) -> list[str]:
-        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv"))
+        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv", ".ipynb"))
 
 
 def heading(notebook: NotebookNode) -> str:

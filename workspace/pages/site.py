@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import shutil
-from functools import cached_property
+import subprocess
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,7 @@ class Site:
             return
         for name in page.downloads:
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
+        self._file("files/params.yaml", (self.root / "params.yaml").read_bytes())
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")
             page.notebook.cells[0].source = "\n".join([f"{title} (scale {page.scale})", *text])
@@ -301,7 +303,7 @@ class Site:
         cells = layout.arranged(
             page.notebook.cells,
             layout.result(self.outcomes(page), page.finding) if about_papers else "",
-            self._filled("about.md", page=page),
+            self._filled("about.md", page=page, commit=commit(self.root)),
             self._filled("beside.md", page=page),
             self._curves(page),
             self.forest(page) if about_papers else layout.NO_VERDICTS,
@@ -350,6 +352,16 @@ class Site:
         self.sources.add(path)
         if not path.exists() or path.read_bytes() != content:
             write_whole(path, content)
+
+
+@cache
+def commit(root: Path) -> str:
+    """The commit that a clone stands at; "" where there is no git."""
+    words = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:

@@ -7,6 +7,7 @@ parts, as in the authors' code. The paper shows one seed and prints no losses, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
@@ -154,7 +155,7 @@ def classes(
 
 
 def mean(counts: np.ndarray) -> float:
-    return float(counts.mean())
+    return float(counts.mean()) if len(counts) else math.nan
 
 
 def all_distinct(rows: pd.DataFrame) -> float:
@@ -173,7 +174,7 @@ def seen_later(method: str) -> Cell:
 
 def gained(counts: np.ndarray) -> float:
     """Classes in a late round more than in one of the first five."""
-    return float(counts[100:].mean() - counts[:5].mean())
+    return float(counts[100:].mean() - counts[:5].mean()) if len(counts) > 100 else math.nan
 
 
 IN_FIGURE_1 = [
