@@ -20,7 +20,8 @@ from fedlib.digests import import_statements, imported_files
 from fedlib.released import content
 
 # The code that determines the numbers of all simulations and studies; their notebooks import more, to show the
-# results. Samplers, schemes, algorithms and models are not in it: an experiment's input holds the version of its own.
+# results. Of samplers, schemes, algorithms and models it has what studies call: an experiment's input holds the version
+# of its own.
 NUMBERS = (
     "fedlib/__init__.py",
     "fedlib/digests.py",
@@ -28,11 +29,21 @@ NUMBERS = (
     "fedlib/registry.py",
     "fedlib/released.py",
     "fedlib/streams.py",
+    "fedlib/kernels/*.py",
     "fedlib/samplers/__init__.py",
     "fedlib/samplers/base.py",
+    "fedlib/samplers/checks.py",
+    "fedlib/samplers/registry.py",
+    *(
+        f"fedlib/samplers/{name}.py"
+        for name in ("fedcor", "hcsfed", "importance", "linear_process", "weighted")
+    ),
     "fedlib/data/*.py",
+    "fedlib/data/schemes/__init__.py",
+    "fedlib/data/schemes/base.py",
     "fedlib/data/sources/*.py",
     "fedlib/algorithms/__init__.py",
+    "fedlib/algorithms/base.py",
     "fedlib/settings/*.py",
     "fedlib/world/*.py",
     "fedlib/training/*.py",
