@@ -30,6 +30,7 @@ NUMBERS = (
     "fedlib/released.py",
     "fedlib/streams.py",
     "fedlib/kernels/*.py",
+    "fedlib/objectives/*.py",
     "fedlib/samplers/__init__.py",
     "fedlib/samplers/base.py",
     "fedlib/samplers/checks.py",
