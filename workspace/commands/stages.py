@@ -31,11 +31,13 @@ def warm_process(arguments: Sequence[str]) -> str | None:
         connection.connect(str(path))
         return str(path)
     path.unlink(missing_ok=True)  # of one that was killed
-    own = {key: value for key, value in os.environ.items() if not key.startswith("DVC_") and key != AGAIN}
+    variables = {
+        key: value for key, value in os.environ.items() if not key.startswith("DVC_") and key != AGAIN
+    }
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "workspace", SERVE, str(path), str(IDLE)],
-        env=own,
+        env=variables,
         stdin=quiet,
         stdout=quiet,
         stderr=quiet,

@@ -100,9 +100,10 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
 def digests_of_site(root: Path) -> dict[str, str]:
     """File -> digest of its content, for all that the site is made from besides results and notebooks."""
     made_by = closure([root / "workspace" / "pages" / "site.py"], root)
-    shown = {path for pattern in SITE for path in root.glob(pattern) if path.is_file()}
+    documented = {path for pattern in SITE for path in root.glob(pattern) if path.is_file()}
     return {
-        path.relative_to(root).as_posix(): digest(path, path in shown) for path in sorted(made_by | shown)
+        path.relative_to(root).as_posix(): digest(path, path in documented)
+        for path in sorted(made_by | documented)
     }
 
 
