@@ -35,7 +35,7 @@ html_show_sourcelink = False
 html_additional_pages = {"search": "search.html"}
 html_theme_options = {
     "logo": {"text": "Client selection"},
-    "header_links_before_dropdown": 5,
+    "header_links_before_dropdown": 9,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["footer"],
@@ -68,6 +68,14 @@ def _own_scale(app: Sphinx, page: str, template: str, context: dict, document: n
     context["provenance"] = meta.get("provenance", context["provenance"])
 
 
+def _pictures_when_seen(
+    app: Sphinx, page: str, template: str, context: dict, document: nodes.document | None
+) -> None:
+    """A picture is loaded when it comes into view: the first page has fifty, most of them in closed folds."""
+    if "body" in context:
+        context["body"] = context["body"].replace("<img ", '<img loading="lazy" ')
+
+
 def _folded_reference(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """The sections of the API reference open on a click: together they are too long to look through."""
     if page != "docs/api":
@@ -85,6 +93,7 @@ def setup(app: Sphinx) -> None:
     """Formulas as MathML, written into the page: no script, no font, no request."""
     app.connect("builder-inited", _own_search)
     app.connect("html-page-context", _own_scale)
+    app.connect("html-page-context", _pictures_when_seen)
     app.connect("doctree-resolved", _folded_reference)
     app.connect("autodoc-process-docstring", docstrings.process_docstring)
     app.connect("autodoc-process-signature", docstrings.signature)

@@ -538,7 +538,10 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
 
 WIDTHS = (390, 1280, 1440)
 LINKS = "[...document.querySelectorAll('a[href], img[src]')].map(e => e.href || e.src)"
-BROKEN = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+BROKEN = """Promise.all([...document.images].map(image => {
+  image.loading = 'eager';  // those out of view are loaded later
+  return image.decode().then(() => '', () => image.src);
+})).then(sources => sources.filter(source => source))"""
 # What an article says before its first figure or table.
 LEAD = """() => {
   const article = document.querySelector('.bd-article');

@@ -58,10 +58,14 @@ def pipeline_() -> None:
 
 @commands.command()
 def readme() -> None:
-    """Update README's scoreboard and headline tables from the archive."""
+    """Update README's answer, its picture and its findings from the archive."""
+    from workspace.analysis import effects
     from workspace.pages import readme
+    from workspace.pages.evidence import Evidence
 
-    typer.echo("README.md: " + ("rewritten." if readme.write() else "up to date."))
+    changed = [readme.write(), readme.write_answer()]
+    readme.draw_headlines(Evidence.of(effects.load("paper")))
+    typer.echo("README.md: " + ("rewritten." if any(changed) else "up to date."))
 
 
 @commands.command()

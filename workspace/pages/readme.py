@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects
 from workspace.analysis.paper import papers
-from workspace.pages import front
+from workspace.pages import chooser, first, front
 from workspace.pages.evidence import Evidence
 
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
+ANSWER = "<!-- answer: written by `fedlib readme` -->", "<!-- end of answer -->"
+HEADLINES = "docs/images/headlines.svg"
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,12 @@ class Archived:
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE) -> Archived:
+def archived(
+    scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE, names: Iterable[str] = ()
+) -> Archived:
     """All archived results of a scale, gathered as for the pages, without those in the store.
+
+    names: of experiments and studies; by default all.
 
     Raises:
         StoreError: a damaged archive.
@@ -47,7 +53,7 @@ def archived(scale: Scale, settings: Experiments, root: Path = archives.ARCHIVE)
     gathered = Archived()
     with tempfile.TemporaryDirectory() as folder:
         nowhere = Place(runs=Path(folder, "runs"), datasets=Path(folder, "datasets"))
-        for name in [*settings.names, *settings.studies]:
+        for name in names or [*settings.names, *settings.studies]:
             work = plan(name, scale, settings)
             finished = Finished(work, nowhere, Path(folder, "results"), root, any_data=True)
             table, records, _, _ = tidy(work, finished)
@@ -110,6 +116,25 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
         ConfigError: the marks are gone. StoreError: a damaged archive.
     """
     return replace_between(path, START, END, block(params.load(), root))
+
+
+def write_answer(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
+    """Update README's first answer, from the archived runs of the arena; True if that changed the file.
+
+    Raises:
+        ConfigError: the marks are gone. StoreError: a damaged archive.
+    """
+    settings = params.load()
+    names = settings.artifacts["arena"]
+    points = chooser.points(archived("paper", settings, root, names).tables)
+    planned = [(name, labelled) for name in names for labelled in settings.runs(name, "paper")]
+    return replace_between(path, *ANSWER, first.answer(chooser.data(points, planned)))
+
+
+def draw_headlines(evidence: Evidence, root: Path = ROOT) -> None:
+    """Draw README's picture, the papers' main claims, from the effects table at scale paper."""
+    drawn = first.figure(first.headlines(evidence), ink="#24292f", paper="#ffffff")
+    write_whole(root / HEADLINES, drawn.encode() + b"\n")
 
 
 def replace_between(path: Path, start: str, end: str, text: str) -> bool:

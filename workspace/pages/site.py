@@ -7,6 +7,7 @@ that makes each page again, and has Sphinx build them with the settings in `site
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 import subprocess
 from functools import cache, cached_property
@@ -25,7 +26,18 @@ from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import papers
-from workspace.pages import article, docstrings, forest, front, layout, published, seals, search, tables
+from workspace.pages import (
+    article,
+    docstrings,
+    first,
+    forest,
+    front,
+    layout,
+    published,
+    seals,
+    search,
+    tables,
+)
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.page import INSTEAD as INSTEAD
 from workspace.pages.page import SCALES, Page, meaning, texts
@@ -239,6 +251,9 @@ class Site:
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
             found=self.story(),
+            answer=self.answer(),
+            headlines=first.figure(first.headlines(self.evidence)) if self.evidence else "",
+            key=first.KEY,
             mark=layout.mark,
             unmarked=layout.unmarked,
             grid=tables.html_of(front.grid(self.evidence)) if self.evidence else "",
@@ -248,6 +263,10 @@ class Site:
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
             made=self.provenance(self.scale),
         )
+
+    def answer(self) -> str:
+        """Which sampler beats random selection, in sentences (`first.answer`); "" without the arena's runs."""
+        return first.answer(json.loads(self._data_of("chooser").read_text())) if self.has("chooser") else ""
 
     def _tools(self) -> None:
         """The pages that answer questions: the chooser, the multiverse, how to reply; with their data beside them."""

@@ -1,0 +1,178 @@
+"""The first screen of the site and of README: which sampler beats random selection, where, by how much, how surely.
+
+One sentence comes from the arena's runs, by the rule of `ranking.py`; one figure has a row for each paper's main claim,
+from the effects table.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from workspace.analysis.paper import papers
+from workspace.pages import chooser, forest, ranking
+from workspace.pages.evidence import Evidence, pooled
+
+WIDTH, ROW, LEFT, RIGHT, HEAD, FOOT = 880, 56, 330, 190, 22, 24  # pixels
+TICKS = (0.5, 1, 2, 4, 8, 16)
+WORDS = {
+    chooser.ONE: "holds one label, or nearly",
+    chooser.TWO: "holds two labels",
+    chooser.MORE: "holds several",
+}
+
+
+def runs_of(data: Mapping[str, Any]) -> pd.DataFrame:
+    """The runs of the chooser's data (`chooser.data`), as `chooser.points` has them."""
+    return pd.concat(
+        pd.DataFrame({**run["at"], "accuracy": run["accuracy"]}).assign(
+            experiment=data["settings"][run["s"]]["experiment"],
+            setting=data["settings"][run["s"]]["setting"],
+            method=data["methods"][run["m"]]["name"],
+            seed=run["seed"],
+        )
+        for run in data["runs"]
+    )
+
+
+def by_labels(data: Mapping[str, Any]) -> dict[str, ranking.Ranking]:
+    """The ranking when all rounds are done, for clients that hold one label, two, or several (`chooser.HELD`)."""
+    ends = ranking.at_budget(runs_of(data))
+    kinds: dict[str, ranking.Kind] = {
+        method["name"]: method["kind"] for method in data["methods"] if method["name"] != ranking.BASE
+    }
+    places = {
+        held: [(s["experiment"], s["setting"]) for s in data["settings"] if s["labels"] == held]
+        for held in chooser.HELD
+    }
+    return {held: ranking.ranking(ends, kinds, settings) for held, settings in places.items() if settings}
+
+
+def answer(data: Mapping[str, Any]) -> str:
+    """Which sampler beats random selection, where and by how much, in a sentence a kind of clients."""
+    sentences = []
+    for held, ranked in by_labels(data).items():
+        first, n = ranked.first, len(ranked.settings)
+        if first is None:
+            continue
+        where = f"Where each client {WORDS[held]} ({n} setting{'s' * (n > 1)})"
+        gain = f"{ranking.signed(first.gain.value)} points"
+        if first.gain.verdict == ranking.ABOVE:
+            tied = [row.method for row in ranked.ranked if row.behind and not row.behind.high < 0]
+            words = f"{where}, **{first.method}** ends {gain} of accuracy above random selection"
+            words += f" (95 % interval {ranking.interval(first.gain)})"
+            words += (
+                f", not surely more than {tied[0]}"
+                if tied
+                else f", the most of {len(ranked.ranked)} samplers"
+            )
+            sentences.append(f"{words}.")
+        elif math.isnan(first.gain.low):
+            sentences.append(f"{where}, {first.method} has {gain}, in one seed that decides nothing.")
+        else:
+            sentences.append(
+                f"{where}, no sampler is surely a point or more above it; the highest, {first.method}, has {gain} "
+                f"({ranking.interval(first.gain)})."
+            )
+    return " ".join(sentences)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A paper's main claim as a row: ours with its interval, and the printed effect (NaN if there is none), as ratios.
+
+    open: the effect may be larger, as runs ended before they reached the target.
+    """
+
+    title: str
+    claim: str
+    data: str
+    estimate: float
+    low: float
+    high: float
+    printed: float
+    open: bool
+    seeds: int
+
+
+def headlines(evidence: Evidence) -> list[Headline]:
+    """A row a paper: its main claim under the primary reading, on the data set with the most seeds."""
+    rows = []
+    for name, paper in papers().items():
+        mine = evidence.outcomes[evidence.outcomes["paper"] == name]
+        ran = [row for row in mine.to_dict("records") if math.isfinite(row["low"]) and row["unit"] == "times"]
+        if not ran:
+            continue
+        lead = max(ran, key=lambda row: row["n"])
+        table = evidence.table[(evidence.table["claim"] == lead["claim"]) & evidence.table["primary"]]
+        cells = table[(table["data"] == lead["data"]) & (table["n"] > 1)]
+        numbers = (
+            lead["estimate"],
+            lead["low"],
+            lead["high"],
+            pooled(cells),
+            bool(lead["open"]),
+            int(lead["n"]),
+        )
+        rows.append(Headline(paper.title, evidence.text(lead["claim"]), str(lead["data"]), *numbers))
+    return rows
+
+
+def figure(rows: Iterable[Headline], ink: str = "currentColor", paper: str = "") -> str:
+    """The rows as an SVG on one axis of ratios. ink, paper: colours of its lines and of its ground ("": none)."""
+    rows = list(rows)
+    height = HEAD + ROW * len(rows) + FOOT
+    bottom = height - FOOT
+
+    def x(value: float) -> float:
+        share = math.log(min(TICKS[-1], max(TICKS[0], value)) / TICKS[0]) / math.log(TICKS[-1] / TICKS[0])
+        return round(LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24), 1)
+
+    def text(at_x: float, at_y: float, words: str, **attributes: str) -> str:
+        extra = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
+        return f'<text x="{at_x}" y="{at_y}"{extra}>{html.escape(words)}</text>'
+
+    parts = [f'<rect width="{WIDTH}" height="{height}" fill="{paper}"/>'] if paper else []
+    parts += [
+        f'<line x1="{x(tick)}" x2="{x(tick)}" y1="{HEAD}" y2="{bottom}" stroke="{ink}" '
+        f'stroke-opacity="{0.8 if tick == 1 else 0.15}"/>'
+        + text(x(tick), height - 8, f"× {tick:g}", text_anchor="middle")
+        for tick in TICKS
+    ]
+    parts.append(text(x(1), 14, "no effect", text_anchor="middle"))
+    for k, row in enumerate(rows):
+        y = HEAD + ROW * (k + 0.5)
+        parts.append(text(0, y - 10, f"{row.title}, {row.data}", font_weight="bold", font_size="13"))
+        lines = textwrap.wrap(row.claim, 58, max_lines=2, placeholder=" …")
+        parts += [text(0, y + 5 + 14 * n, line, font_size="11") for n, line in enumerate(lines)]
+        parts.append(
+            f'<line x1="{x(row.low)}" x2="{x(row.high)}" y1="{y}" y2="{y}" stroke="{ink}" stroke-width="2"/>'
+        )
+        if math.isfinite(row.printed):
+            at = x(row.printed)
+            parts.append(
+                f'<path d="M{at - 6} {y}l6 -6 6 6 -6 6z" fill="none" stroke="#b0469a" stroke-width="2"/>'
+            )
+        parts.append(f'<circle cx="{x(row.estimate)}" cy="{y}" r="5" fill="#0072B2"/>')
+        ours = f"{'≥ ' if row.open else ''}{forest.number(row.estimate)}"
+        upper = f"to {forest.number(row.high)}" if math.isfinite(row.high) else "or more"
+        ours += f" [{forest.number(row.low)} {upper}]"
+        parts.append(text(WIDTH - RIGHT + 8, y - 3, f"here {ours}", font_size="12"))
+        printed = f"printed {forest.number(row.printed)}" if math.isfinite(row.printed) else "no size printed"
+        parts.append(text(WIDTH - RIGHT + 8, y + 13, f"{printed}; {row.seeds} seeds", font_size="11"))
+    label = html.escape(
+        "; ".join(f"{row.title}: {row.estimate:.3g} times, printed {row.printed:.3g}" for row in rows)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="headlines" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{label}" font-family="sans-serif" font-size="11" fill="{ink}">{"".join(parts)}</svg>'
+    )
+
+
+KEY = "● here, with its 95 % interval over seeds; ◇ printed; × 1: no effect. Ratios above 1 are in the paper's favour."
