@@ -194,8 +194,8 @@ def reproduce(arguments: list[str], loop: Loop, root: Path, scale: str = "") -> 
     context = importlib.import_module("dvc.parsing.context").Context
     load = context.load_from_vars
 
-    def with_scale(values: Any, *given: Any, **options: Any) -> None:
-        load(values, *given, **options)
+    def with_scale(values: Any, *paths: Any, **options: Any) -> None:
+        load(values, *paths, **options)
         if scale and "scale" in values:
             values["scale"] = scale
 

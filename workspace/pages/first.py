@@ -48,20 +48,20 @@ def by_labels(data: Mapping[str, Any]) -> dict[str, ranking.Ranking]:
         method["name"]: method["kind"] for method in data["methods"] if method["name"] != ranking.BASE
     }
     places = {
-        held: [(s["experiment"], s["setting"]) for s in data["settings"] if s["labels"] == held]
-        for held in chooser.HELD
+        label: [(s["experiment"], s["setting"]) for s in data["settings"] if s["labels"] == label]
+        for label in chooser.HELD
     }
-    return {held: ranking.ranking(ends, kinds, settings) for held, settings in places.items() if settings}
+    return {label: ranking.ranking(ends, kinds, settings) for label, settings in places.items() if settings}
 
 
 def answer(data: Mapping[str, Any]) -> str:
     """Which sampler beats random selection, where and by how much, in a sentence a kind of clients."""
     sentences = []
-    for held, ranked in by_labels(data).items():
+    for label, ranked in by_labels(data).items():
         first, n = ranked.first, len(ranked.settings)
         if first is None:
             continue
-        where = f"Where each client {WORDS[held]} ({n} setting{'s' * (n > 1)})"
+        where = f"Where each client {WORDS[label]} ({n} setting{'s' * (n > 1)})"
         gain = f"{ranking.signed(first.gain.value)} points"
         if first.gain.verdict == ranking.ABOVE:
             tied = [row.method for row in ranked.ranked if row.behind and not row.behind.high < 0]
@@ -155,9 +155,9 @@ def figure(rows: Iterable[Headline], ink: str = "currentColor", paper: str = "")
             f'<line x1="{x(row.low)}" x2="{x(row.high)}" y1="{y}" y2="{y}" stroke="{ink}" stroke-width="2"/>'
         )
         if math.isfinite(row.printed):
-            at = x(row.printed)
+            position = x(row.printed)
             parts.append(
-                f'<path d="M{at - 6} {y}l6 -6 6 6 -6 6z" fill="none" stroke="#b0469a" stroke-width="2"/>'
+                f'<path d="M{position - 6} {y}l6 -6 6 6 -6 6z" fill="none" stroke="#b0469a" stroke-width="2"/>'
             )
         parts.append(f'<circle cx="{x(row.estimate)}" cy="{y}" r="5" fill="#0072B2"/>')
         ours = f"{'≥ ' if row.open else ''}{forest.number(row.estimate)}"

@@ -133,8 +133,8 @@ def write_answer(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
 
 def draw_headlines(evidence: Evidence, root: Path = ROOT) -> None:
     """Draw README's picture, the papers' main claims, from the effects table at scale paper."""
-    drawn = first.figure(first.headlines(evidence), ink="#24292f", paper="#ffffff")
-    write_whole(root / HEADLINES, drawn.encode() + b"\n")
+    svg = first.figure(first.headlines(evidence), ink="#24292f", paper="#ffffff")
+    write_whole(root / HEADLINES, svg.encode() + b"\n")
 
 
 def replace_between(path: Path, start: str, end: str, text: str) -> bool:
