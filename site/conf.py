@@ -9,7 +9,7 @@ from workspace.pages import docstrings
 
 project = "Client selection in federated learning"
 extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc"]
-exclude_patterns = []
+exclude_patterns = ["files/**"]  # what pages offer to download, also notebooks
 
 nb_execution_mode = "off"  # the notebooks are already executed
 myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]

@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fedlib.errors import ConfigError
+from fedlib.files import sealed
 from fedlib.settings import params, schema
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
@@ -254,7 +255,7 @@ def small_project(folder: Path, scale: str = "demo") -> Path:
     (folder / "params.yaml").write_text(PARAMS)
     results, made = folder / "data" / "results" / scale, folder / "data" / "artifacts" / scale
     results.mkdir(parents=True)
-    (results / "tiny.json").write_text(json.dumps({"planned": 2, "runs": [RUN, RUN]}))
+    (results / "tiny.json").write_text(json.dumps(sealed({"planned": 2, "runs": [RUN, RUN]})))
     with mpl.rc_context({"svg.fonttype": "none"}):  # as the house's style has it: text stays text
         drawn, still = picture.svg(figure(), "tiny"), picture.svg(figure(), "still")
     shown = [
@@ -268,7 +269,9 @@ def small_project(folder: Path, scale: str = "demo") -> Path:
         new_code_cell("prepare_it()"),
         new_code_cell("show_it()", outputs=shown),
     ]
-    nbformat.write(new_notebook(cells=cells, metadata=notebooks.METADATA), results / "tiny.ipynb")
+    log = new_notebook(cells=cells, metadata=notebooks.METADATA)
+    seals.seal(log, [], [])
+    nbformat.write(log, results / "tiny.ipynb")
     kept(
         made / "fedcor-table_1",
         cells,
@@ -866,7 +869,7 @@ def test_the_multiverse_follows_the_choices(rendered: Path, browser: Browser) ->
         pytest.skip("looks at the small site")
     page = browser.open("multiverse.html")
     said = page.locator("#multiverse .chooser-said")
-    assert "From 1 to 4 ×. Printed: 2.5 ×. rule, mean: 1 to 3 ×, on average over readings 2 × [1.5, 2.5]" in (
+    assert "From 1 to 4 ×. Printed: 2.5 ×. rule, mean: 1 to 3, on average over readings 2 × [1.5, 2.5]" in (
         said.inner_text()
     )
     assert page.locator("#multiverse .tick").all_text_contents() == ["0.5", "1", "2", "4"]
