@@ -177,7 +177,7 @@ def test_attrition_alone_slows_random_selection():
         ("hics.T1.b", "as written", "Fashion-MNIST, Random over HiCS-FL", (1.11, 0.72, 1.70), 5, 2.48),
         ("hics.T1.b", C0, "Fashion-MNIST, Random over HiCS-FL", (2.63, 1.75, 3.94), 3, 2.48),
         ("hics.T1.b", "as written", "CIFAR-10, Random over HiCS-FL", (8.68, math.nan, math.nan), 1, 7.30),
-        ("fedcor.T1.b", "as written", "FMNIST 2SPC, Pow-d", (2.14, 1.27, math.inf), 5, 1.34),  # Pow-d does not always arrive
+        ("fedcor.T1.b", "as written", "FMNIST 2SPC, Pow-d", (2.14, 1.27, math.inf), 5, 1.34),
         ("fedcor.T1.b", "as written", "FMNIST 1SPC, Pow-d", (2.41, 1.56, math.inf), 5, 1.99),
         ("fedcor.T1.b", "as written", "FMNIST Dir, Pow-d", (0.95, 0.31, 2.89), 5, 1.79),
         ("hics.F2.d", "as written", "Fashion-MNIST (1), Random", (-3.66, -4.93, -2.39), 3, math.nan),
