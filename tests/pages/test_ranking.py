@@ -23,7 +23,7 @@ from fedlib.runs.simulate import tidy
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
 from workspace.analysis.plans import plan
-from workspace.pages import chooser, ranking
+from workspace.pages import chooser, first, ranking, readme
 
 SCRIPT = ROOT / "site" / "static" / "ranking.js"
 FACETS = ("labels", "sizes", "share", "data")
@@ -207,11 +207,11 @@ def test_the_first_is_never_beaten_by_a_sampler_that_the_answer_does_not_name(
             if row is made.first or row.gain.verdict != ranking.ABOVE:
                 continue
             assert made.first is not None
-            first = made.first.method
-            both = [s for s in settings if (s, row.method) in at and (s, first) in at]
+            leader = made.first.method
+            both = [s for s in settings if (s, row.method) in at and (s, leader) in at]
             if row.rank is not None:
                 both = list(made.settings)
-            over = mean_gain(at, row.method, first, both)
+            over = mean_gain(at, row.method, leader, both)
             assert over <= 1e-9 or row.method in said, (choice, row.method, over)
 
 
@@ -304,8 +304,23 @@ def test_the_table_of_the_pages_is_the_choosers_first(
     points: pd.DataFrame, ranked: dict[Any, tuple[ranking.Ranking, Any, Any]]
 ) -> None:
     made, table = chooser.ranked_over_all(points, planned())
-    first, _, _ = ranked["round", 1, ("", "", "", ""), 2]
-    samplers = [row.method for row in first.rows if row.kind == "sampler"]
+    chosen, _, _ = ranked["round", 1, ("", "", "", ""), 2]
+    samplers = [row.method for row in chosen.rows if row.kind == "sampler"]
     assert [row.method for row in made.rows if row.kind == "sampler"] == samplers
     assert list(table["sampler"])[: len(samplers)] == samplers
     assert not set(NAMES) & set(table["sampler"]), "names of one paper's algorithms"
+
+
+def test_readme_answers_as_the_archive_does(data: dict[str, Any]) -> None:
+    begin, end = readme.ANSWER
+    assert readme.README.read_text().split(begin)[1].split(end)[0].strip() == first.answer(data), (
+        "run: fedlib readme"
+    )
+
+
+def test_the_answer_is_the_first_of_each_kind_of_clients(data: dict[str, Any]) -> None:
+    said = first.answer(data)
+    for ranked in first.by_labels(data).values():
+        assert ranked.first is not None
+        assert f"{ranked.first.method}" in said
+        assert ranking.signed(ranked.first.gain.value) in said

@@ -84,7 +84,7 @@ def answer(data: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Headline:
+class MainClaim:
     """A paper's main claim as a row: ours with its interval, and the printed effect (NaN if there is none), as ratios.
 
     open: the effect may be larger, as runs ended before they reached the target.
@@ -101,7 +101,7 @@ class Headline:
     seeds: int
 
 
-def headlines(evidence: Evidence) -> list[Headline]:
+def headlines(evidence: Evidence) -> list[MainClaim]:
     """A row a paper: its main claim under the primary reading, on the data set with the most seeds."""
     rows = []
     for name, paper in papers().items():
@@ -120,11 +120,11 @@ def headlines(evidence: Evidence) -> list[Headline]:
             bool(lead["open"]),
             int(lead["n"]),
         )
-        rows.append(Headline(paper.title, evidence.text(lead["claim"]), str(lead["data"]), *numbers))
+        rows.append(MainClaim(paper.title, evidence.text(lead["claim"]), str(lead["data"]), *numbers))
     return rows
 
 
-def figure(rows: Iterable[Headline], ink: str = "currentColor", paper: str = "") -> str:
+def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = "") -> str:
     """The rows as an SVG on one axis of ratios. ink, paper: colours of its lines and of its ground ("": none)."""
     rows = list(rows)
     height = HEAD + ROW * len(rows) + FOOT
