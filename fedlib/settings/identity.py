@@ -288,8 +288,8 @@ class _Walk:
             self.put(value.get_state().numpy().tobytes())
         elif _instance_of(value, "torch", "dtype", "device", "Size", "layout", "memory_format"):
             self.put(repr(value))
-        elif isinstance(value, weakref.ref):
-            self.add(value(), name)
+        elif isinstance(value, weakref.ref) and (target := value()) is not None:  # a dead one is refused
+            self.add(target, name)
         elif _instance_of(value, "pandas", "DataFrame", "Series", "Index"):
             self.add([np.asarray(part) for part in (value, *getattr(value, "axes", ()))], name)
         elif _instance_of(value, "numba.core.dispatcher", "Dispatcher"):

@@ -122,7 +122,8 @@ def test_servers_follow_their_papers(name: str) -> None:
     method = {"a": fedlib.Method(sampler="full", algorithm=name, algorithm_params=params)}
     models = [flat(simulate(T=T, methods=method, m=N).model("a")) for T in range(1, 4)]
     start = flat(simulate({"lr": 1e-12}, T=1, methods={"a": "full"}, m=N).model("a"))
-    m = v = torch.zeros_like(start)
+    m = torch.zeros_like(start)
+    v = m + params.get("tau", 0.0) ** 2  # Reddi et al., Algorithm 2: v_-1 >= tau^2
     for T, model in enumerate(models, 1):
         mean = Mean(start, T)
         delta = mean.update
