@@ -212,8 +212,14 @@ archive.write("arena_tasks", "demo", (), better, list(packed.runs), submission.f
     assert "when it is trained again" in done.stderr
 
 
+def the_two_objectives_agree(copy: Copy) -> None:
+    """The page compares their losses itself; it is one program, and leaves nothing in the project."""
+    assert not (copy.root / "data" / "runs").exists()
+
+
 OUTCOMES: dict[str, Callable[[Copy], None]] = {
     "add-a-sampler": the_sampler_trained,
+    "add-a-local-objective": the_two_objectives_agree,
     "add-an-algorithm": the_algorithm_trained,
     "add-a-question": the_question_is_answered_and_charged,
     "add-a-dataset": the_dataset_trained,

@@ -107,12 +107,16 @@ def digests_of_site(root: Path) -> dict[str, str]:
     }
 
 
-@cache
 def digest(path: Path, docstrings: bool = False) -> str:
     """Digest of what a file computes, and of its docstrings if they count; of a text, its bytes."""
     if path.suffix != ".py":
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    tree = ast.parse(path.read_bytes())
+    return _digest_of_code(path.read_bytes(), docstrings)
+
+
+@cache
+def _digest_of_code(code: bytes, docstrings: bool) -> str:
+    tree = ast.parse(code)
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     texts = [
         ast.get_docstring(node) for node in ast.walk(tree) if docstrings and isinstance(node, documented)
