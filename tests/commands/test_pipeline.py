@@ -243,7 +243,7 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
         "fedlib/runs/results",
     ):  # the page uses one of them, its log the other
         with open(project.folder / f"{module}.py", "a") as code:
-            code.write("# A comment.\n")
+            code.write("CHANGED = 1\n")
     left = page.with_name("no_longer_made.csv")
     left.touch()
     make_pages(project)
