@@ -112,6 +112,10 @@ SERVERS = {
             lambda m, v: 0.1 * m / (v.sqrt() + 0.01),
         ),
     ),
+    "fedadagrad": (
+        {"lr": 0.1, "beta_1": 0.8, "tau": 0.01},
+        lambda m, v, d: (0.8 * m + 0.2 * d, v + d**2, lambda m, v: 0.1 * m / (v.sqrt() + 0.01)),
+    ),
 }
 
 
