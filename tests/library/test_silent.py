@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, namedtuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import blobs
 import numpy as np
 import pytest
 import torch
+from blobs import OWNER, X, Y, losses
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -17,28 +20,7 @@ import fedlib
 from fedlib.library.callbacks import Running
 from fedlib.samplers import Round, Sampler, Selection
 
-RNG = np.random.default_rng(0)
-Y = RNG.integers(4, size=160)
-X = (RNG.normal(size=(4, 6))[Y] + RNG.normal(size=(160, 6))).astype(np.float32)
-OWNER = np.arange(160) // 20
-
-
-def simulate(**options: Any) -> fedlib.Result:
-    given = {
-        "x": X,
-        "y": Y,
-        "clients": OWNER,
-        "test": (X, Y),
-        "model": lambda: nn.Linear(6, 4),
-        "m": 3,
-        "T": 6,
-    }
-    given |= {"methods": {"Random": "uniform"}, "threads": 1, "tell": lambda text: None}
-    return fedlib.simulate(**given | {"local": fedlib.Local(lr=0.1, batch=8, epochs=1)} | options)
-
-
-def losses(result: fedlib.Result) -> list[float]:
-    return result.table["test_loss"].tolist()
+simulate = partial(blobs.simulate, T=6)
 
 
 # -- which values of a metric are good -------------------------------------------------------------------------
