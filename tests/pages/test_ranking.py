@@ -120,15 +120,7 @@ def combinations(data: dict[str, Any]) -> Iterator[tuple[str, float, tuple[str, 
 @pytest.fixture(scope="module")
 def ranked(data: dict[str, Any]) -> dict[Any, tuple[ranking.Ranking, list[Any], Any]]:
     """Every choice -> its ranking, its settings, and what every run reaches."""
-    runs = pd.concat(
-        pd.DataFrame({**run["at"], "accuracy": run["accuracy"]}).assign(
-            experiment=data["settings"][run["s"]]["experiment"],
-            setting=data["settings"][run["s"]]["setting"],
-            method=data["methods"][run["m"]]["name"],
-            seed=run["seed"],
-        )
-        for run in data["runs"]
-    )
+    runs = first.runs_of(data)
     places = [(one["experiment"], one["setting"]) for one in data["settings"]]
     at_budgets: dict[Any, Any] = {}
     found = {}
