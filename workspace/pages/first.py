@@ -167,7 +167,11 @@ def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = ""
         printed = f"printed {forest.number(row.printed)}" if math.isfinite(row.printed) else "no size printed"
         parts.append(text(WIDTH - RIGHT + 8, y + 13, f"{printed}; {row.seeds} seeds", font_size="11"))
     label = html.escape(
-        "; ".join(f"{row.title}: {row.estimate:.3g} times, printed {row.printed:.3g}" for row in rows)
+        "; ".join(
+            f"{row.title}: {row.estimate:.3g} times, "
+            + (f"printed {row.printed:.3g}" if math.isfinite(row.printed) else "no size printed")
+            for row in rows
+        )
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="headlines" viewBox="0 0 {WIDTH} {height}" role="img" '

@@ -241,9 +241,9 @@ class Site:
         return self._filled("article.md", one=content, judging=judging, table=article.table, mark=layout.mark)
 
     def _index(self) -> str:
-        preview = self.root / "docs" / "images" / "site.png"
+        preview = self.root / "docs" / "images" / "headlines.svg"
         if self.scale == "demo" and preview.exists():
-            self._file("files/site.png", preview.read_bytes())
+            self._file("files/headlines.svg", preview.read_bytes())
         return self._filled(
             "index.md",
             scale=self.scale,
@@ -257,7 +257,7 @@ class Site:
             mark=layout.mark,
             unmarked=layout.unmarked,
             grid=tables.html_of(front.grid(self.evidence)) if self.evidence else "",
-            preview="files/site.png" if preview.exists() else "",
+            preview="files/headlines.svg" if preview.exists() else "",
             summary=front.SUMMARY,
             meanings=front.MEANINGS,
             docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
