@@ -59,16 +59,16 @@ class Objective:
         self.weights: tuple[Tensor, Tensor] | None = None
         if loss is not None:
             self.kind = _kind("loss", loss, out, y)
-            if _finite(out) and torch.isnan(_flat(loss(out, y))).all():
-                raise ConfigError(
-                    f"loss: it is not a number (0 / 0) for {len(y)} samples although the model's outputs are finite, "
-                    "as when the weights of all labels are 0; give at least one of them a weight above 0."
-                )
         if self.kind == "together":
             self.weights = _weights(self.loss, out, y)
             if self.weights is None:
                 raise ConfigError(_undefined("loss", out, y))
             self.kind = "weighted"
+        if loss is not None and _finite(out) and torch.isnan(_flat(loss(out, y))).all():
+            raise ConfigError(
+                f"loss: it is not a number (0 / 0) for {len(y)} samples although the model's outputs are finite, "
+                "as when the weights of all labels are 0; give at least one of them a weight above 0."
+            )
         if metric is not None:
             self.metric_kind = _kind("metric", metric, out, y)
             if self.metric_kind == "sum":

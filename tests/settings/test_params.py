@@ -62,12 +62,15 @@ def test_every_page_opens_experiments_and_studies_that_exist():
         assert set(experiments) <= known, name
 
 
+NOT_RUN = {"hics_texts", "hics_availability"}  # printed tables whose data or rule nobody has: no experiment
+
+
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_is_shown_on_a_page_that_opens_what_it_needs(paper):
     for claim in claims_of(paper):
         page = SETTINGS.artifacts.get(claim.artifact.replace("/", "-"))
         assert page is not None, f"{claim.id} names {claim.artifact}, which has no page"
-        lacking = asks(claim, readings(paper)) - set(page)
+        lacking = asks(claim, readings(paper)) - set(page) - NOT_RUN
         assert not lacking, f"{claim.artifact} does not open {lacking}, for {claim.id}"
 
 
