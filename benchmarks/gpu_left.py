@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib.runs import cost
-from fedlib.runs.finished import Finished
+from fedlib.runs.lookup import Finished
 from fedlib.runs.place import Place
 from fedlib.runs.work import Plan
 from fedlib.settings import params

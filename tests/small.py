@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from fedlib.runs import archive
+from fedlib.runs.experiment import simulate
 from fedlib.runs.place import Place
-from fedlib.runs.simulate import simulate
 from fedlib.runs.work import Plan
 from fedlib.settings.params import Experiments
 

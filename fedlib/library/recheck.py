@@ -15,9 +15,8 @@ from fedlib.errors import ConfigError
 from fedlib.library.callbacks import Running
 from fedlib.library.metric import QUALITY
 from fedlib.runs.group import groups_of, train_group
-from fedlib.runs.place import Place
+from fedlib.runs.place import Place, Supply
 from fedlib.runs.store import Store
-from fedlib.runs.supply import Supply
 from fedlib.settings.schema import Run
 from fedlib.simulation.live import Live
 

@@ -20,11 +20,10 @@ import pandas as pd
 
 from fedlib import __version__
 from fedlib.files import write_whole
-from fedlib.runs.place import Place
+from fedlib.runs.place import Place, Prepared, Supply, partition_key, runs_in_lockstep
 from fedlib.runs.progress import HEARTBEAT_SECONDS
 from fedlib.runs.sealed import is_state
 from fedlib.runs.store import Store, pack
-from fedlib.runs.supply import Prepared, Supply, partition_key, runs_in_lockstep
 from fedlib.runs.work import TIMES
 from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import Run

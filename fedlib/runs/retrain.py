@@ -20,8 +20,7 @@ from fedlib.data import datasets
 from fedlib.data.sources import KINDS
 from fedlib.errors import DataError, StoreError
 from fedlib.runs import archive as archives
-from fedlib.runs.place import Place
-from fedlib.runs.supply import runs_in_lockstep
+from fedlib.runs.place import Place, runs_in_lockstep
 from fedlib.runs.work import LABELS, TIMES, is_measurement
 from fedlib.samplers import Sampler
 from fedlib.settings.code import NUMERICS

@@ -7,14 +7,14 @@ import pytest
 
 from fedlib.runs.work import Plan
 from fedlib.settings import params
-from workspace.analysis import needs
+from workspace.analysis import worth
 from workspace.analysis.estimators import Effect
 
 
 def test_claims_ask_for_their_arms_under_the_primary_reading_alone() -> None:
     """Of HCSFed, without any run."""
-    of = needs.needed("hcsfed", {})
-    known = {claim.id: claim for claim in needs.data.claims_of("hcsfed")}
+    of = worth.needed("hcsfed", {})
+    known = {claim.id: claim for claim in worth.data.claims_of("hcsfed")}
     assert set(of) <= set(known)
     assert not [id for id in of if known[id].kind == "construction"]
     assert {core for core, _ in of.values()} == {True, False}
@@ -29,14 +29,14 @@ def test_claims_ask_for_their_arms_under_the_primary_reading_alone() -> None:
 
 
 def test_studies_are_asked_for_as_a_whole() -> None:
-    arms = {arm for _, parts in needs.needed("hics_fl", {}).values() for part in parts for arm in part}
-    assert needs.Condition("hics_entropy", "", "") in arms
+    arms = {arm for _, parts in worth.needed("hics_fl", {}).values() for part in parts for arm in part}
+    assert worth.Condition("hics_entropy", "", "") in arms
 
 
 def test_the_chance_is_the_power_of_one_more_seed_at_the_observed_spread() -> None:
     def chance(y: list[float]) -> float:
         row = {"values": y, "margin": 0.0, "null": 0.0, "test": "more", "open": False, "under": False}
-        return needs.chance(row | {"finest": 0.0, "lost": 0})
+        return worth.chance(row | {"finest": 0.0, "lost": 0})
 
     weak, strong, against = [0.5, -0.4, 0.2, 0.1], [0.5, 0.4, 0.6, 0.2], [-0.5, -0.4, -0.6, -0.2]
     assert chance(against) < 0.05 < chance(weak) < chance(strong)

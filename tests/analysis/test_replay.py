@@ -9,7 +9,7 @@ from fedlib.data import datasets, partition
 from fedlib.settings.schema import Local, Method, Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
-from workspace.analysis.replay import replay
+from workspace.analysis.plain_fedavg import replay
 
 WORK = {
     "steps": Local(lr=0.1, batch=10, steps=5),

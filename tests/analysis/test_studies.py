@@ -16,18 +16,19 @@ import torch
 from fedlib.data.datasets import Tensors
 from fedlib.data.partition import Partition
 from fedlib.errors import ConfigError, DataError
-from fedlib.runs import halfway, supply
-from fedlib.runs.finished import Finished
-from fedlib.runs.halfway import Halfway
+from fedlib.runs import measuring
+from fedlib.runs import place as places
+from fedlib.runs.experiment import simulate
+from fedlib.runs.lookup import Finished
+from fedlib.runs.measuring import Halfway
 from fedlib.runs.place import Place
-from fedlib.runs.simulate import simulate
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.training import executors
 from fedlib.training.chain import initialise
 from fedlib.training.layout import Layout
 from fedlib.training.models import build
-from workspace.analysis.plans import plan, study_module
+from workspace.analysis.experiments import plan, study_module
 from workspace.papers.fedcor import study_loss_changes, study_toy
 from workspace.papers.hics_fl import study_assumption
 
@@ -95,9 +96,9 @@ def measured(name: str, settings: Experiments, place: Place, results, scale: str
 
 def test_a_study_uses_as_many_cores_as_it_may(settings, monkeypatch):
     monkeypatch.setattr(executors, "make_executor", lambda model, tensors, device, threads, *_: threads)
-    monkeypatch.setattr(supply, "cores", lambda: 3)
+    monkeypatch.setattr(places, "cores", lambda: 3)
     (run, *_) = (one.run for one in settings.runs("e", "demo"))
-    assert [supply.Prepared(Place(threads=threads)).executor(run) for threads in (0, 2)] == [3, 2]
+    assert [places.Prepared(Place(threads=threads)).executor(run) for threads in (0, 2)] == [3, 2]
 
 
 def test_a_unit_is_measured_once_and_again_when_its_settings_change(settings, place, tmp_path, monkeypatch):
@@ -144,7 +145,7 @@ def test_a_killed_study_goes_on_where_it_was(name, settings, place, tmp_path, mo
 
 def test_a_long_unit_says_how_far_it_is(settings, tmp_path, monkeypatch):
     now = itertools.count(0.0, 10.0)
-    monkeypatch.setattr(halfway, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(now)))
     said = []
     place = Place(runs=tmp_path, workers=1)
     simulate(plan("x_assumption", "demo", settings), None, place, tmp_path, tell=said.append)

@@ -148,7 +148,8 @@ def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
 def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "fedlib.runs.simulate.simulate", lambda whole, part, **given: asked.extend(part.work) or Path("table")
+        "fedlib.runs.experiment.simulate",
+        lambda whole, part, **given: asked.extend(part.work) or Path("table"),
     )
     status, _ = fedlib(
         *("run", "hcsfed_table_1", "--scale", "paper"),
@@ -165,7 +166,7 @@ def test_methods_and_seeds_may_be_repeated(fedlib, monkeypatch: pytest.MonkeyPat
 def test_a_study_is_run_by_its_name_and_in_part(fedlib, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "fedlib.runs.simulate.simulate", lambda whole, part, **given: asked.append(part) or Path("table")
+        "fedlib.runs.experiment.simulate", lambda whole, part, **given: asked.append(part) or Path("table")
     )
     assert fedlib("run", "cs_partitions", "--scale", "cpu")[0] == 0
     assert fedlib("run", "hics_partitions", "--scale", "paper", "--seeds", "0")[0] == 0

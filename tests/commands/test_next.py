@@ -12,8 +12,8 @@ from small import EXPERIMENT as SMALL
 from fedlib.errors import ConfigError
 from fedlib.runs.work import Plan, training
 from fedlib.settings.params import build
-from workspace.analysis import planning
-from workspace.analysis.planning import Unit
+from workspace.analysis import worth
+from workspace.analysis.worth import Unit
 from workspace.commands import next as next_runs
 
 SHARED = {key: SMALL[key] for key in ("dataset", "partition", "model", "N", "m", "T", "local")}
@@ -85,7 +85,7 @@ def test_each_is_trained_then_archived_and_nothing_after_the_time(monkeypatch) -
     ]
     done.clear()
     said: list[str] = []
-    next_runs.train(UNITS, "demo", time.monotonic() + planning.MARGIN - 100, said.append)
+    next_runs.train(UNITS, "demo", time.monotonic() + worth.MARGIN - 100, said.append)
     assert done == [[*shared, "--setting", "a", "--methods", "MD, plain", "--seeds", "0"], "archived tiny"]
     assert said[-1].startswith("No time is left for tiny  seed 1")
 

@@ -168,7 +168,7 @@ def test_a_failing_cell_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
     cells = (
-        "from workspace.pages.lookup import Results\nprint('before')",
+        "from workspace.pages.origin import Results\nprint('before')",
         "Results('demo', {})['e']",
         "print('after')",
     )

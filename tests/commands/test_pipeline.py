@@ -16,7 +16,7 @@ from copies import PARAMS, Project
 from nbformat.v4 import new_code_cell, new_notebook
 from papermill import inspect_notebook
 
-from fedlib.runs import archive, coverage, results
+from fedlib.runs import archive, results
 from fedlib.settings import params
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import ROOT
@@ -307,10 +307,9 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     record = {"missing": [], "runs": [{"setting": "", "method": "MD"}]}
     commands = []
     monkeypatch.setattr(params, "load", lambda: params.Experiments(raw))
-    for module in (results, coverage):
-        monkeypatch.setattr(
-            module, "record", lambda name, scale, *where: record if (name, scale) in there else {}
-        )
+    monkeypatch.setattr(
+        results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
+    )
     monkeypatch.setattr(pipeline, "_stale_logs", lambda names, *how, logs=True: [[*names, f"{logs=}"]])
     monkeypatch.setattr(pipeline.seals, "is_current", lambda *asked: False)
     monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from workspace.commands.turns import in_turn
+from workspace.commands.progress import in_turn
 
 SECONDS = 60.0  # that anything may take on a busy machine
 

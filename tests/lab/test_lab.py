@@ -27,7 +27,7 @@ from ruamel.yaml import YAML
 from fedlib.data import datasets
 from fedlib.errors import ConfigError
 from fedlib.runs import work
-from fedlib.runs.finished import Finished
+from fedlib.runs.lookup import Finished
 from fedlib.runs.place import Place
 from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register

@@ -18,9 +18,9 @@ from fedlib.drawing.style import FAMILIES, family, looks
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
 from workspace.analysis import tables
-from workspace.analysis.asking import ask
 from workspace.figures import picture, studies, summary
 from workspace.pages.evidence import OUTCOMES
+from workspace.papers.hcsfed.theory import ask
 
 mpl.use("agg")
 

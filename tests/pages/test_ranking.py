@@ -17,12 +17,12 @@ import pytest
 from scipy import stats
 
 from fedlib.drawing.style import NAMES
-from fedlib.runs.finished import Finished
+from fedlib.runs.experiment import tidy
+from fedlib.runs.lookup import Finished
 from fedlib.runs.place import Place
-from fedlib.runs.simulate import tidy
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
-from workspace.analysis.plans import plan
+from workspace.analysis.experiments import plan
 from workspace.pages import chooser, first, ranking, readme
 
 SCRIPT = ROOT / "site" / "static" / "ranking.js"

@@ -17,13 +17,13 @@ from small import Small
 from fedlib import files
 from fedlib.data import datasets
 from fedlib.errors import ConfigError, DataError, StoreError, Unfinished
-from fedlib.runs import archive, coverage, results, sealed, train, work
-from fedlib.runs.finished import Finished
-from fedlib.runs.simulate import simulate
+from fedlib.runs import archive, results, sealed, train, work
+from fedlib.runs.experiment import simulate
+from fedlib.runs.lookup import Finished
 from fedlib.runs.work import Plan
 from fedlib.settings import params, schema
-from workspace.analysis import partitions
-from workspace.analysis.plans import plan
+from workspace.analysis import study_partitions
+from workspace.analysis.experiments import plan
 
 CHANGES = {
     "methods": {"MD": {"sampler": "md"}, "Random": {"sampler": "uniform"}, "the same": {"sampler": "md"}},
@@ -202,32 +202,32 @@ def test_a_part_is_archived_as_a_part_and_said_to_be(folder: Folder) -> None:
     assert set(table["seed"]) == {1}
     assert set(table["method"]) == {"MD", "the same"}  # equal settings are one run
     assert info["planned"] == 12
-    assert coverage.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
+    assert results.lacking(info) == ("MD / the same of few / many (seeds 0); Random of few / many")
     _, info = folder.simulate(methods=["Random"])
     assert len(folder.trained) == 4
     assert len(info["runs"]) == 8
-    assert "Random" not in coverage.lacking(info)
+    assert "Random" not in results.lacking(info)
 
 
 def test_settings_without_any_run_are_named_as_a_whole() -> None:
     runs = [{"setting": "a", "method": "MD", "seed": 0}]
     missing = [{"setting": "b", "method": m, "seed": s, "reason": ""} for m in "xy" for s in (0, 1)]
-    assert coverage.lacking({"runs": runs, "missing": missing}) == "all of b"
-    assert coverage.lacking({"runs": runs, "missing": []}) == ""
+    assert results.lacking({"runs": runs, "missing": missing}) == "all of b"
+    assert results.lacking({"runs": runs, "missing": []}) == ""
 
     labels = [{"setting": "2SPC", "method": "", "seed": 0, "data": data} for data in ("MNIST", "CIFAR-10")]
     shown = {"setting": "2SPC", "method": "", "seed": 0}
     measured, missing = [{**shown, "unit": {"labels": labels[0]}}], [{**shown, "labels": labels[1]}]
-    assert coverage.lacking({"runs": measured, "missing": missing}) == "all of CIFAR-10 2SPC"
+    assert results.lacking({"runs": measured, "missing": missing}) == "all of CIFAR-10 2SPC"
 
 
 def test_what_is_there_is_said_in_words() -> None:
     runs = [{"setting": s, "method": m, "seed": k} for s in "ab" for m in "xy" for k in (0, 1)]
-    assert coverage.present({"runs": runs}) == "x / y of a / b, 2 seeds"
-    assert coverage.present({"runs": [*runs, {"setting": "c", "method": "x", "seed": 0}]}) == (
+    assert results.present({"runs": runs}) == "x / y of a / b, 2 seeds"
+    assert results.present({"runs": [*runs, {"setting": "c", "method": "x", "seed": 0}]}) == (
         "x / y of a / b, 2 seeds; x of c, 1 seed"
     )
-    assert coverage.present({"runs": []}) == ""
+    assert results.present({"runs": []}) == ""
 
 
 def test_nothing_finished_is_said(folder: Folder) -> None:
@@ -279,7 +279,7 @@ def test_a_study_is_archived_too(folder: Folder, monkeypatch: pytest.MonkeyPatch
     first, info = folder.study()
     folder.pack(first, info, "x_partitions")
     folder.wipe()
-    monkeypatch.setattr(partitions, "measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(study_partitions, "measure", lambda *_: pytest.fail("measured again"))
     again, remade = folder.study()
     pd.testing.assert_frame_equal(again, first)
     assert remade == info

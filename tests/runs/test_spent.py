@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from small import EXPERIMENT
 
-from fedlib.runs.spent import Spent
+from fedlib.runs.cost import Spent
 from fedlib.runs.work import Plan, Work
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Until

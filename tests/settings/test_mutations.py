@@ -11,7 +11,7 @@ from fedlib.errors import ConfigError
 from fedlib.settings.params import Experiments
 from fedlib.settings.reading import parse
 from fedlib.settings.schema import SCALES
-from workspace.analysis.plans import plan
+from workspace.analysis.experiments import plan
 from workspace.commands import pipeline
 
 FILE = """\

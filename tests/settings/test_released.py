@@ -108,7 +108,9 @@ print(json.dumps(code_of({"model": "MODEL", "method": {"sampler": "SAMPLER"}})))
 @pytest.fixture
 def ask(tmp_path):
     """A copy of the project, and what its addresses say of a sampler and a model."""
-    environment = copy_project(tmp_path) | {"PYTHONDONTWRITEBYTECODE": "1"}  # edits of one second and one size
+    environment = copy_project(tmp_path) | {
+        "PYTHONDONTWRITEBYTECODE": "1"
+    }  # edits of one second and one size
 
     def said(sampler: str = "md", model: str = "mlp") -> tuple[dict[str, int | str], str]:
         program = ADDRESSES.replace("MODEL", model).replace("SAMPLER", sampler)

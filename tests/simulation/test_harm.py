@@ -16,10 +16,9 @@ import torch
 
 from fedlib.data import datasets, partition
 from fedlib.errors import SamplerError
-from fedlib.runs.coverage import failed
+from fedlib.runs.experiment import Failed, simulate
 from fedlib.runs.place import Place, address
-from fedlib.runs.results import open_results, record
-from fedlib.runs.simulate import Failed, simulate
+from fedlib.runs.results import failed, open_results, record
 from fedlib.runs.store import Store
 from fedlib.runs.train import train
 from fedlib.runs.work import Plan
@@ -432,7 +431,7 @@ def test_the_command_says_what_failed_and_with_traceback_where(sampler, tmp_path
     given = {"place": Place(runs=tmp_path / "runs", workers=1), "results": tmp_path, "archive": tmp_path}
     experiments = spec(Mine={"sampler": "bad"}, MD={"sampler": "md"})
     monkeypatch.setattr(params, "load", lambda: experiments)
-    monkeypatch.setattr("fedlib.runs.simulate.simulate", partial(simulate, **given))
+    monkeypatch.setattr("fedlib.runs.experiment.simulate", partial(simulate, **given))
 
     def run(*options: str) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["fedlib", "run", "few", "--scale", "demo", *options])

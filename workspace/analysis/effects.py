@@ -68,8 +68,8 @@ from workspace.analysis import judge, words
 from workspace.analysis.cells import Row, rows
 from workspace.analysis.claim import Arms, asks, claims_of
 from workspace.analysis.estimators import ALPHA, Effect, holm
+from workspace.analysis.experiments import table_file
 from workspace.analysis.paper import papers
-from workspace.analysis.plans import table_file
 from workspace.analysis.readings import AS_WRITTEN, readings
 
 COLUMNS = [

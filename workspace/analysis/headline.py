@@ -66,8 +66,10 @@ class Headline:
 
 
 def headlines() -> dict[str, Headline]:
-    """Paper -> `HEADLINE` of `workspace/papers/<paper>/headline.py`, for the papers that have one."""
-    return {paper: module.HEADLINE for paper, module in parts("headline").items()}
+    """Paper -> `HEADLINE` of `workspace/papers/<paper>/printed.py`, for the papers that have one."""
+    return {
+        paper: module.HEADLINE for paper, module in parts("printed").items() if hasattr(module, "HEADLINE")
+    }
 
 
 def rounds(arms: Arms, reading: Reading, row: Row, method: str) -> tuple[pd.Series, int]:

@@ -1,6 +1,6 @@
 """Runs of the authors' own programs (`data/reference/`), verified, with the names of our corresponding runs.
 
-If a paper's program was run, its folder describes it (`workspace/papers/<paper>/program.py`)::
+If a paper's program was run, its folder describes it (`workspace/papers/<paper>/printed.py`)::
 
     PROGRAM = Program(
         digest="...",                                  # of data/reference/<paper>.csv
@@ -43,7 +43,7 @@ class Program:
 
 def programs() -> dict[str, Program]:
     """Folder name -> program, for the papers whose authors' program was run."""
-    return {paper: module.PROGRAM for paper, module in parts("program").items()}
+    return {paper: module.PROGRAM for paper, module in parts("printed").items() if hasattr(module, "PROGRAM")}
 
 
 def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:

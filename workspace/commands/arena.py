@@ -22,12 +22,11 @@ from fedlib.errors import ConfigError, SamplerError, StoreError
 from fedlib.isolated.sandbox import MECHANISMS
 from fedlib.runs import archive as archives
 from fedlib.runs import retrain
-from fedlib.runs.place import Place
+from fedlib.runs.experiment import Failed, simulate
+from fedlib.runs.place import Place, runs_in_lockstep
 from fedlib.runs.results import open_results
 from fedlib.runs.retrain import ArchivedRun
-from fedlib.runs.simulate import Failed, simulate
 from fedlib.runs.store import pack, unpack
-from fedlib.runs.supply import runs_in_lockstep
 from fedlib.runs.work import Plan, Work
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale

@@ -74,7 +74,7 @@ def score(scale: ScaleOption = None) -> None:
     from fedlib.errors import StoreError
     from fedlib.measure import Missing
     from workspace.analysis import arena
-    from workspace.analysis.plans import opened
+    from workspace.analysis.experiments import opened
     from workspace.commands.listing import table
 
     under = arena.Rules.read()

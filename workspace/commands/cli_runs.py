@@ -81,7 +81,7 @@ def run(
 
     Example: fedlib run cs_mnist --scale demo --methods MD --seeds 0-2
     """
-    from workspace.analysis.plans import plan
+    from workspace.analysis.experiments import plan
 
     whole = plan(experiment, scale)
     part = whole.only(
@@ -90,7 +90,7 @@ def run(
         settings or None,
         datasets or None,
     )
-    from fedlib.runs.simulate import Failed, simulate  # after the names are checked: it imports pandas
+    from fedlib.runs.experiment import Failed, simulate  # after the names are checked: it imports pandas
 
     try:
         path = simulate(whole, part, tell=tell)
@@ -116,13 +116,13 @@ def next_(
     """
     import time
 
-    from workspace.analysis import planning
+    from workspace.analysis import worth
     from workspace.commands import next as next_runs
 
     began, seconds = time.monotonic(), next_runs.seconds_of(within)
     settings, scale = settings_at(scale)
     ordered = next_runs.plan(settings, scale, tell, without_data=dry_run)
-    chosen = planning.fitting(ordered, began + seconds - time.monotonic())
+    chosen = worth.fitting(ordered, began + seconds - time.monotonic())
     if warning := next_runs.busy():
         typer.echo(warning)
     for line in next_runs.lines(chosen) or ["Nothing that could decide a claim fits into this time."]:
@@ -145,7 +145,7 @@ def scale(name: Annotated[Scale | None, typer.Argument(help="demo, cpu or paper.
 @commands.command()
 def results(names: Names = None, scale: ScaleOption = None) -> None:
     """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
-    from workspace.analysis.plans import collect
+    from workspace.analysis.experiments import collect
 
     _make_each(names, scale, collect)
 
@@ -160,8 +160,8 @@ def archive(names: Names = None, scale: ScaleOption = None) -> None:
     from fedlib.files import ROOT, alone
 
     def packed(name: str, scale: Scale, tell: Callable[[str], None], settings: Experiments) -> Path:
-        from fedlib.runs.simulate import pack
-        from workspace.analysis.plans import plan
+        from fedlib.runs.experiment import pack
+        from workspace.analysis.experiments import plan
 
         return pack(plan(name, scale, settings), tell)
 
@@ -189,8 +189,10 @@ def _make_each(
     names, lacks = names and [name for name in names if name in registered], bool(unknown)
     if lacks and not names:
         raise typer.Exit(1)
-    from fedlib.runs.coverage import lacking  # after the names are checked: it imports pandas
-    from fedlib.runs.results import record
+    from fedlib.runs.results import (
+        lacking,  # after the names are checked: it imports pandas
+        record,
+    )
 
     for name in names or [*settings.names, *settings.studies]:
         try:

@@ -23,8 +23,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import say, write_whole
 from fedlib.settings.reading import read
 from workspace.commands.command import Command, Start
-from workspace.commands.progress import StageProgress
-from workspace.commands.turns import in_turn
+from workspace.commands.progress import StageProgress, in_turn
 
 LOCK_SECONDS = 30.0  # between two writes of dvc.lock
 

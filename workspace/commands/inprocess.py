@@ -20,7 +20,7 @@ from nbformat.v4 import new_output
 from traitlets.config import Config
 
 from fedlib.measure import Missing
-from workspace.pages.lookup import ResultsMissing
+from workspace.pages.origin import ResultsMissing
 
 JUDGE = "artifact.judge();"
 IN_ORDER = (ResultsMissing, Missing)  # if a page lacks these, it ends there without an error

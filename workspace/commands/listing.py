@@ -147,7 +147,7 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
 def measurements(settings: Experiments, scale: Scale) -> Table:
     """How much of each study is measured; times are not estimated, because they depend on more than training runs."""
     from fedlib.runs.place import Place
-    from workspace.analysis.plans import plan
+    from workspace.analysis.experiments import plan
 
     place, rows = Place.from_environment(), []
     for name in settings.studies:
@@ -158,7 +158,7 @@ def measurements(settings: Experiments, scale: Scale) -> Table:
 
 def remaining(plan: Plan, place: Place) -> tuple[list[Work], str, list[str]]:
     """The unfinished work of a plan, how much is finished in words, and the datasets that are not available."""
-    from fedlib.runs.finished import Finished
+    from fedlib.runs.lookup import Finished
 
     possible, without_data = Finished(plan, place).lacking(plan.work)
     total, unfinished = len(plan.work), [*possible, *without_data]

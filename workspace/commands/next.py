@@ -1,4 +1,4 @@
-"""`fedlib next`: train for a given time what decides most core claims per hour (`analysis/planning.py`)."""
+"""`fedlib next`: train for a given time what decides most core claims per hour (`analysis/worth.py`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, DataError, Unfinished
 from fedlib.runs import cost
-from fedlib.runs.finished import Finished
+from fedlib.runs.cost import Spent
+from fedlib.runs.experiment import pack, tidy
+from fedlib.runs.lookup import Finished
 from fedlib.runs.place import Place, cores
 from fedlib.runs.progress import duration
-from fedlib.runs.simulate import pack, tidy
-from fedlib.runs.spent import Spent
 from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
-from workspace.analysis import needs, planning
+from workspace.analysis import worth
+from workspace.analysis.experiments import plan as plan_of
 from workspace.analysis.paper import papers
-from workspace.analysis.planning import Unit
-from workspace.analysis.plans import plan as plan_of
+from workspace.analysis.worth import Unit
 
 Tell = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -52,7 +52,7 @@ def plan(settings: Experiments, scale: Scale, tell: Tell, without_data: bool = F
     Reports what cannot be trained. without_data: also what lacks prepared data, for a plan that is only shown.
     """
     known = {*settings.names, *settings.studies}
-    experiments = {paper: needs.experiments_of(paper) & known for paper in papers()}
+    experiments = {paper: worth.experiments_of(paper) & known for paper in papers()}
     names = sorted(set().union(*experiments.values()))
     tell(f"looking for the runs of {len(names)} experiments and studies ...")
     place = Place.from_environment()
@@ -77,19 +77,19 @@ def plan(settings: Experiments, scale: Scale, tell: Tell, without_data: bool = F
     for reason in absent.values():
         tell(f"Left out: {reason}")
     tell("judging what is not decided ...")
-    parts: dict[str, tuple[bool, needs.Parts]] = {}
+    parts: dict[str, tuple[bool, worth.Parts]] = {}
     for paper in experiments:
-        parts |= needs.needed(paper, tables)
-    lacks = {planning.Condition.of(work) for work in missing}
+        parts |= worth.needed(paper, tables)
+    lacks = {worth.Condition.of(work) for work in missing}
     open_claims = {
         claim: (core, {arms: chance for arms, chance in alternatives.items() if arms & lacks})
         for claim, (core, alternatives) in parts.items()
     }
     spent = Spent(((plans[name], table) for name, table in timed.items()), cost.steps)
     useful = {arm for _, alternatives in open_claims.values() for arms in alternatives for arm in arms}
-    seconds = _costs([work for work in missing if planning.Condition.of(work) in useful], spent, tell)
+    seconds = _costs([work for work in missing if worth.Condition.of(work) in useful], spent, tell)
     trainable = [work for work in missing if work in seconds]
-    return planning.units(trainable, planning.shared(open_claims), seconds.__getitem__)
+    return worth.units(trainable, worth.shared(open_claims), seconds.__getitem__)
 
 
 def labels(columns: Mapping[str, object]) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def train(chosen: list[Unit], scale: Scale, deadline: float, tell: Tell) -> None
     """
     for unit in chosen:
         remaining = deadline - time.monotonic()
-        if remaining < planning.MARGIN and remaining < unit.seconds:
+        if remaining < worth.MARGIN and remaining < unit.seconds:
             tell(f"No time is left for {unit.experiment} {unit.setting} seed {unit.seed} and what follows.")
             return
         ended = _run(command(unit, scale), remaining)

@@ -147,9 +147,9 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
 
 def forget(experiment: str, scale: Scale) -> None:
     """Drop the finished runs of an experiment or study from the store, so that they are made again."""
-    from fedlib.runs.finished import Finished
+    from fedlib.runs.lookup import Finished
     from fedlib.runs.place import Place
-    from workspace.analysis.plans import plan
+    from workspace.analysis.experiments import plan
 
     whole = plan(experiment, scale)
     finished = Finished(whole, Place.from_environment())

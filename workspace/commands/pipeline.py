@@ -25,7 +25,7 @@ from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
 from workspace.commands import notebooks
 from workspace.commands.command import Command, Start, commands
-from workspace.commands.turns import in_turn
+from workspace.commands.progress import in_turn
 from workspace.pages import seals
 
 INPUTS = ROOT / "data" / "inputs"
@@ -199,7 +199,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
-    from fedlib.runs import coverage, results
+    from fedlib.runs import results
     from workspace.pages import site
 
     settings = params.load()
@@ -215,7 +215,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
             fuller = {
                 name: experiments
                 for name, experiments in sources.items()
-                if coverage.covered(experiments, instead) - coverage.covered(experiments, scale)
+                if results.covered(experiments, instead) - results.covered(experiments, scale)
             }
             failed += _run(_stale_pages(fuller, instead), instead, tell, start)
     return failed
@@ -227,9 +227,9 @@ def _stale_logs(
     """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
     from fedlib.runs import results
     from fedlib.runs.archive import path_of
-    from fedlib.runs.finished import Finished
+    from fedlib.runs.lookup import Finished
     from fedlib.runs.place import Place
-    from workspace.analysis.plans import plan
+    from workspace.analysis.experiments import plan
 
     commands, environment = [], Place.from_environment()
     for name in names:

@@ -39,7 +39,7 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
         ConfigError: DVC itself shall answer, which knows the scale of `params.yaml` alone.
         StoreError: another process makes pages, or packs the archive.
     """
-    from fedlib.runs import coverage, results
+    from fedlib.runs import results
 
     settings = params.load()
     scale = scale or settings.scale
@@ -56,7 +56,7 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
                 )
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
         status = _reproduced(arguments, scale)
-    failed = [reason for name in settings.names for reason in coverage.failed(results.record(name, scale))]
+    failed = [reason for name in settings.names for reason in results.failed(results.record(name, scale))]
     for reason in failed:
         say(f"Failed: {reason}")
     return status or int(bool(failed))

@@ -52,16 +52,16 @@ NUMBERS = (
     "fedlib/simulation/*.py",
     "fedlib/runs/__init__.py",
     "fedlib/runs/archive.py",
-    "fedlib/runs/finished.py",
-    "fedlib/runs/followed.py",
-    "fedlib/runs/halfway.py",
+    "fedlib/runs/lookup.py",
+    "fedlib/runs/measuring.py",
+    "fedlib/runs/measuring.py",
     "fedlib/runs/results.py",
     "fedlib/runs/sealed.py",
-    "fedlib/runs/simulate.py",
+    "fedlib/runs/experiment.py",
     "fedlib/runs/studies.py",
-    "fedlib/runs/supply.py",
+    "fedlib/runs/place.py",
     "fedlib/runs/work.py",
-    "workspace/analysis/partitions.py",
+    "workspace/analysis/study_partitions.py",
     "workspace/papers/*/study_*.py",
 )
 SITE = (  # what the site shows of the code, docstrings included, besides the code that makes it
@@ -87,9 +87,7 @@ def digests(place: str, notebook: NotebookNode, root: Path) -> dict[str, str]:
         claims = "*" if place in EVERY_CLAIM else place.split("/")[0]
         folders = root / "workspace" / "papers"
         books = [
-            path
-            for name in ("claims", "readings", "headline")
-            for path in folders.glob(f"{claims}/{name}.py")
+            path for name in ("claims", "readings", "printed") for path in folders.glob(f"{claims}/{name}.py")
         ]
         cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         used = [path for cell in cells if parsed(cell) for path in imported(plain(cell), root)]

@@ -38,7 +38,7 @@ PRELOADED = (
     "fedlib.drawing.plots",
     "workspace.pages.artifact",
     "workspace.pages.logbook",
-    "fedlib.runs.simulate",
+    "fedlib.runs.experiment",
     "fedlib.simulation.engine",
     "fedlib.training.compiled",
     "jinja2",
@@ -47,7 +47,7 @@ PRELOADED = (
     "pyarrow.dataset",
     "scipy.signal",
 )
-BOOKS = ("claims", "readings", "headline", "findings")  # of the papers, which pages import
+BOOKS = ("claims", "readings", "printed", "findings")  # of the papers, which pages import
 KILLED = 128 + signal.SIGKILL  # as shells say it
 HEADER = 8  # bytes, which hold the length of the request that follows
 

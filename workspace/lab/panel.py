@@ -212,7 +212,7 @@ class Lab(Setting):
 
     def _finished(self) -> Read:
         """What finds finished runs, as it does for notebooks and reports."""
-        from fedlib.runs.finished import Finished
+        from fedlib.runs.lookup import Finished
         from fedlib.runs.place import Place
         from fedlib.runs.work import Plan, training
 

@@ -11,8 +11,7 @@ import pandas as pd
 
 from fedlib import measure
 from fedlib.errors import ConfigError
-from fedlib.runs.place import Place
-from fedlib.runs.supply import Prepared, runs_in_lockstep
+from fedlib.runs.place import Place, Prepared, runs_in_lockstep
 from fedlib.settings import params, schema
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep

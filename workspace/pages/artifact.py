@@ -28,13 +28,12 @@ from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects
 from workspace.analysis.claim import Claim, claims_of
+from workspace.analysis.experiments import opened
 from workspace.analysis.paper import papers, printed_curves
-from workspace.analysis.plans import opened
 from workspace.figures import interactive, picture, printed
 from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
-from workspace.pages.lookup import Results
-from workspace.pages.origin import described
+from workspace.pages.origin import Results, described
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

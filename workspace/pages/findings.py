@@ -1,4 +1,4 @@
-"""What the pages over all papers found, in a few sentences each: the scoreboard, the arena, the discrepancies."""
+"""What the pages over all papers and those of worlds found, in a few sentences or as a figure of effects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from workspace.analysis import worlds
+from workspace.figures import summary
+from workspace.pages import tables
+from workspace.pages.artifact import Artifact
 from workspace.pages.evidence import OUTCOMES
 from workspace.pages.front import listed
 from workspace.pages.tables import MISSING
@@ -77,3 +81,18 @@ def of_speed(table: pd.DataFrame, method: str) -> str:
                 f"{row[data, 'speed-up']} times on {data} ({counted}; printed {row[data, 'speed-up, paper']})"
             )
     return f"{method} is faster than random selection by {listed(parts)}." if parts else ""
+
+
+def show(
+    artifact: Artifact,
+    claims: pd.DataFrame,
+    name: str,
+    xlabel: str = "ahead of Random (points)",
+    rows: str = "method",
+) -> None:
+    """Display claims (`analysis.worlds.claims`) as a figure, and their numbers as a table that opens on a click.
+
+    rows: "method", with a panel for each setting, or "setting", with a panel for each method.
+    """
+    artifact.show(summary.claims_in_worlds(claims, xlabel, rows), name, data=claims)
+    tables.fold(worlds.numbers(claims), "The numbers")

@@ -13,15 +13,15 @@ from IPython.display import Markdown, display
 from fedlib.errors import ConfigError, DataError, Unfinished
 from fedlib.runs import results
 from fedlib.runs.archive import path_of
-from fedlib.runs.coverage import failed, lacking
-from fedlib.runs.simulate import Failed, simulate
+from fedlib.runs.experiment import Failed, simulate
+from fedlib.runs.results import failed, lacking
 from fedlib.settings import params
 from fedlib.settings.schema import Scale
 from workspace.analysis.tables import reach
 from workspace.figures import picture
 from workspace.pages import tables
 from workspace.pages.layout import escaped
-from workspace.pages.lookup import ResultsMissing
+from workspace.pages.origin import ResultsMissing
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Logbook:
 
         If the data is not available, it leaves an empty table and a notice, and the notebook ends without an error.
         """
-        from workspace.analysis.plans import plan
+        from workspace.analysis.experiments import plan
 
         settings = params.load()
         scale = settings.scale_of(scale)

@@ -1,13 +1,15 @@
-"""What a page is made from, in words: scale, data, finished and missing runs, and what is reduced."""
+"""The results that a page may read, and in words what it is made from: scale, data, finished and missing runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedlib.runs.coverage import failed, lacking
-from fedlib.runs.results import record
+import pandas as pd
+
+from fedlib.runs.results import failed, lacking, record
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import Scale
 from workspace.pages.layout import escaped
@@ -79,3 +81,40 @@ def _rounds(settings: Experiments, experiment: str, scale: Scale) -> set[tuple[i
 def _longest(plan: list[Labelled]) -> dict[str, int]:
     """setting -> the largest T of its runs."""
     return {run.setting: run.run.T for run in sorted(plan, key=lambda run: run.run.T)}
+
+
+class ResultsMissing(Exception):
+    """An experiment has not been run at this scale; the notebook ends with a notice and no traceback."""
+
+    def __init__(self, experiment: str, scale: str) -> None:
+        super().__init__(f"{experiment} has not been run at scale {scale}")
+        self.experiment, self.scale = experiment, scale
+
+    def _render_traceback_(self) -> list[str]:  # IPython's hook
+        return [f"{self}."]
+
+
+@dataclass(frozen=True)
+class Results(Mapping[str, pd.DataFrame]):
+    """Experiment -> tidy table, for those that have been run.
+
+    Raises:
+        ResultsMissing: a lookup of another one.
+    """
+
+    scale: Scale
+    tables: dict[str, pd.DataFrame]
+
+    def __getitem__(self, experiment: str) -> pd.DataFrame:
+        if experiment not in self.tables:
+            raise ResultsMissing(experiment, self.scale)
+        return self.tables[experiment]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __contains__(self, experiment: object) -> bool:
+        return experiment in self.tables

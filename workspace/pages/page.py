@@ -10,8 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from fedlib.runs.coverage import covered, present
-from fedlib.runs.results import record
+from fedlib.runs.results import covered, present, record
 from fedlib.settings.schema import Scale
 from workspace.analysis.paper import papers
 from workspace.pages import seals

@@ -13,8 +13,8 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.runs import archive as archives
-from fedlib.runs.finished import Finished
-from fedlib.runs.simulate import tidy
+from fedlib.runs.experiment import tidy
+from fedlib.runs.lookup import Finished
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
@@ -48,7 +48,7 @@ def archived(
         StoreError: a damaged archive.
     """
     from fedlib.runs.place import Place
-    from workspace.analysis.plans import plan
+    from workspace.analysis.experiments import plan
 
     gathered = Archived()
     with tempfile.TemporaryDirectory() as folder:

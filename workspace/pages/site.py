@@ -35,7 +35,6 @@ from workspace.pages import (
     layout,
     published,
     seals,
-    search,
     tables,
 )
 from workspace.pages.evidence import OUTCOMES, Evidence
@@ -410,7 +409,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     if build_main([str(part) for part in [*arguments, work / "source", work / "html"]]):
         raise ConfigError("the site could not be built; Sphinx's messages above say why.")
     repeated = [f"{page.instead.place}.html" for page in site.pages if page.instead]
-    write_whole(work / "html" / "search-index.js", search.index(work / "html", repeated).encode())
+    write_whole(work / "html" / "search-index.js", published.index(work / "html", repeated).encode())
     new = reports.with_name(f".{reports.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(

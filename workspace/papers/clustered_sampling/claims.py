@@ -41,7 +41,7 @@ from workspace.analysis.claim import (
     versus,
 )
 from workspace.analysis.readings import Where
-from workspace.papers.clustered_sampling.names import (
+from workspace.papers.clustered_sampling.printed import (
     ACCURACY,
     ALG1,
     ALG2,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workspace.analysis.readings import AS_RUN, AS_WRITTEN, REASONS, Primary, Reading, Swap
-from workspace.papers.clustered_sampling.names import ALG1, FIRST
+from workspace.papers.clustered_sampling.printed import ALG1, FIRST
 
 SORTED = "ids sorted by digit"
 _IDS = Swap(FIRST[0], settings={FIRST[1]: SORTED})

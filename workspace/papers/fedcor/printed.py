@@ -1,10 +1,13 @@
-"""FedCor's panels and what the paper prints (Tang et al., CVPR 2022, Figure 4 and Table 1)."""
+"""FedCor's panels, what the paper prints (Tang et al., CVPR 2022, Figure 4 and Table 1), and the authors' programs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from workspace.analysis.curves import Panel
+from workspace.analysis.headline import Headline, Row
+from workspace.analysis.reference import Program
 
 BASELINES = ["Random", "AFL", "Pow-d"]
 METHODS = [*BASELINES, "FedCor"]
@@ -45,3 +48,38 @@ def printed_cells() -> dict[tuple[str, str], str]:
     """Table 1's cells as printed, by (panel, method)."""
     cells = {(name, m): value for name, row in PRINTED.items() for m, value in row.items()}
     return {key: f"{value[0]} ± {value[1]}" if value else "N/A" for key, value in cells.items()}
+
+
+_SHOWN = printed_cells()
+ROWS = tuple(
+    Row.of(
+        name,
+        panel,
+        {m: _SHOWN[name, m] for m in METHODS},
+        {m: inf if (cell := PRINTED[name][m]) is None else cell[0] for m in METHODS},
+    )
+    for name, panel in PANELS.items()
+)
+HEADLINE = Headline(
+    "FedCor, Table 1",
+    "Rounds to the target; the paper prints mean and standard deviation over five seeds (N/A: one does not arrive).",
+    "mean",
+    ROWS,
+    tuple(("fedcor.T1.a", f"{name}, Pow-d") for name in list(PANELS)[:3]),
+)
+
+# The programs of 2022 and 2023 (Yoruko-Tang/FedCor), run by us. `gpr_begin = 0` is the authors' later default for the
+# code of 2022. Pow-d's d is 10, or 20 if 10 clients are selected.
+PROGRAM = Program(
+    digest="6d03528a1721a6f565ec9d9e771ade76f3e076401d3f71c9c4d8f9d83222db11",
+    settings={name: name for name in ("2SPC", "1SPC", "Dir")},
+    methods={
+        "Random": ("fedcor_fmnist", "Random"),
+        "Powd10": ("fedcor_fmnist", "Pow-d"),
+        "Powd20": ("fedcor_fmnist", "Pow-d"),
+        "FedCorBegin0": ("fedcor_fmnist", "FedCor"),
+        "FedCor": ("fedcor_fmnist_variants", "FedCor, gpr_begin = 10"),
+        "FedCorHEAD": ("fedcor_fmnist_variants", "FedCor, README of 2023"),
+    },
+    columns={"test_accuracy": "test_accuracy"},
+)

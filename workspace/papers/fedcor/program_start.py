@@ -27,7 +27,7 @@ from fedlib.settings import params
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
-from workspace.analysis.plans import opened
+from workspace.analysis.experiments import opened
 from workspace.analysis.reference import REFERENCE, reference
 
 WARM_UP = 16  # rounds of uniform draws before FedCor's own

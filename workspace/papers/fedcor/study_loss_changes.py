@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedlib.runs.followed import everyone, follow
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway, everyone, follow
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.kinds import Settings
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit
 from fedlib.samplers.base import Count, Positive

@@ -24,8 +24,7 @@ from workspace.analysis.claim import (
     versus,
 )
 from workspace.analysis.readings import Where
-from workspace.papers.hcsfed.printed import ABLATION, rounds
-from workspace.papers.hcsfed.sweeps import HS, RATES
+from workspace.papers.hcsfed.printed import ABLATION, HS, RATES, rounds
 
 claim = partial(claim_on, "hcsfed", "hcsfed")
 ON_MNIST: Labels = {"data": "MNIST", "partition": "Dirichlet", "participation": "q = 10 %"}

@@ -1,8 +1,13 @@
-"""What HCSFed prints: Table 1, and the names of its settings and of our methods for it."""
+"""What HCSFed prints: Table 1 and the sweeps of Figures 4 to 6, by the names of params.yaml."""
 
 from __future__ import annotations
 
 from math import inf
+
+import pandas as pd
+
+from fedlib.measure import best, per_run, rounds_to_best
+from workspace.analysis.headline import Headline, Row
 
 GCS = ("GC-A", "GC-B")
 FRACTIONS = ("10 %", "30 %", "50 %")
@@ -41,3 +46,50 @@ def rounds(method: str, column: str) -> float:
     """Table 1's rounds to 80 %; inf for "200+"."""
     number = PRINTED[method][COLUMNS.index(column)]
     return inf if number > 200 else float(number)
+
+
+def _row(k: int, column: str) -> Row:
+    cells = {method: rounds[k] for method, rounds in PRINTED.items()}
+    texts = {m: "200+" if n > 200 else str(n) for m, n in cells.items()}
+    printed = {m: inf if n > 200 else float(n) for m, n in cells.items()}
+    return Row(column, TABLE_1, column, 0.8, texts, printed, 200)
+
+
+ROWS = tuple(_row(k, column) for k, column in enumerate(COLUMNS))
+HEADLINE = Headline(
+    "HCSFed, Table 1",
+    "Rounds to 80 %. The paper states neither seeds nor alpha, and leaves open how absent clients count, how updates "
+    "are compressed and which accuracy is meant. The program of the group's earlier paper is public.",
+    "median",
+    ROWS,
+    tuple(("hcsfed.T1.b", f"{row.name}, Random over HCSFed") for row in (ROWS[0], ROWS[3])),
+)
+
+HS = range(5, 11)
+RATES = ("5 %", "10 %", "20 %", "40 %", "100 %")
+
+
+def sweep(gc: str, letter: str) -> dict[str, str]:
+    """Value of H or R -> method, for one reading (R = 100 % is the same in both)."""
+    if letter == "H":
+        return {str(H): f"{gc}, H = {H}" for H in HS}
+    return {R: "R = 100 %" if R == "100 %" else f"{gc}, R = {R}" for R in RATES}
+
+
+SWEEPS = {
+    name: {hcsfed(gc): sweep(gc, letter) for gc in GCS}
+    for letter, name in {"H": "clusters H (count)", "R": "compression rate R"}.items()
+}
+
+
+def swept(results: pd.DataFrame) -> dict[str, pd.Series]:
+    """Figures 4 to 6 at Dir(0.01) by (method, seed): best accuracy (%), rounds to it and to 95 % of it."""
+    rows = results[results["setting"] == "alpha = 0.01"]
+    return {
+        name: values.droplevel("setting")
+        for name, values in {
+            "best test accuracy (%)": 100 * per_run(rows, "test_accuracy", best),
+            "rounds to the best accuracy": per_run(rows, "test_accuracy", rounds_to_best),
+            "rounds to 95 % of the best": per_run(rows, "test_accuracy", rounds_to_best, share=0.95),
+        }.items()
+    }

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workspace.analysis.readings import REASONS, Primary, Swap, grid
-from workspace.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, PLAIN, TABLE_1, hcsfed
-from workspace.papers.hcsfed.sweeps import HS, RATES
+from workspace.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, HS, PLAIN, RATES, TABLE_1, hcsfed
 
 # "Stratified Client Selection Scheme in Federated Learning": same clients, shares, batches, rates and rounds.
 PROGRAM = ("https://github.com/Rachel-Amber-2024/FL-stratified-client-selection", "9f31452")

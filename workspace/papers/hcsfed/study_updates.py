@@ -15,8 +15,7 @@ import pandas as pd
 from pydantic import Field
 from sklearn.metrics import adjusted_rand_score, silhouette_samples
 
-from fedlib.runs.followed import everyone, start
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway, everyone, start
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count, Whole

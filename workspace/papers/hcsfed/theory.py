@@ -9,7 +9,7 @@ number, as in the theory.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
@@ -17,9 +17,23 @@ from sklearn.datasets import load_digits
 
 from fedlib.data.partition import make
 from fedlib.data.schemes.dirichlet import DirichletClients
-from fedlib.samplers import Sampler
+from fedlib.samplers import Federation, Sampler, Selection, Updates, answered
 from fedlib.samplers.hcsfed import allocate
-from workspace.analysis.asking import ask
+
+
+def ask(sampler: Sampler, G: np.ndarray, m: int, rng: np.random.Generator, T: int = 100) -> Selection:
+    """The clients that a sampler selects out of N of equal size; updates G (N, d) answer all its questions."""
+    N, d = G.shape
+    sizes = np.full(N, 100)
+    nothing = slice(d, d)
+    fed = Federation(sizes, np.full((N, 1), 100), m, T, d, nothing, nothing)
+    sampler.setup(fed, rng)
+
+    def answer(question: Any) -> np.ndarray:
+        updates = G[question.clients]
+        return question.encode(updates) if isinstance(question, Updates) else updates
+
+    return answered(sampler.select(fed.round(1, rng)), answer)
 
 
 class Population(NamedTuple):

@@ -29,16 +29,22 @@ from workspace.analysis.claim import (
 )
 from workspace.analysis.readings import Where
 from workspace.papers.hics_fl.claims_updates import OF_ESTIMATES, OF_GRADIENTS
-from workspace.papers.hics_fl.places import NAMES, ON, PANELS, SHOWN, claim, labels, where
 from workspace.papers.hics_fl.printed import (
     BASELINES,
     CLUSTERS,
+    NAMES,
+    ON,
     OURS,
+    PANELS,
     PRINTED,
     PRINTED_AVAILABILITY,
     PRINTED_TEXT_ACCURACY,
     PRINTED_TEXT_ROUNDS,
+    SHOWN,
     TABLE,
+    claim,
+    labels,
+    where,
 )
 
 # -- Table 1, and the slides' with FedCor and Mini-ImageNet

@@ -11,8 +11,7 @@ from fedlib.measure import spearman
 from workspace.analysis.claim import PRINT, Arm, Cell, Claim, Kind, Measurement, versus
 from workspace.analysis.readings import Where
 from workspace.papers.hics_fl.estimates import QUANTILES, envelope, estimated, h_s, separation
-from workspace.papers.hics_fl.places import NAMES, claim
-from workspace.papers.hics_fl.printed import ENVELOPES
+from workspace.papers.hics_fl.printed import ENVELOPES, NAMES, claim
 
 # -- Figures 6 and 7: gradients and partitions
 

@@ -1,10 +1,16 @@
-"""HiCS-FL's panels and what the paper prints (Chen and Vikalo, Table 1, the slides' table and Figure 6)."""
+"""HiCS-FL's panels and what the paper prints (Chen and Vikalo, Table 1, the slides, Figure 6); the authors' program."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
+from workspace.analysis.claim import Labels, claim_on
 from workspace.analysis.curves import Panel
+from workspace.analysis.headline import Headline, Row
+from workspace.analysis.readings import Where
+from workspace.analysis.reference import Program
 
 BASELINES = ["Random", "Pow-d", "CS", "DivFL"]
 METHODS = [*BASELINES, "HiCS-FL"]
@@ -63,3 +69,52 @@ PRINTED_AVAILABILITY = pd.DataFrame(  # conference version, Table 4
     {"CIFAR-10 (1)": [85.6, 86.7, 86.2, 84.0, 80.8, 87.4], "CIFAR-10 (2)": [93.7, 93.3, 93.7, 91.6, 93.7, 94.7],
      "CIFAR-10 (3)": [94.5, 94.7, 94.5, 93.9, 95.0, 95.8], "Mini-ImageNet (1)": [67.3, 67.2, 67.8, 67.5, 68.7, 69.0],
      "Mini-ImageNet (2)": [71.2, 71.8, 72.1, 72.1, 72.7, 72.5]}, index=pd.Index(_ORDER, name="method"))  # fmt: skip
+
+ROWS = tuple(
+    Row.of(
+        f"{data} {panel.setting}",
+        panel,
+        {m: str(rounds) for m, rounds in PRINTED[data].items()},
+        {m: float(rounds) for m, rounds in PRINTED[data].items()},
+    )
+    for data, panel in TABLE.items()
+)
+HEADLINE = Headline(
+    "HiCS-FL, Table 1",
+    "Rounds to the target (FedCor and Mini-ImageNet: the slides'); the paper prints one number, without a spread.",
+    "mean",
+    ROWS,
+    tuple(("hics.T1.b", f"{data}, Random over HiCS-FL") for data in ("Fashion-MNIST", "CIFAR-10")),
+)
+
+# CityChan/HiCS-FL, run by us with the paper's training.
+PROGRAM = Program(
+    digest="e55030235e94c3b9e49fe7d8a37af4bb873ead4918bbfd59c3c6990b1131c22d",
+    settings={"FMNIST (2) paper training": "(2)"},
+    methods={"random": ("hics_fmnist", "Random"), "hics": ("hics_fmnist_variants", "HiCS-FL, C0")},
+    columns={"test_accuracy": "test_accuracy"},
+)
+
+claim = partial(claim_on, "hics", "hics_fl")
+PANELS = {
+    f"{data} {setting}": panel
+    for data, panels in (("Fashion-MNIST", FMNIST), ("CIFAR-10", CIFAR10), ("CIFAR-100", CIFAR100))
+    for setting, panel in panels.items()
+}
+SHOWN = {"Fashion-MNIST": 200, "CIFAR-10": 500, "CIFAR-100": 1000}  # rounds of the figures
+ON = {data: [panel for panel in PANELS if panel.startswith(f"{data} ")] for data in SHOWN}
+NAMES = {"FMNIST": "Fashion-MNIST"}  # of the data sets in printed tables; the others have one name
+
+
+def where(panel: str, method: str, column: str = "test_accuracy") -> Where:
+    return Where(PANELS[panel].experiment, PANELS[panel].setting, method, column)
+
+
+def labels(panel: str) -> Labels:
+    """What a panel's name says: "Fashion-MNIST (2)"."""
+    data, setting = panel.split()
+    return {
+        "data": data,
+        "partition": setting,
+        "participation": "q = 20 %" if "CIFAR" in data else "q = 10 %",
+    }

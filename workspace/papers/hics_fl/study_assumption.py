@@ -23,10 +23,9 @@ from torch.nn.functional import cross_entropy
 from fedlib.data import datasets
 from fedlib.data.partition import Partition
 from fedlib.data.schemes.base import by_label, collect
-from fedlib.runs.halfway import Halfway
-from fedlib.runs.place import Place
+from fedlib.runs.measuring import Halfway
+from fedlib.runs.place import Place, Prepared
 from fedlib.runs.studies import Unit, units_of
-from fedlib.runs.supply import Prepared
 from fedlib.samplers.base import Count, Positive
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale

@@ -18,8 +18,7 @@ import torch
 
 from fedlib.errors import ConfigError
 from fedlib.kinds import Settings
-from fedlib.runs.followed import everyone, start
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway, everyone, start
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, units_of
 from fedlib.settings.params import Experiments, build, merge

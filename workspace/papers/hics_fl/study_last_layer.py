@@ -15,8 +15,7 @@ import torch
 from torch.func import functional_call
 
 from fedlib.data import datasets
-from fedlib.runs.followed import follow
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway, follow
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, units_of
 from fedlib.samplers.base import Count

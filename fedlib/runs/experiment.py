@@ -11,10 +11,9 @@ import pandas as pd
 from fedlib.errors import DataError, StoreError, Unfinished
 from fedlib.runs import archive as archives
 from fedlib.runs.archive import ARCHIVE, LISTS, path_of
-from fedlib.runs.coverage import nothing_of
-from fedlib.runs.finished import Finished
+from fedlib.runs.lookup import Finished
 from fedlib.runs.place import Place
-from fedlib.runs.results import MEASURES, RESULTS, open_results, write_results
+from fedlib.runs.results import MEASURES, RESULTS, nothing_of, open_results, write_results
 from fedlib.runs.work import LABELS, Plan, Work
 
 Tell = Callable[[str], None]
@@ -67,7 +66,7 @@ def do(missing: Sequence[Work], finished: Finished, tell: Tell, title: str) -> N
         train(runs, finished.place, tell, title)
     measurements = [work for work in missing if not work.run]
     if measurements:
-        from fedlib.runs.halfway import measure
+        from fedlib.runs.measuring import measure
 
         measure(measurements, finished, tell, title)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.data import datasets, partition
-from fedlib.runs.halfway import Halfway
+from fedlib.runs.measuring import Halfway
 from fedlib.runs.place import Place
 from fedlib.runs.studies import Unit, units_of
 from fedlib.settings.params import Experiments

@@ -1,22 +1,27 @@
 """Measure the units of a study one by one, with progress; a killed study resumes from its last saved state.
 
-Each table is kept in the store like a training run.
+Each table is kept in the store like a training run. `follow` gives a study a training run round by round, with its
+models.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fedlib.runs.finished import Finished
 from fedlib.runs.group import describe
-from fedlib.runs.place import Place
+from fedlib.runs.lookup import Finished
+from fedlib.runs.place import Place, runs_in_lockstep
 from fedlib.runs.progress import duration, report
 from fedlib.runs.store import Store
 from fedlib.runs.work import Work
+from fedlib.settings.schema import Run
+from fedlib.simulation.engine import Lockstep
+from fedlib.simulation.live import Live
 
 
 class Halfway:
@@ -60,3 +65,33 @@ def measure(missing: Sequence[Work], finished: Finished, tell: Callable[[str], N
         table = work.measure(work.settings["unit"], place, halfway)
         seconds = pd.DataFrame({"seconds": [time.monotonic() - started]})
         store.finish(address, table, seconds, describe(work.settings, finished.data(work), place))
+
+
+def start(run: dict[str, Any], place: Place) -> Lockstep:
+    """The run before its first round, evaluated only at its end."""
+    whole = Run(**run)
+    evaluate = whole.evaluate.model_copy(update={"every": whole.T, "train": False})
+    return runs_in_lockstep([whole.model_copy(update={"evaluate": evaluate})], place)
+
+
+def follow(
+    run: dict[str, Any], place: Place, halfway: Halfway, rounds: int, gathered: dict[str, Any]
+) -> Iterator[Lockstep]:
+    """Yield the run after each of at most `rounds` rounds; the run of a killed study resumes where it stopped.
+
+    gathered: what the study keeps of the rounds so far, changed in place; arrays, numbers, text, lists and dicts.
+    """
+    lockstep = start(run, place)
+    live = lockstep.live[0]
+    if halfway.state is not None:
+        live.load_state_dict(halfway.state["live"])
+        gathered |= halfway.state["gathered"]
+    while not live.ended and live.t < rounds:
+        halfway.reached(live.t, rounds, {"live": live.state_dict(), "gathered": gathered})
+        lockstep.advance()
+        yield lockstep
+
+
+def everyone(lockstep: Lockstep, live: Live) -> list[tuple[Live, int, int]]:
+    """Jobs (run, client, draw) that train all clients from the run's current model."""
+    return [(live, int(k), 0) for k in np.arange(live.fed.N)]

@@ -46,7 +46,7 @@ def study_module(name: str) -> ModuleType:
     """
     kind = name.partition("_")[2]
     places = [f"workspace.papers.{paper}.study_{kind}" for paper in papers()]
-    for place in [*places, f"workspace.analysis.{kind}"]:
+    for place in [*places, f"workspace.analysis.study_{kind}"]:
         if importlib.util.find_spec(place):
             return importlib.import_module(place)
     raise ConfigError(
@@ -68,7 +68,7 @@ def collect(
     Raises:
         ConfigError: no such experiment or study. Unfinished: nothing of it is finished or archived.
     """
-    from fedlib.runs.simulate import simulate
+    from fedlib.runs.experiment import simulate
 
     settings = settings or params.load(root / params.PARAMS.name)
     return simulate(
@@ -87,7 +87,7 @@ def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT
         StoreError: an archive is damaged.
     """
     from fedlib.runs.archive import path_of
-    from fedlib.runs.simulate import Failed
+    from fedlib.runs.experiment import Failed
 
     path = path_of(name, scale, root / "data" / "results")
     if not path.exists():

@@ -6,7 +6,7 @@ import pytest
 
 from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
-from workspace.analysis.planning import MARGIN, START, Condition, Need, fitting, shared, units
+from workspace.analysis.worth import MARGIN, START, Condition, Need, fitting, shared, units
 
 SPEC = {
     "experiments": {
