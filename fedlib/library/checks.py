@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ def check(
                 "evaluate.clients is true, but the clients have no test samples; give client_test."
             )
     if not isinstance(supply.model.use, str):
+        check_memory(made(supply.model.use.make, 0))
         check_model(supply.model.use, supply)
         check_batches(supply.model.use, supply, run.local, partitions.values())
         check_buffers(supply.model.use, supply)
@@ -122,6 +124,23 @@ def check_model(use: ProgramModel, supply: Handed) -> None:
             "loss: its value does not depend on the model's parameters, so that nothing would be learned; leave out "
             "detach, item, numpy and no_grad."
         )
+
+
+def check_memory(net: nn.Module) -> None:
+    """Check that no parameter lies in the memory of another tensor, because each has its own place in a vector."""
+    parameters = {name for name, _ in net.named_parameters()}
+    spans = []
+    for name, value in [*net.named_parameters(), *net.named_buffers()]:
+        reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+        if value.numel():
+            spans.append((value.data_ptr(), value.data_ptr() + (reach + 1) * value.element_size(), name))
+    spans.sort()
+    for (_, end, name), (start, _, following) in pairwise(spans):
+        if start < end and parameters & {name, following}:
+            raise ConfigError(
+                f"model: {name} and {following} lie in the same memory, but would be trained as two tensors; to share "
+                "a parameter, assign the parameter itself, not its data."
+            )
 
 
 def check_buffers(use: ProgramModel, supply: Handed) -> None:

@@ -39,10 +39,12 @@ from fedlib.training.layout import Layout
 from fedlib.training.objective import (
     Function,
     Objective,
+    close,
     first_line,
     parts_of,
     rebuilt,
     shape,
+    tensors_of,
     too_few,
     tried_on,
 )
@@ -371,18 +373,21 @@ def joined(outs: Sequence[Any]) -> Any:
 def takes_channels_last(net: nn.Module, x: Tensor) -> bool:
     """Whether the module takes images (B, C, H, W) whose channels lie last in memory, which a CPU passes faster.
 
-    It does not if it calls `view` on what it computes from them.
+    It does not if it calls `view` or `as_strided` on what it computes from them.
     """
     if x.dim() != 4 or not x.is_floating_point():
         return False
-    net, x = copy.deepcopy(net), x.contiguous(memory_format=torch.channels_last)
-    with seeded(0):
+    outs = []
+    for part in (x, x.contiguous(memory_format=torch.channels_last)):
+        passed = copy.deepcopy(net)
         try:
-            net.eval()(x)
-            net.train()(x)
+            for ready in (passed.eval(), passed.train()):
+                with seeded(0), torch.no_grad():
+                    outs.append(tensors_of(ready(part)))
         except Exception:  # if training fails anyhow, `ModuleBench` says why
             return False
-    return True
+    usual, last = outs[:2], outs[2:]
+    return all(close(b, a) for a, b in zip(sum(usual, []), sum(last, []), strict=True))
 
 
 NO_OUTPUT = (

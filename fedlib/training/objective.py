@@ -173,7 +173,7 @@ def _kind(what: str, function: Function, out: Any, y: Tensor) -> Kind:
         choices: dict[Kind, Tensor] = {"mean": singles.mean(), "sum": singles.sum()}
         if value.dim():
             choices = {"each": singles}
-        kinds.add(next((kind for kind, expected in choices.items() if _close(batch, expected)), "together"))
+        kinds.add(next((kind for kind, expected in choices.items() if close(batch, expected)), "together"))
     if value.dim() and kinds != {"each"}:
         raise ConfigError(_undefined(what, out, y))
     return kinds.pop() if len(kinds) == 1 else "together"
@@ -224,7 +224,7 @@ def _weights(loss: Function, out: Any, y: Tensor) -> tuple[Tensor, Tensor] | Non
         single = torch.stack([loss(_rows(outputs, i), y[i : i + 1]).reshape(()) for i in range(len(y))])
         by_sample = _by_sample(labels, weights, y)
         mean = (torch.where(by_sample > 0, single, 0.0) * by_sample).sum() / by_sample.sum()
-        if not _close(loss(outputs, y), mean):
+        if not close(loss(outputs, y), mean):
             return None
     return labels, weights
 
@@ -236,7 +236,8 @@ def _by_sample(labels: Tensor, weights: Tensor, y: Tensor) -> Tensor:
     return of_labels.flatten(1).sum(1) if y.dim() > 1 else of_labels
 
 
-def _close(value: Tensor, expected: Tensor) -> bool:
+def close(value: Tensor, expected: Tensor) -> bool:
+    """Whether two tensors differ by rounding alone."""
     scale = float(expected.nan_to_num().abs().max()) if expected.numel() else 0.0
     return bool(
         torch.allclose(value.float(), expected.float(), rtol=1e-3, atol=1e-4 * scale + 1e-7, equal_nan=True)
@@ -245,9 +246,14 @@ def _close(value: Tensor, expected: Tensor) -> bool:
 
 def _finite(out: Any) -> bool:
     """Whether all tensors of a model's output are finite."""
-    finite: list[bool] = []
-    mapped(lambda t: (finite.append(bool(torch.isfinite(t).all())), t)[1], out)
-    return all(finite)
+    return all(bool(torch.isfinite(t).all()) for t in tensors_of(out))
+
+
+def tensors_of(out: Any) -> list[Tensor]:
+    """All tensors of a model's output."""
+    if isinstance(out, Tensor):
+        return [out]
+    return [tensor for part in (parts_of(out) or {}).values() for tensor in tensors_of(part)]
 
 
 def _flat(value: Any) -> Tensor:

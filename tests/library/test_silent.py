@@ -189,11 +189,28 @@ class ComplexWeight(Plain):
         return self.layer(x) * self.scale.real
 
 
+class SharesMemory(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(self.layer.bias.data)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.scale
+
+
+class SharesWithABuffer(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shown", self.layer.weight.data[1:])
+
+
 @pytest.mark.outside("hidden state")
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (SharesMemory, "layer.bias and scale lie in the same memory|scale and layer.bias lie in the same"),
+        (SharesWithABuffer, "layer.weight and shown lie in the same memory"),
         (CountsInTheClass, "it gives something else each time"),
         (Steps, "forward changes its buffer 'steps' and reads it, but torch.int64 is not averaged"),
         (ComplexSteps, "forward changes its buffer 'steps' .* make it two buffers"),
