@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from workspace.analysis.worlds import (
+    ahead_of_all,
     at_equal_cost,
+    behind,
+    beside,
     best,
     changes,
     claims,
+    costs,
     finding,
     mean_of,
     measured,
     numbers,
+    rates,
     rivals,
     survival,
     tally,
@@ -35,8 +40,10 @@ def made() -> pd.DataFrame:
             for method in ("Random", "Other", "Same"):
                 for t in range(11):
                     value = level + (lift if method == "Other" else 0) + rng.normal(0, 0.01)
-                    rows.append((setting, method, seed, t, value if t % 5 == 0 else np.nan))
-    return pd.DataFrame(rows, columns=["setting", "method", "seed", "round", "test_accuracy"])
+                    rows.append((setting, method, seed, t, value if t % 5 == 0 else np.nan, t and 4 + seed))
+    table = pd.DataFrame(rows, columns=["setting", "method", "seed", "round", "test_accuracy", "arrived"])
+    sent = table["arrived"] * np.where(table["method"] == "Other", 2, 1)
+    return table.assign(parameters_down=1e6 * sent, parameters_up=5e5 * sent, scalars_up=sent, diverged=False)
 
 
 def judged() -> pd.DataFrame:
@@ -46,8 +53,8 @@ def judged() -> pd.DataFrame:
 def test_differences_are_paired_over_seeds() -> None:
     table, effects = made(), judged().set_index(["setting", "method"])
     assert effects["outcome"].unstack().to_dict("index") == {
-        "calm": {"Other": "replicated", "Same": "undecided"},
-        "rough": {"Other": "refuted", "Same": "undecided"},
+        "calm": {"Other": "holds", "Same": "not shown"},
+        "rough": {"Other": "contradicted", "Same": "not shown"},
     }
     differences = []
     for seed in range(5):
@@ -65,21 +72,39 @@ def test_differences_are_paired_over_seeds() -> None:
     assert row["seeds"] == 5
     shown = numbers(effects.reset_index()).set_index(["world", "method"]).loc["calm", "Other"]
     assert shown["95 % interval"] == f"{row['low']:+.1f} to {row['high']:+.1f}"
-    assert shown.drop("95 % interval").tolist() == [f"{row['difference']:+.1f}", 5, "replicated"]
+    assert shown.drop("95 % interval").tolist() == [f"{row['difference']:+.1f}", 5, "holds"]
 
 
 def test_a_world_that_reverses_a_claim_is_named() -> None:
     effects = judged()
     assert finding(effects, "calm", "better than Random") == (
-        "Of 2 methods, 1 is better than Random in “calm”; none of these is so in all 1 others as well. "
-        "Refuted elsewhere: Other (rough)."
+        "Of 2 methods, 1 is better than Random in “calm”; none of these is so in “rough” as well. "
+        "Contradicted elsewhere: Other (rough)."
     )
     assert finding(effects, "rough", "better than Random") == (
         "In “rough”, no method is shown to be better than Random."
     )
     table = survival(effects, "calm")
-    assert table.loc["Other"].tolist() == ["replicated", "", "rough", "", ""]
-    assert table.loc["Same"].tolist() == ["undecided", "", "", "rough", ""]
+    assert table.columns.tolist() == ["in 'calm'", "contradicted", "not shown"]
+    assert table.loc["Other"].tolist() == ["holds", "rough", ""]
+    assert table.loc["Same"].tolist() == ["not shown", "", "rough"]
+
+
+def test_a_claim_that_is_lost_in_several_ways_is_told_by_the_worst() -> None:
+    rows = [
+        (name, "Lost", word)
+        for name, word in zip("abcd", ("holds", "contradicted", "equal", "holds"), strict=True)
+    ]
+    rows += [
+        (name, "Weak", word)
+        for name, word in zip("abc", ("holds", "not after correction", "holds"), strict=True)
+    ]
+    rows += [("d", "Weak", "not shown"), *((name, "Firm", "holds") for name in "abcd")]
+    effects = pd.DataFrame(rows, columns=["setting", "method", "outcome"])
+    assert finding(effects, "a", "better") == (
+        "Of 3 methods, 3 are better in “a”; 1 of these is so in all 3 others as well (Firm). "
+        "Contradicted elsewhere: Lost (b). Not shown elsewhere: Weak (b, d)."
+    )
 
 
 def test_runs_of_equal_value_and_too_few_seeds_decide_nothing() -> None:
@@ -87,7 +112,7 @@ def test_runs_of_equal_value_and_too_few_seeds_decide_nothing() -> None:
     twin = table[table["method"] == "Random"].assign(method="Twin")
     effects = claims(measured(pd.concat([table, twin]), mean_of("test_accuracy")), "Random")
     assert set(effects.loc[effects["method"] == "Twin", "outcome"]) == {"equal"}
-    assert finding(effects, "calm", "better").endswith("Refuted elsewhere: Other (rough).")
+    assert finding(effects, "calm", "better").endswith("Contradicted elsewhere: Other (rough).")
     one = claims(measured(table[table["seed"] == 0], mean_of("test_accuracy")), "Random")
     assert set(one["outcome"]) == {"one seed"}
 
@@ -100,7 +125,10 @@ def test_claims_of_a_world_are_corrected_together(seed: int) -> None:
     effects = claims(pd.Series(values.ravel(), index), "0")
     p = np.array([stats.ttest_1samp(values[k] - values[0], 0).pvalue for k in range(1, 21)])
     adjusted = holm_by_hand(p)
-    assert ((effects["outcome"] != "undecided").to_numpy() == (adjusted < 0.05)).all()
+    assert (effects["outcome"].isin(["holds", "contradicted"]).to_numpy() == (adjusted < 0.05)).all()
+    assert (
+        (effects["outcome"] == "not after correction").to_numpy() == ((p < 0.05) & (adjusted >= 0.05))
+    ).all()
 
 
 def holm_by_hand(p: np.ndarray) -> np.ndarray:
@@ -120,7 +148,7 @@ def test_changes_are_differences_of_differences() -> None:
         expected.append(gain["rough"] - gain["calm"])
     assert row["setting"] == "rough"
     assert row["difference"] == pytest.approx(np.mean(expected))
-    assert row["outcome"] == "refuted", "the gain is smaller than in the calm"
+    assert row["outcome"] == "contradicted", "the gain is smaller than in the calm"
 
 
 def test_the_last_rounds_alone() -> None:
@@ -143,32 +171,89 @@ def test_accuracy_at_equal_cost_against_areas_by_hand() -> None:
 def test_the_best_of_each_group_in_each_setting() -> None:
     values = measured(made(), mean_of("test_accuracy"))
     groups = {"plain": ["Random", "Same"], "new": ["Other"]}
-    table = best(values, groups, unit=100)
+    spent = costs(made())
+    table = best(values, groups, spent, unit=100)
     means = 100 * values.groupby(["setting", "method"]).mean()
-    assert table.loc["calm", "new"] == f"Other ({means['calm', 'Other']:.1f})"
+    assert table.loc["calm", "new"] == f"Other: {means['calm', 'Other']:.1f} (6.0 updates, 72.00 MB a round)"
     top = max("Random", "Same", key=lambda name: means["calm", name])
-    assert table.loc["calm", "plain"] == f"{top} ({means['calm', top]:.1f})"
-    ahead = rivals(values, groups, "new", unit=100).set_index("setting")
+    assert table.loc["calm", "plain"] == f"{top}: {means['calm', top]:.1f} (6.0 updates, 36.00 MB a round)"
+    ahead = rivals(values, groups, spent, "new", unit=100).set_index("setting")
     assert ahead["method"].tolist() == ["the best of plain"] * 2
-    assert ahead["outcome"].to_dict() == {"calm": "replicated", "rough": "refuted"}
+    assert ahead["outcome"].to_dict() == {"calm": "holds", "rough": "contradicted"}
+    assert ahead["megabytes"].round().tolist() == [36, 36]
+    assert ahead["megabytes_base"].round().tolist() == [72, 72], "of the best of the other group"
     level = 100 * values["calm"]
     assert ahead.loc["calm", "difference"] == pytest.approx((level["Other"] - level[top]).mean())
 
 
 def test_a_tally_of_one_claim() -> None:
     effects = judged().query("method == 'Other'")
-    assert tally(effects, "Other is better") == "Other is better: replicated in calm; refuted in rough."
-    assert (
-        tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: undecided in 2 of 2."
+    assert tally(effects, "Other is better") == (
+        "Other is better: holds in 1 of 2 (calm); contradicted in 1 of 2 (rough)."
     )
+    assert (
+        tally(judged().query("method == 'Same'"), "Same is better") == "Same is better: not shown in 2 of 2."
+    )
+
+
+def test_what_a_round_costs_stands_beside_every_effect() -> None:
+    """Seeds 0 to 4 have 4 to 8 arrivals a round; a float32 has four bytes; nothing is sent in round 0."""
+    spent = costs(made())
+    assert spent["arrived"].eq(6).all()
+    assert spent.loc[("calm", "Random"), "megabytes"] == pytest.approx(6 * (1e6 + 5e5 + 1) * 4 / 1e6)
+    row = beside(judged(), spent, "Random").set_index(["setting", "method"]).loc["calm", "Other"]
+    assert (row["megabytes"], row["megabytes_base"]) == pytest.approx((72.000048, 36.000024))
+    shown = numbers(beside(judged(), spent, "Random"), "Random").query("method == 'Other'").iloc[0]
+    assert shown["updates a round (Random)"] == "6.0 (6.0)"
+    assert shown["MB a round (Random)"] == "72.00 (36.00)"
+
+
+def test_who_is_behind_and_by_how_much() -> None:
+    rows = [("a", "X", -2.0, "contradicted"), ("b", "X", 3.0, "holds"), ("a", "Y", -1.0, "contradicted")]
+    rows += [("b", "Y", -4.0, "contradicted"), ("a", "Z", -9.0, "not shown"), ("b", "Z", 0.0, "equal")]
+    effects = pd.DataFrame(rows, columns=["setting", "method", "difference", "outcome"])
+    assert behind(effects) == (
+        "Y in 2 of 2 settings (by up to 4.0 points), X in 1 of 2 settings (by up to 2.0 points)"
+    )
+    assert behind(effects[effects["method"] == "Z"]) == "no method in any setting"
+
+
+def test_a_setting_counts_by_its_strongest_rival() -> None:
+    rows = [
+        ("a", 1.0, 0.5),
+        ("a", 2.0, -0.1),
+        ("b", 3.0, 0.1),
+        ("b", 4.0, 2.0),
+        ("c", -1.0, -3.0),
+        ("c", 5.0, 4.0),
+    ]
+    effects = pd.DataFrame(rows, columns=["setting", "difference", "low"])
+    assert ahead_of_all(effects) == (
+        "in 2 of 3 worlds (by 1.0 to 3.0 points); the 95 % intervals exclude 0 in 1 of these"
+    )
+    assert ahead_of_all(effects[effects["setting"] == "c"]) == (
+        "in 0 of 1 worlds; the 95 % intervals exclude 0 in 0 of these"
+    )
+
+
+def test_rates_stand_beside_the_one_that_is_used() -> None:
+    found = {("calm", "0.1"): 0.5, ("calm", "0.02"): 0.4, ("rough", "0.1"): 0.3, ("rough", "0.02"): 0.9}
+    rows = [(f"{world}, lr = {rate}", "Random", 0, t, a, (world, rate, t) == ("rough", "0.02", 2))
+            for (world, rate), a in found.items() for t in range(3)]  # fmt: skip
+    search = pd.DataFrame(rows, columns=[*KEYS, "round", "test_accuracy", "diverged"])
+    runs = [{"setting": "calm", "method": "Random", "run": {"local": {"lr": 0.1}}}]
+    table = rates(search, runs).set_index("world")
+    assert table.columns.tolist() == ["method", "lr = 0.02", "lr = 0.1", "used"]
+    assert table.loc["calm"].tolist() == ["Random", 40.0, 50.0, 0.1]
+    assert np.isnan(table.loc["rough", "lr = 0.02"]), "it diverged"
 
 
 def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
     rows = [
-        ("a", "X", 2.0, 1.0, 3.0, "replicated"),
-        ("a", "Y", -2.0, -3.0, -1.0, "refuted"),
+        ("a", "X", 2.0, 1.0, 3.0, "holds"),
+        ("a", "Y", -2.0, -3.0, -1.0, "contradicted"),
         ("b", "X", 0.0, 0.0, 0.0, "equal"),
-        ("b", "Y", 0.5, -1.0, 2.0, "undecided"),
+        ("b", "Y", 0.5, -1.0, 2.0, "not shown"),
     ]
     table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "outcome"])
     figure = summary.claims_in_worlds(table, "points")
@@ -180,12 +265,21 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
         for x, y in line.get_xydata()
     ]
     assert sorted(drawn) == [
-        ("a", -2.0, 1.0, "refuted"),
-        ("a", 2.0, 0.0, "replicated"),
+        ("a", -2.0, 1.0, "contradicted"),
+        ("a", 2.0, 0.0, "holds"),
         ("b", 0.0, 0.0, "equal"),
-        ("b", 0.5, 1.0, "undecided"),
+        ("b", 0.5, 1.0, "not shown"),
     ]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["X", "Y"]
     turned = summary.claims_in_worlds(table, "points", rows="setting")
     assert [ax.get_title() for ax in turned.axes] == ["X", "Y"]
     assert [tick.get_text() for tick in turned.axes[0].get_yticklabels()] == ["a", "b"]
+    spent = {"arrived": [9.0, 8.0, 7.0, 6.0], "megabytes": 0.5}
+    base = {"arrived_base": 10.0, "megabytes_base": [0.6, 0.6, 0.6, 0.7]}
+    first, second = summary.claims_in_worlds(table.assign(**spent, **base), "points", base="Random").axes
+    assert [text.get_text() for text in first.texts] == [
+        "updates · MB a round\nRandom: 10.0 · 0.60", "9.0 · 0.50", "8.0 · 0.50",
+    ]  # fmt: skip
+    assert [text.get_text() for text in second.texts] == [
+        "updates · MB a round\n(Random)", "7.0 · 0.50 (10.0 · 0.60)", "6.0 · 0.50 (10.0 · 0.70)",
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib import measure
@@ -28,7 +29,14 @@ SHADES = {
     "infeasible": "#8250df",
     "by construction": "#57606a",
 }
-MARKS = {"replicated": "o", "refuted": "s", "undecided": "D", "equal": "x", "one seed": "+"}
+MARKS = {  # of claims in worlds
+    "holds": "o",
+    "contradicted": "s",
+    "not after correction": "^",
+    "not shown": "D",
+    "equal": "x",
+    "one seed": "+",
+}
 
 
 def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[str]) -> Figure:
@@ -54,15 +62,22 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
     return fig
 
 
-def claims_in_worlds(claims: pd.DataFrame, xlabel: str, rows: str = "method", columns: int = 3) -> Figure:
+def claims_in_worlds(
+    claims: pd.DataFrame, xlabel: str, rows: str = "method", base: str = "base", columns: int = 3
+) -> Figure:
     """A panel for each setting: the effect of every method with its interval, marked by its outcome.
 
-    claims: columns setting, method, difference, low, high and outcome (`analysis.worlds.claims`). rows: "setting" for
-    a panel for each method and a row for each setting.
+    claims: columns setting, method, difference, low, high and outcome (`analysis.worlds.claims`); what a round costs
+    stands on the right where `analysis.worlds.beside` added it, of `base` above the panel. rows: "setting" for a panel
+    for each method and a row for each setting.
     """
     panels = "method" if rows == "setting" else "setting"
     titles, names = (list(dict.fromkeys(claims[key])) for key in (panels, rows))
-    fig, axes = grid(len(titles), columns, width=3.4, height=0.21 * len(names) + 0.75)
+    costly = "arrived" in claims
+    columns = min(columns, len(titles))
+    fig, axes = grid(
+        len(titles), columns, width=3.4 + 0.7 * costly, height=0.21 * len(names) + 0.75 + 0.2 * costly
+    )
     for place, (ax, title) in enumerate(zip(axes, titles, strict=True)):
         panel = claims[claims[panels] == title].set_index(rows).reindex(names)
         ax.axvline(0, color="black", lw=0.8)
@@ -74,10 +89,27 @@ def claims_in_worlds(claims: pd.DataFrame, xlabel: str, rows: str = "method", co
         ax.set(title=title, ylim=(len(names) - 0.5, -0.5))
         ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
         ax.grid(visible=False, axis="y")
+        if costly:
+            costs_beside(ax, panel, base)
         if place + columns >= len(axes):  # nothing is below it
             ax.set_xlabel(xlabel, fontsize="small")
     legend_below(fig, axes)
     return fig
+
+
+def costs_beside(ax: Axes, panel: pd.DataFrame, base: str) -> None:
+    """Updates that arrived and MB sent in a round, right of each row; those of `base` above, or in each row."""
+    own, of_base = (
+        [f"{a:.1f} · {b:.2f}" for a, b in zip(panel[f"arrived{end}"], panel[f"megabytes{end}"], strict=True)]
+        for end in ("", "_base")
+    )
+    ran = np.flatnonzero(panel["outcome"].notna())
+    shared = {of_base[row] for row in ran}
+    above = f"\n{base}: {shared.pop()}" if len(shared) == 1 else f"\n({base})"
+    ax.text(1.02, 1.01, f"updates · MB a round{above}", transform=ax.transAxes, va="bottom", fontsize="small")
+    for row in ran:
+        beside = own[row] if ":" in above else f"{own[row]} ({of_base[row]})"
+        ax.text(1.02, row, beside, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
 
 
 def choice_shares(shares: pd.DataFrame) -> Figure:

@@ -87,12 +87,17 @@ def show(
     artifact: Artifact,
     claims: pd.DataFrame,
     name: str,
+    results: pd.DataFrame | None = None,
     xlabel: str = "ahead of Random (points)",
     rows: str = "method",
+    base: str = "Random",
 ) -> None:
     """Display claims (`analysis.worlds.claims`) as a figure, and their numbers as a table that opens on a click.
 
-    rows: "method", with a panel for each setting, or "setting", with a panel for each method.
+    results: the experiment's table, whose updates and bytes a round stand beside each effect, and those of `base`; None
+    if the claims have them. rows: "method", with a panel for each setting, or "setting", with one for each method.
     """
-    artifact.show(summary.claims_in_worlds(claims, xlabel, rows), name, data=claims)
-    tables.fold(worlds.numbers(claims), "The numbers")
+    if results is not None:
+        claims = worlds.beside(claims, worlds.costs(results), base)
+    artifact.show(summary.claims_in_worlds(claims, xlabel, rows, base), name, data=claims)
+    tables.fold(worlds.numbers(claims, base), "The numbers")
