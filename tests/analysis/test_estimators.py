@@ -176,3 +176,17 @@ def test_at_least_k_is_closed_testing_over_all_subsets(p):
 def test_trend_weighs_as_least_squares_do():
     x, y = np.array([5.0, 6, 8, 10]), np.array([1.0, 4, 2, 7])
     assert trend(x) @ y == pytest.approx(np.polyfit(x, y, 1)[0])
+
+
+@pytest.mark.parametrize("bound", [0.3, 1.0])
+def test_sameness_needs_as_many_seeds_on_either_side_of_no_deviation(bound: float) -> None:
+    values = np.array([0.05, 0.2, 0.1, 0.17])
+    above, below = (Effect.of(sign * values, bound, "same") for sign in (1, -1))
+    assert above.needed == below.needed > 0
+    nearer = Effect.of(values - 0.1, bound, "same")
+    assert nearer.needed <= above.needed
+    assert (
+        Effect.of(values + bound, bound, "same").needed
+        == Effect.of(-values - bound, bound, "same").needed
+        == 0
+    )

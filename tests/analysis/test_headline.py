@@ -153,3 +153,11 @@ def test_every_paper_with_a_headline_is_found_by_looking() -> None:
     for one in found.values():
         for row in one.rows:
             assert set(row.printed) == set(row.shown)
+
+
+def test_print_that_does_not_reach_the_target_counts_one_round_more_than_it_was_followed() -> None:
+    row = Row("row", "e", "s", 0.5, {"A": "20", "B": "50+"}, {"A": 20.0, "B": math.inf}, 50)
+    never = Headline("a table", "", "median", (row,), ())
+    assert headline.in_print(never).tolist() == [20, 51]
+    ours = headline.values(never, WRITTEN, runs({"A": [20, 20, 20], "B": [math.inf] * 3}))
+    assert ours.tolist() == [20, 51], "ours likewise"

@@ -156,9 +156,12 @@ def test_counts_and_distinct():
 
 def test_costs_add_up_in_order_of_rounds():
     t = table({("A", 0): [0.1, 0.6, 0.9], ("B", 0): [0.1, 0.2, 0.3]})
-    t = t.assign(parameters_down=1_000_000, parameters_up=500_000, scalars_up=0, client_steps=7)
+    t = t.assign(parameters_down=1_000_000, parameters_up=500_000, scalars_up=250_000, client_steps=7)
     t = measure.cumulative_cost(t.iloc[::-1])
-    assert t.loc[(t["method"] == "A") & (t["round"] == 1), "megabytes"].item() == pytest.approx(2 * 6.0)
+    assert t.loc[(t["method"] == "A") & (t["round"] == 1), "megabytes"].item() == pytest.approx(2 * 7.0)
+    assert t.loc[(t["method"] == "A") & (t["round"] == 1), "uplink_megabytes"].item() == pytest.approx(
+        2 * 3.0
+    )
     cost = measure.cost_to_target(t, 0.5, "work")
     assert cost["", "A", 0] == 14
     assert cost["", "B", 0] == math.inf

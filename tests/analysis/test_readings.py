@@ -10,7 +10,7 @@ import pytest
 from fedlib.settings import params
 from workspace.analysis.claim import Arms
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import AS_WRITTEN, Reading, Swap, Where, grid, readings
+from workspace.analysis.readings import AS_WRITTEN, Reading, Swap, Where, grid, left_open, readings
 
 ALPHA = Swap("e", settings={"MNIST": "MNIST, alpha = 0.1", "FMNIST": "FMNIST, alpha = 0.1"})
 ATTRITION = Swap("e", methods={"Random": "Random, attrition"})
@@ -105,3 +105,15 @@ def test_every_paper_says_where_its_readings_are_from_and_plans_their_runs(paper
             is_planned(swap, reading) for swap in reading.swaps if swap.experiment not in settings.studies
         ]
         assert any(found) or not found, f"{reading.name} takes runs that are nowhere planned"
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_what_was_also_tried_is_not_what_is_taken(paper: str) -> None:
+    table = left_open(paper).set_index("left open")
+    text = next((one for one in readings(paper) if one.name == AS_WRITTEN), None)
+    for choice in {choice for one in readings(paper) for choice in one.choices}:
+        taken = text.choices.get(choice) if text else None
+        options = {one.choices[choice] for one in readings(paper) if choice in one.choices}
+        tried = set(filter(None, table.loc[choice, "also tried"].split(" · ")))
+        assert tried == options - {taken}
+        assert table.loc[choice, "as written"] == (taken or "nothing")

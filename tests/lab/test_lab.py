@@ -463,3 +463,8 @@ def test_the_best_method_stands_first() -> None:
     assert rounds[0] == pytest.approx(6)
     assert rounds[1] > rounds[0]
     assert rounds[2] == "never"
+
+
+def test_a_module_whose_name_begins_like_the_librarys_is_imported() -> None:
+    mine = type("Mine", (Sampler,), {"__module__": "fedlib_of_mine.samplers"})
+    assert export.source(mine) == "import fedlib_of_mine.samplers\n"

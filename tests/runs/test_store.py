@@ -162,6 +162,7 @@ def test_a_state_that_cannot_be_a_runs_is_none(wrong):
     assert sealed.is_state(state, 5)
     assert sealed.is_state(state | {"t": 0, "rows": []}, 5)
     assert not sealed.is_state(state | wrong if wrong else wrong, 5)
+    assert sealed.is_state(state, 2), "a run that has done all of its rounds"
     assert not sealed.is_state(state, 1)
 
 

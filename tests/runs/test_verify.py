@@ -12,7 +12,7 @@ import pytest
 from small import EXPERIMENT, Small
 
 from fedlib import files
-from fedlib.data import datasets
+from fedlib.data import datasets, sources
 from fedlib.errors import StoreError
 from fedlib.runs import archive, results, retrain, sealed
 from fedlib.runs.place import Place
@@ -179,3 +179,24 @@ def test_archived_runs_come_out_the_same_and_edited_ones_do_not(small: Small, mo
     capsys.readouterr()
     assert fedlib(monkeypatch, *arguments) == 1
     assert "differs from round 0 on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 200])
+def test_an_accuracy_may_differ_by_two_test_samples(small: Small, samples: int) -> None:
+    (run,) = sample(small, 1)
+    n = sources.KINDS[run.record["data"]["name"]].n_test
+    moved = run.rows.assign(test_accuracy=run.rows["test_accuracy"] + samples / n)
+    assert retrain.compare(run, moved, informed=False).first_different == (None if samples <= 2 else 0)
+
+
+@pytest.mark.parametrize("outcomes", [(True, True), (True, False), (False, True), (False, False)])
+def test_one_run_that_differs_is_enough_to_fail(
+    small: Small, outcomes: tuple[bool, bool], monkeypatch
+) -> None:
+    runs = sample(small, 2)
+    monkeypatch.setattr(retrain, "sample", lambda *_: runs)
+    compared = iter(
+        [retrain.Compared(run, 2, 0.0, None, allowed) for run, allowed in zip(runs, outcomes, strict=True)]
+    )
+    monkeypatch.setattr(retrain, "train_again", lambda *_: next(compared))
+    assert verify.trained_again("demo", 2, 2, 0, lambda line: None)[1] == all(outcomes)
