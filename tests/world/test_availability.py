@@ -204,6 +204,7 @@ def test_a_trace_says_who_is_there_and_repeats(tmp_path) -> None:
     assert made.empty_until() == 70
     assert made.trace is not None
     assert made.trace.stays(7.0).tolist() == [3, 13, 0, 0]
+    assert [made.trace.next_change(time) for time in (0.0, 4.5, 5.0, 30.0, 79.0)] == [5, 5, 30, 40, 80]
 
 
 def test_intervals_that_touch_are_one_also_over_the_end_of_a_trace(tmp_path) -> None:

@@ -52,6 +52,7 @@ class Scripted(Sampler):
     def setup(self, fed, rng) -> None:
         super().setup(fed, rng)
         self.heard: list[list[int]] = []
+        self.waited: list[list[float]] = []
 
     def select(self, round: Round):
         if self.question:
@@ -64,6 +65,7 @@ class Scripted(Sampler):
 
     def observe(self, round: Round, report: Report) -> None:
         self.heard.append([round.t, *report.clients.tolist()])
+        self.waited.append(report.seconds.tolist())
 
 
 def file(folder: Path, name: str, text: str) -> dict[str, str]:
@@ -226,6 +228,12 @@ def test_a_late_update_has_the_weight_of_its_own_round(play, stated, rule, weigh
     assert live.rows[2]["available"] == 0
     assert torch.allclose(live.models - before, weight * late.answer.update, atol=1e-7)
     assert live.sampler.heard == [[1, 0], [2, 2]]
+
+
+def test_a_late_update_is_waited_for_from_the_begin_of_the_round_in_which_it_lands(play) -> None:
+    """Client 0 answers after 3 s; client 2 lands at 6 s, in the round that began at 3.5 s."""
+    live = play(lambda round: [0, 2], RARE + "3,900,901\n", keys={"T": 2}, **KEPT)
+    assert [pytest.approx(seconds) for seconds in live.sampler.waited] == [[3], [2.5]]
 
 
 @pytest.mark.parametrize("algorithm", ["mifa", "scaffold"])
