@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedlib.runs import archive
+from fedlib.settings.schema import ROOT
 from workspace.analysis.worlds import (
     ahead_of_all,
     at_equal_cost,
@@ -283,3 +289,45 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
     assert [text.get_text() for text in second.texts] == [
         "updates · MB a round\n(Random)", "7.0 · 0.50 (10.0 · 0.60)", "6.0 · 0.50 (10.0 · 0.70)",
     ]  # fmt: skip
+
+
+def table_of(experiment: str) -> pd.DataFrame:
+    return archive.read(experiment, "paper").table
+
+
+class Archived(dict[str, pd.DataFrame]):
+    """An experiment's table, from the archive."""
+
+    def __missing__(self, experiment: str) -> pd.DataFrame:
+        return table_of(experiment)
+
+
+@pytest.mark.parametrize("page", ["claims", "semantics", "aggregation", "deadlines"])
+def test_docs_have_the_sentences_of_the_pages(page: str) -> None:
+    """The cells of a page up to its sentence, on the archived runs at scale paper."""
+    cells = json.loads((ROOT / "notebooks" / "world" / f"{page}.ipynb").read_text())["cells"]
+    codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    said: list[str] = []
+    scope: dict[str, Any] = {"scale": None, "artifact": SimpleNamespace(results=Archived(), say=said.append)}
+    for code in codes[1:]:
+        exec(code.split("plots.style()")[0], scope)
+        if said:
+            break
+    docs = " ".join((ROOT / "docs" / "world.md").read_text().split())
+    assert " ".join(said[0].split()) in docs
+
+
+def test_docs_have_the_numbers_of_the_archive() -> None:
+    effects = claims(measured(table_of("world_claims"), mean_of("test_accuracy")), "Random", unit=100)
+    ahead = effects.set_index(["setting", "method"])["difference"]
+    some = ["HiCS-FL", "AFL", "Pow-d", "Oort"]
+    assert ahead["by label"][some].round().between(10, 11).all()
+    assert (ahead["everyone"][some[:3]].max().round(), ahead["everyone", "Oort"].round()) == (1, -4)
+    tables = pd.concat([table_of("world_claims"), table_of("world_aggregation")])
+    of_fedau = claims(measured(tables, mean_of("test_accuracy")), "Random", unit=100).query(
+        "setting == 'everyone'"
+    )
+    behind_random = -of_fedau[of_fedau["method"].str.startswith("FedAU")]["difference"]
+    assert (len(behind_random), behind_random.min().round(), behind_random.max().round()) == (3, 8, 14)
+    last = table_of("world_claims").query("round == 100")
+    assert last[last["setting"].isin(["by label", "Markov"])]["worst_class"].max() == 0

@@ -73,7 +73,7 @@ def claims_in_worlds(
     """
     panels = "method" if rows == "setting" else "setting"
     titles, names = (list(dict.fromkeys(claims[key])) for key in (panels, rows))
-    costly = "arrived" in claims
+    costly, occurring = "arrived" in claims, set(claims["outcome"])
     columns = min(columns, len(titles))
     fig, axes = grid(
         len(titles), columns, width=3.4 + 0.7 * costly, height=0.21 * len(names) + 0.75 + 0.2 * costly
@@ -85,7 +85,10 @@ def claims_in_worlds(
             shown, shade = panel["outcome"] == outcome, SHADES.get(outcome, SHADES["one seed"])
             y = np.flatnonzero(shown)
             ax.hlines(y, panel["low"][shown], panel["high"][shown], color=shade, lw=1.6)
-            ax.plot(panel["difference"][shown], y, mark, color=shade, ms=5, label=outcome if len(y) else None)
+            label = (
+                outcome if outcome in occurring else None
+            )  # in all panels: the legend's order is that of MARKS
+            ax.plot(panel["difference"][shown], y, mark, color=shade, ms=5, label=label)
         ax.set(title=title, ylim=(len(names) - 0.5, -0.5))
         ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
         ax.grid(visible=False, axis="y")
