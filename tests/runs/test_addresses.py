@@ -1,6 +1,7 @@
-"""Every archived run has the address that it was archived under, but for methods and worlds that were corrected since.
+"""Every archived run has the address that it was archived under.
 
-A change that gives archived runs another address makes others train them again. If that is meant, name the part here.
+A change that gives archived runs another address makes others train them again. Where that is meant, because a method
+was wrong, its runs are trained and archived again.
 """
 
 from __future__ import annotations
@@ -13,19 +14,6 @@ from fedlib.runs import archive
 from fedlib.runs.work import addresses, is_measurement
 from fedlib.settings.code import NUMERICS, code_of
 from fedlib.settings.schema import Run
-
-CORRECTED = {  # registered name -> what was wrong in the archived runs, until these are replaced
-    "delta": "its scores had losses in the place of sizes",
-    "f3ast": "it counted selections, not arrivals, where absences are hidden",
-    "mifa": "it stood still in rounds in which nothing arrived",
-    "oort_complete": "it scaled utilities over explored clients only",
-}
-
-
-def corrected(run: dict[str, Any]) -> bool:
-    """Whether a run is of a corrected method, or of a world with speeds, whose clock counted some downloads twice."""
-    method, world = run["method"], run.get("world") or {}
-    return bool({method["sampler"], method["algorithm"]} & set(CORRECTED)) or bool(world.get("speeds"))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +30,4 @@ def test_archived_runs_keep_their_addresses(scale: Any, path: Any) -> None:
             (now,) = addresses(path.stem, record, NUMERICS, digest, code_of(record["unit"]))
         else:
             now = Run(**record["run"]).address(NUMERICS, digest)
-            if corrected(record["run"]) and now != record["address"]:
-                continue
         assert now == record["address"], f"{record.get('method')}, seed {record.get('seed')}"
