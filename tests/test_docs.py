@@ -196,7 +196,7 @@ def the_submission_is_accepted(copy: Copy) -> None:
     assert set(table["method"]) == {"Fewest turns", "trial 1", "trial 2"}
     assert set(table["rules"].str.split().str[0]) == {"2.0"}
     edit = """
-from workspace.analysis.arena import HOME, Submission
+from workspace.analysis.submission import HOME, Submission
 from fedlib.runs import archive
 
 submission = Submission.open(HOME / "submissions" / "fewest_turns")

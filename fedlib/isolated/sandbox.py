@@ -2,7 +2,8 @@
 
 What holds everywhere: limits (`resource`) by which it can open no file, socket or pipe, write no file and start no
 process, and on memory and processor time. Linux adds what needs neither root nor a daemon: namespaces without a
-network, Landlock without a single path, and a seccomp filter of system calls. `lock` says which of them the system has.
+network, Landlock without a single path, a seccomp filter of system calls, and the loss of root's privileges. `lock`
+says which of them the system has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ctypes import c_char_p, c_int, c_long, c_size_t, c_ulong, c_void_p
 MECHANISMS = ("limits", "namespaces", "landlock", "seccomp")
 NEW_SPACES = 0x10000000 | 0x40000000 | 0x08000000 | 0x04000000  # users, network, System V memory, host name
 DEATH_SIGNAL, NO_NEW_PRIVILEGES, SECCOMP, FILTER = 1, 38, 22, 2  # of prctl
+CAPABILITIES = 0x20080522  # version 3 of their form
 CREATE_RULESET, RESTRICT_SELF = 444, 446  # system calls of Landlock
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 X32 = 0x40000000  # numbers of another kind of system call, on x86_64
@@ -55,7 +57,7 @@ def lock(memory: int, processor_seconds: int) -> list[str]:
 
     memory: bytes. Whatever it has not imported before, it cannot import later.
     """
-    held = []
+    held, limited = [], []
     if sys.platform == "linux":
         libc = _libc()
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -72,10 +74,15 @@ def lock(memory: int, processor_seconds: int) -> list[str]:
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         soft = value - 1 if kind == resource.RLIMIT_CPU else value  # ends with a signal that says why
-        resource.setrlimit(kind, (soft, value))
+        try:
+            resource.setrlimit(kind, (soft, value))
+        except ValueError:  # some systems cannot limit memory
+            continue
+        limited.append(kind)
     if sys.platform == "linux":
+        libc.capset(struct.pack("=Ii", CAPABILITIES, 0), bytes(24))  # none; by root's, limits could be lifted
         held += ["seccomp"] * _seccomp(libc)
-    return ["limits", *held]
+    return ["limits"] * (len(limited) == len(limits)) + held
 
 
 def _libc() -> ctypes.CDLL:

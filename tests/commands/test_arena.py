@@ -28,8 +28,8 @@ from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
 from workspace.analysis import arena
-from workspace.analysis.arena import HOME, Rules, Submission
-from workspace.analysis.submitted import check_source, keep_rules
+from workspace.analysis.submission import HOME, Rules, Submission, accuracies, check_name
+from workspace.analysis.submission_file import check_source, keep_rules
 from workspace.commands import arena as command
 
 EXAMPLE = ROOT / "arena" / "submissions" / "last_loss"
@@ -91,7 +91,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Arena:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDLIB_RUNS", str(home / "runs"))
         patch.setenv("FEDLIB_DATASETS", str(home / "datasets"))
-        patch.setattr(arena, "HOME", home)
+        patch.setattr("workspace.analysis.submission.HOME", home)
         train = command.trained
         patch.setattr(
             command, "trained", lambda *given, **more: kept.append(train(*given, **more)) or kept[-1]
@@ -108,7 +108,7 @@ def here(checked: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Are
     """A copy of it, in which a check takes what was trained again from the first one."""
     shutil.copytree(checked.home, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("FEDLIB_DATASETS", str(tmp_path / "datasets"))
-    monkeypatch.setattr(arena, "HOME", tmp_path)
+    monkeypatch.setattr("workspace.analysis.submission.HOME", tmp_path)
     monkeypatch.setattr(command, "check_contract", lambda *given: None)
     monkeypatch.setattr(command, "say_what_lacks", lambda *given: None)
     monkeypatch.setattr(command, "trained", lambda *given: (checked.rows, checked.records))
@@ -393,7 +393,7 @@ def test_a_sampler_that_breaks_the_contract_is_refused(
 # -- files and names ---------------------------------------------------------------------------------------------------
 
 YAML = [
-    ("rules: 2.0 ", "rules: 0.9 ", r"last_loss.yaml.rules: .* are not the rules of this arena"),
+    ("rules: 2.1 ", "rules: 0.9 ", r"last_loss.yaml.rules: .* are not the rules of this arena"),
     ("information: [losses]", "information: [guess]", r"last_loss.yaml.information.0"),
     ("information: [losses]", "information: [blind, losses]", "blind excludes every other class"),
     ("name: Last loss\n", "", "last_loss.yaml.name"),
@@ -515,7 +515,7 @@ def test_a_bad_submission_takes_nobody_elses_score(here: Arena) -> None:
         "no_python": lambda folder: (folder / "no_python.py").write_text("def"),
         "exits": lambda folder: (folder / "exits.py").write_text("raise SystemExit"),
         "odd_name": lambda folder: write(folder / "odd_name.yaml", "name: Last loss", 'name: "[/red]"'),
-        "other_rules": lambda folder: write(folder / "other_rules.yaml", "rules: 2.0", "rules: 1.0"),
+        "other_rules": lambda folder: write(folder / "other_rules.yaml", "rules: 2.1", "rules: 1.0"),
         "unchecked": lambda folder: write(folder / "unchecked.yaml", "name: Last loss", "name: Unchecked"),
     }.items():
         shutil.copytree(here.folder, home / name)
@@ -545,7 +545,7 @@ def test_a_check_of_another_file_counts_no_more(here: Arena) -> None:
 def test_the_best_trial_is_scored(here: Arena) -> None:
     rules = Rules.read().model_copy(update={"scale": "demo"})
     submission = Submission.open(here.folder, rules)
-    trials = arena.accuracies(submission.rows("demo", here.settings)).groupby("method").mean()
+    trials = accuracies(submission.rows("demo", here.settings)).groupby("method").mean()
     best = submission.description.trials[trials.filter(like="trial").argmax()]
     assert submission.best_trial("demo", here.settings) == best
     other = replace(
@@ -578,7 +578,7 @@ def test_the_submissions_of_the_arena_are_well_formed() -> None:
     names = []
     for folder in sorted((HOME / "submissions").glob("*/")):
         submission = Submission.open(folder)
-        arena.check_name(submission, params.load())
+        check_name(submission, params.load())
         names.append(submission.description.name)
     assert "Last loss" in names
 

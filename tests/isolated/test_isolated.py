@@ -12,7 +12,8 @@ import pytest
 from fedlib.errors import SamplerError
 from fedlib.isolated import sandbox
 from fedlib.isolated.messages import Broken, packed, unpacked
-from fedlib.isolated.sampler import Executable, Isolated, Limits, made, modules_of
+from fedlib.isolated.process import Executable, Limits, modules_of
+from fedlib.isolated.sampler import Isolated, made
 from fedlib.samplers import Federation, Losses, Report, Selection, answered, sees
 from fedlib.streams import stream
 

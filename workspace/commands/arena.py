@@ -32,12 +32,13 @@ from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Run, Scale
 from fedlib.settings.world import World
 from fedlib.simulation.live import Live
-from workspace.analysis.arena import Submission, accuracies, check_name
+from workspace.analysis.submission import Submission, accuracies, check_name
 
 Tell = Callable[[str], None]
 ROUNDS = 6  # of the runs that check the contract
 CHANCE = 0.01  # that the scores of an honest sampler on fresh seeds are so much lower than the archived ones
 LACKING = {  # mechanism of the sandbox -> what nothing else refuses where the system lacks it
+    "limits": "it could use all of its memory",
     "namespaces": "it could use a network that was open before",
     "landlock": "it could signal other processes of this user",
     "seccomp": "it could signal other processes of this user",
@@ -95,7 +96,7 @@ def check(
 ) -> None:
     """Check a submission at a scale: its files, the contract, its archive, and its runs on seeds that are drawn now.
 
-    seed: draws the runs that are trained again, and the fresh seeds; None: one that nobody knows before.
+    seed: draws the fresh seeds; None: one that nobody knows before.
     record: write the runs on the fresh seeds, on which the submission is scored too.
 
     Raises:
@@ -112,16 +113,15 @@ def check(
     plan = submission.plan(scale, settings)
     table = check_archive(submission, scale, settings)
     place = with_data(plan)
-    rng = np.random.default_rng(int.from_bytes(os.urandom(8)) if seed is None else seed)
-    again, seeds = drawn(plan.work, submission, rng), fresh_seeds(submission, rng)
+    seeds = fresh_seeds(submission, int.from_bytes(os.urandom(8)) if seed is None else seed)
     fresh = submission.fresh(scale, settings, seeds)
-    tell(f"{name}: {len(again)} runs are trained again, and {len(fresh.work)} on seeds {words_of(seeds)}")
-    rows, records = trained(submission, replace(plan, work=(*again, *fresh.work)), place, tell)
-    for work in again:
+    tell(f"{name}: {len(plan.work)} runs are trained again, and {len(fresh.work)} on seeds {words_of(seeds)}")
+    rows, records = trained(submission, replace(plan, work=(*plan.work, *fresh.work)), place, tell)
+    for work in plan.work:
         compare(submission, work, table, rows, scale)
     new = rows[rows["seed"].isin(seeds)]
     check_scores(submission, table, new)
-    tell(f"{name}: {len(again)} runs of scale {scale} are the same when trained again")
+    tell(f"{name}: {len(plan.work)} runs of scale {scale} are the same when trained again")
     if record:
         made = [one for one in records if one["seed"] in seeds]
         root = submission.checked(scale).parents[1]
@@ -129,22 +129,9 @@ def check(
         tell(f"{name}: its runs on seeds {words_of(seeds)} are in {path}")
 
 
-def drawn(planned: Sequence[Work], submission: Submission, rng: np.random.Generator) -> list[Work]:
-    """Runs to train again: as many of each scored setting as the rules say, and one of each trial."""
-    groups: dict[tuple[str, ...], list[Work]] = {}
-    for work in planned:
-        scored = work.labels["method"] == submission.description.name
-        key = (work.labels["setting"],) if scored else ("", work.labels["method"])
-        groups.setdefault(key, []).append(work)
-    return [
-        works[i]
-        for key, works in groups.items()
-        for i in rng.permutation(len(works))[: submission.rules.retrained if len(key) == 1 else 1]
-    ]
-
-
-def fresh_seeds(submission: Submission, rng: np.random.Generator) -> list[int]:
+def fresh_seeds(submission: Submission, seed: int) -> list[int]:
     """Seeds that nobody knows before: there are too many to have an answer ready for each."""
+    rng = np.random.default_rng(seed)
     return sorted(int(seed) for seed in rng.integers(2**32, 2**53, submission.rules.fresh))
 
 

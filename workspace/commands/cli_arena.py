@@ -16,7 +16,7 @@ Folders = Annotated[list[Path], typer.Argument(help="Folders below arena/submiss
 @commands.command()
 def rules() -> None:
     """Print the version and the digest of the rules, as a submission's YAML has them."""
-    from workspace.analysis.arena import Rules
+    from workspace.analysis.submission import Rules
 
     typer.echo(Rules.read().stamp)
 
@@ -27,7 +27,7 @@ def run(folders: Folders, scale: ScaleOption = None) -> None:
 
     Example: fedlib arena run arena/submissions/last_loss --scale paper
     """
-    from workspace.analysis.arena import Submission
+    from workspace.analysis.submission import Submission
     from workspace.commands import arena
 
     settings, scale = settings_at(scale)
@@ -45,7 +45,7 @@ def check(
         typer.Option(
             min=0,
             max=2**63 - 1,
-            help="Draws the runs to train again, and the fresh seeds. Default: a new one.",
+            help="Draws the fresh seeds. Default: a new one.",
         ),
     ] = None,
     record: Annotated[
@@ -57,7 +57,7 @@ def check(
 
     The exit status is 0 only if all keep the rules. Example: fedlib arena check arena/submissions/*
     """
-    from workspace.analysis.arena import Submission
+    from workspace.analysis.submission import Submission
     from workspace.commands import arena
 
     settings, scale = settings_at(scale)
@@ -75,9 +75,10 @@ def score(scale: ScaleOption = None) -> None:
     from fedlib.measure import Missing
     from workspace.analysis import arena
     from workspace.analysis.experiments import opened
+    from workspace.analysis.submission import Rules
     from workspace.commands.listing import table
 
-    under = arena.Rules.read()
+    under = Rules.read()
     settings, scale = settings_at(scale)
     run_first = (
         f"run: fedlib run {under.experiment} --scale {scale} --methods {under.baseline},{under.target}"

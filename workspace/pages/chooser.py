@@ -16,8 +16,9 @@ from fedlib.drawing.style import NAMES
 from fedlib.measure import RUN, Missing, comparable, cumulative_cost
 from fedlib.samplers import SAMPLERS, Sampler, sees
 from fedlib.settings.params import Labelled
-from fedlib.settings.schema import Run
+from fedlib.settings.schema import ROOT, Run
 from workspace.analysis import arena
+from workspace.analysis.submission import Rules
 from workspace.pages import front, ranking
 
 NOTHING, LOSSES, UPDATES = ASKED = (
@@ -277,7 +278,7 @@ def ranked_over_all(
     return ranked, table(ranked, methods)
 
 
-def submissions(tasks: pd.DataFrame, board: arena.Board, rules: arena.Rules, settings: int) -> pd.DataFrame:
+def submissions(tasks: pd.DataFrame, board: arena.Board, rules: Rules, settings: int) -> pd.DataFrame:
     """The arena's submissions that were checked, as rows of `table`, compared with Random in the arena's tasks.
 
     tasks: the table of the rules' experiment. settings: in which the other rows are compared.
@@ -294,6 +295,6 @@ def submissions(tasks: pd.DataFrame, board: arena.Board, rules: arena.Rules, set
         if gain:
             described_by = {"rank": "submission", "sampler": name, "paper": entry.description.paper}
             described_by["sees"] = ", ".join(entry.description.information)
-            described_by["file"] = str(entry.code.relative_to(arena.HOME.parent))
+            described_by["file"] = str(entry.code.relative_to(ROOT))
             rows.append(dict(zip(COLUMNS[2:6], in_words(gain, settings), strict=True)) | described_by)
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -14,39 +14,17 @@ from typing import Any
 import numpy as np
 
 from fedlib.errors import ConfigError, SamplerError
-from fedlib.isolated.sampler import Executable, Isolated, Limits, made, may_import
+from fedlib.isolated.process import Executable, Limits, may_import
+from fedlib.isolated.sampler import Isolated, made
 from fedlib.registry import NameTaken
 from fedlib.samplers import Information, Round, Selection, unloaded
 from fedlib.samplers.registry import REGISTRY
 
 EXCLUDED = {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "open", "vars"}
-ATTRIBUTES = {  # that lead out of a sampler, or to files
-    *(
-        "sys",
-        "modules",
-        "f_back",
-        "f_globals",
-        "f_locals",
-        "gi_frame",
-        "tb_frame",
-        "cr_frame",
-        "ctypes",
-        "ctypeslib",
-    ),
-    *(
-        "fromfile",
-        "tofile",
-        "memmap",
-        "load",
-        "loadtxt",
-        "genfromtxt",
-        "save",
-        "savez",
-        "savez_compressed",
-        "savetxt",
-    ),
-    *("DataSource", "dump", "dumps", "loads"),
-}
+FRAMES = {"sys", "modules", "f_back", "f_globals", "f_locals", "gi_frame", "tb_frame", "cr_frame"}
+FILES = {"fromfile", "tofile", "memmap", "load", "loads", "loadtxt", "genfromtxt", "save", "savez", "savetxt"}
+FILES |= {"savez_compressed", "dump", "dumps", "DataSource", "ctypes", "ctypeslib"}
+ATTRIBUTES = FRAMES | FILES  # that lead out of a sampler
 SURE = 4  # standard errors by which weights may miss their expectation
 
 
