@@ -194,7 +194,7 @@ def the_submission_is_accepted(copy: Copy) -> None:
     path = copy.root / "arena" / "submissions" / "fewest_turns" / "demo" / "arena_tasks.parquet"
     table = pd.read_parquet(path)
     assert set(table["method"]) == {"Fewest turns", "trial 1", "trial 2"}
-    assert set(table["rules"].str.split().str[0]) == {"2.0"}
+    assert set(table["rules"].str.split().str[0]) == {"2.1"}
     edit = """
 from workspace.analysis.submission import HOME, Submission
 from fedlib.runs import archive
