@@ -9,6 +9,7 @@ from typing import get_args
 
 import pandas as pd
 
+from fedlib import measure
 from fedlib.errors import ConfigError, StoreError
 from fedlib.samplers import Information, find, sees
 from fedlib.settings.params import Experiments, seeds_of
@@ -20,7 +21,7 @@ from workspace.analysis.submission import Rules, Submission, accuracies, alike
 
 @dataclass(frozen=True)
 class Board:
-    """The scores of all, what each may see and on which further seeds it was checked (`table`).
+    """The scores of all, what each cost and may see, and on which further seeds it was checked (`table`).
 
     accepted: the submissions that were checked, each with the rows of its archive. left_out: who has no score, and why.
     """
@@ -48,6 +49,7 @@ def scored(
     checked_on: dict[str, str] = {}
     left_out: dict[str, str] = {}
     accepted: list[tuple[Submission, pd.DataFrame]] = []
+    spent = [methods]
     taken = {alike(name) for name in information}
     for folder in sorted(((home or submission.HOME) / "submissions").glob("*/")):
         try:
@@ -64,6 +66,7 @@ def scored(
             continue
         taken.add(alike(name))
         accepted.append((entry, rows))
+        spent.append(rows[rows["method"] == name])
         parts += [accuracies(rows[rows["method"] == name]), accuracies(fresh)]
         information[name] = ", ".join(entry.description.information)
         checked_on[name] = ", ".join(str(seed) for seed in sorted(set(fresh["seed"])))
@@ -73,12 +76,21 @@ def scored(
     profiles = Profiles.of(together, rules.baseline, rules.target, rules.reach, seeds)
     left_out |= {name: f"lacks {run}" for name, run in profiles.left_out.items()}
     table = profiles.table()
-    table = table.assign(
+    table = table.join(costs(pd.concat(spent), rules.baseline)).assign(
         information=[information.get(name, "") for name in table.index],
         checked=[checked_on.get(name, "") for name in table.index],
         rules=rules.stamp,
     )
     return Board(profiles, table, accepted, left_out)
+
+
+def costs(results: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """What each method sent and received (`bytes`) and what its clients computed (`steps`), as multiples of the
+    baseline's with the same task and seed: by method, the median over tasks and seeds.
+    """
+    spent = measure.cumulative_cost(results).rename(columns={"megabytes": "bytes", "work": "steps"})
+    totals = spent.groupby(["setting", "seed", "method"])[["bytes", "steps"]].last()
+    return pd.DataFrame(totals / totals.xs(baseline, level="method")).groupby("method").median()
 
 
 def in_order(kinds: Collection[Information]) -> list[Information]:

@@ -90,11 +90,13 @@ def score(scale: ScaleOption = None) -> None:
     except Missing as missing:
         raise StoreError(f"{under.experiment} [{scale}]: {missing}; {run_first}") from None
     rows = [
-        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{mean:.2f}", runs, information, checked)
-        for method, iqm, low, high, mean, runs, information, checked, _ in board.table.itertuples()
+        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", runs, f"{sent:.2g}", f"{steps:.2g}", sees, checked)
+        for method, iqm, low, high, _, runs, sent, steps, sees, checked, _ in board.table.itertuples()
     ]
-    title = f"Interquartile means, scale {scale}, rules {under.stamp}"
-    columns = ("method", "score", "95 % interval", "mean", "runs", "sees", "checked on seeds")
+    title = (
+        f"Interquartile means; bytes and steps as multiples of Random's. Scale {scale}, rules {under.stamp}"
+    )
+    columns = ("method", "score", "95 % interval", "runs", "bytes", "steps", "sees", "checked on seeds")
     Console().print(table(title, columns, rows), markup=False)
     for name, why in board.left_out.items():
         typer.echo(f"without a score: {name}: {why}")

@@ -141,6 +141,33 @@ def choice_shares(shares: pd.DataFrame) -> Figure:
     return fig
 
 
+def values_and_costs(rows: pd.DataFrame, xlabel: str) -> Figure:
+    """A value of every method with its interval, and beside it what the method cost.
+
+    rows: columns name, kind ("sampler", "submission" or anything else, which is drawn in grey), value, low, high, and
+    bytes and steps as multiples of Random's, in order. Narrow enough for a phone.
+    """
+    fig, ax = plt.subplots(figsize=(4.8, 0.22 * len(rows) + 1.0))
+    shades = {"sampler": "#0072B2", "submission": "#D55E00"}
+    for kind, part in rows.reset_index(drop=True).groupby("kind", sort=False):
+        shade = shades.get(str(kind), SHADES["not shown"])
+        ax.hlines(part.index, part["low"], part["high"], color=shade, lw=1.6)
+        ax.plot(
+            part["value"], part.index, "D" if kind == "submission" else "o", color=shade, ms=4.5, label=kind
+        )
+    across = ax.get_yaxis_transform()
+    for place, cost in ((1.12, "bytes"), (1.3, "steps")):
+        ax.text(place, -1.1, cost, transform=across, ha="right", va="center", fontsize="small")
+        for y, value in enumerate(rows[cost]):
+            ax.text(place, y, f"{value:.2g}×", transform=across, ha="right", va="center", fontsize="small")
+    ax.axvline(0, color="black", lw=0.8)
+    ax.set(xlabel=xlabel, ylim=(len(rows) - 0.5, -0.7))
+    ax.set_yticks(range(len(rows)), rows["name"], fontsize="small")
+    ax.grid(visible=False, axis="y")
+    legend_below(fig, [ax], columns=3)
+    return fig
+
+
 def critical_difference(scores: pd.DataFrame, level: float = 0.05) -> Figure:
     """Mean ranks of the methods (columns) over the cases (rows) of `scores`, best on the left (Demsar 2006).
 

@@ -233,6 +233,8 @@ COLUMNS = (
     *("rank", "sampler", "points above Random", "95 % interval", "against Random", "settings", "sees"),
     *("asks clients for", "bytes, × Random", "steps, × Random", "paper", "file"),
 )
+SHOWN = (*COLUMNS[:4], *COLUMNS[6:10])  # on a page's first table; `SOURCES_OF` are below it
+SOURCES_OF = ("sampler", "paper", "file")
 RANKS = {"sampler": "not in all settings", "reference": "reference", "server": "other algorithm"}
 
 
@@ -256,6 +258,23 @@ def in_words(gain: ranking.Gain, settings: int) -> tuple[str, str, str, str]:
     n = len(gain.settings)
     part = str(n) if n == settings else f"{n} of {settings}"
     return ranking.signed(gain.value), ranking.interval(gain), gain.verdict, part
+
+
+def gains_and_costs(ranked: ranking.Ranking, table: pd.DataFrame) -> pd.DataFrame:
+    """The ranking as numbers, for a figure: name, kind, value, low, high, bytes and steps. table: that of `ranked`."""
+    costs = table.set_index("sampler")
+    return pd.DataFrame(
+        {
+            "name": row.method,
+            "kind": row.kind if row.rank or row.kind != "sampler" else "not in all settings",
+            "value": row.gain.value,
+            "low": row.gain.low,
+            "high": row.gain.high,
+            "bytes": float(costs.loc[row.method, "bytes, × Random"]),
+            "steps": float(costs.loc[row.method, "steps, × Random"]),
+        }
+        for row in ranked.rows
+    )
 
 
 def ranked_over_all(
@@ -295,6 +314,8 @@ def submissions(tasks: pd.DataFrame, board: arena.Board, rules: Rules, settings:
         if gain:
             described_by = {"rank": "submission", "sampler": name, "paper": entry.description.paper}
             described_by["sees"] = ", ".join(entry.description.information)
+            for cost in ("bytes", "steps"):
+                described_by[f"{cost}, × Random"] = f"{board.table.loc[name, cost]:.2g}"
             described_by["file"] = str(entry.code.relative_to(ROOT))
             rows.append(dict(zip(COLUMNS[2:6], in_words(gain, settings), strict=True)) | described_by)
     return pd.DataFrame(rows, columns=COLUMNS)
