@@ -156,7 +156,7 @@ def values_and_costs(rows: pd.DataFrame, xlabel: str) -> Figure:
             part["value"], part.index, "D" if kind == "submission" else "o", color=shade, ms=4.5, label=kind
         )
     across = ax.get_yaxis_transform()
-    for place, cost in ((1.12, "bytes"), (1.3, "steps")):
+    for place, cost in ((1.2, "bytes"), (1.42, "steps")):
         ax.text(place, -1.1, cost, transform=across, ha="right", va="center", fontsize="small")
         for y, value in enumerate(rows[cost]):
             ax.text(place, y, f"{value:.2g}×", transform=across, ha="right", va="center", fontsize="small")
