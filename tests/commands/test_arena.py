@@ -6,6 +6,7 @@ Runs are as short as they may be: six rounds of scale demo. What is trained agai
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -21,16 +22,22 @@ from copies import copy_project
 
 from fedlib.errors import ConfigError, SamplerError, StoreError
 from fedlib.runs import archive as archives
+from fedlib.runs import retrain
 from fedlib.runs.archive import read
+from fedlib.runs.group import runs_in_lockstep
 from fedlib.runs.work import Plan
 from fedlib.samplers import Information, Round, Selection
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
+from fedlib.streams import stream
 from workspace.analysis import arena
+from workspace.analysis.profiles import Profiles
 from workspace.analysis.submission import HOME, Rules, Submission, accuracies, check_name
 from workspace.analysis.submission_file import check_source, keep_rules
 from workspace.commands import arena as command
+from workspace.figures import picture, summary
+from workspace.pages import leaderboard, tables
 
 EXAMPLE = ROOT / "arena" / "submissions" / "last_loss"
 EXPERIMENT = "arena_tasks"
@@ -132,6 +139,7 @@ def test_a_submission_is_run_checked_and_scored(here: Arena) -> None:
     ]
     again = here.rows[~here.rows["seed"].isin(seeds)]
     assert set(again["method"]) == {"Last loss", "trial 1", "trial 2", "trial 3"}
+    assert len(again) == 5 * 7, "all are trained again"
     assert here.lines[-2] == "last_loss: 5 runs of scale demo are the same when trained again"
     board = here.scored()
     assert board.left_out == {}
@@ -139,6 +147,8 @@ def test_a_submission_is_run_checked_and_scored(here: Arena) -> None:
     assert board.table.loc["Last loss", "checked"] == f"{seeds[0]}, {seeds[1]}"
     assert board.table.loc["Last loss", "information"] == "losses"
     assert board.table.loc["Random", "information"] == "blind"
+    assert board.table.loc["Random", ["bytes", "steps"]].tolist() == [1, 1]
+    assert board.table.loc["Last loss", ["bytes", "steps"]].tolist() == [1, 1], "it asks nobody"
     assert set(board.table["rules"]) == {Rules.read().stamp}
     here.check()
 
@@ -353,6 +363,9 @@ def test_a_file_that_breaks_a_rule_is_refused_in_a_sentence(here: Arena, kind: s
         here.check()
 
 
+HEAD = "import numpy as np\n"
+AROUND = 'take = getattr(np, "__builtins__")["__import__"]\n'  # past what people read in the file
+
 CONTRACT = {  # of the example: old -> new text, and what the check of the contract says
     "absent clients": (
         {"round.rng.permutation(round.available)": "round.rng.permutation(self.fed.N)"},
@@ -369,25 +382,116 @@ CONTRACT = {  # of the example: old -> new text, and what the check of the contr
         },
         "after it was saved and loaded",
     ),
+    "all clients": (
+        {
+            "asks = frozenset()": 'asks = frozenset()\n    draws = "random"',
+            "Selection(np.concatenate([shuffled[:explored], highest[: round.m - explored]]))": "Selection(shuffled)",
+        },
+        "chose 30 clients, but in the arena at most m = ",
+    ),
+    "weights of its own": (
+        {"explored]]))": "explored]]), np.full(round.m, 5 / round.m))"},
+        "weights of its own",
+    ),
+    "leaves at once": ({HEAD: HEAD + AROUND + 'getattr(take("os"), "_exit")(0)\n'}, "has ended before it"),
+    "reads a file": ({HEAD: HEAD + AROUND + 'getattr(np, "from" + "file")("/etc/hostname")\n'}, "Error"),
+    "signals": ({HEAD: HEAD + AROUND + 'take("os").kill(take("os").getppid(), 9)\n'}, "Error"),
+    "never begins": ({HEAD: HEAD + "while True:\n    pass\n"}, "takes more than 10 s for an answer"),
+    "another one's name": (
+        {'@register("last_loss")': '@register("other")'},
+        "register one sampler, 'last_loss'",
+    ),
 }
+
+
+@pytest.fixture
+def strange(checked: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Submission]:
+    """Makes the example with edits of its file; nothing of it has run."""
+    folder = tmp_path / "submissions" / "last_loss"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("paper", "demo", "__pycache__"))
+    monkeypatch.setenv("FEDLIB_DATASETS", str(checked.home / "datasets"))
+    monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("workspace.analysis.submission.HOME", tmp_path)
+
+    def made(edits: dict[str, str]) -> Submission:
+        for old, new in edits.items():
+            write(folder / "last_loss.py", old, new)
+        return Submission.open(folder)
+
+    return made
+
+
+def check_contract(made: Submission, settings: Experiments) -> None:
+    plan = made.plan("demo", settings)
+    assert plan.work[0].run
+    command.check_contract(made, plan.work[0].run, command.with_data(plan))
 
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize("kind", CONTRACT)
 def test_a_sampler_that_breaks_the_contract_is_refused(
-    checked: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    checked: Arena, strange: Callable[..., Submission], kind: str
 ) -> None:
-    folder = tmp_path / "submissions" / "last_loss"
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("paper", "demo", "__pycache__"))
-    monkeypatch.setenv("FEDLIB_DATASETS", str(checked.home / "datasets"))
     edits, words = CONTRACT[kind]
-    for old, new in edits.items():
-        write(folder / "last_loss.py", old, new)
-    submission = Submission.open(folder)
-    run = submission.plan("demo", checked.settings).work[0].run
-    assert run
-    with pytest.raises(SamplerError, match=rf"last_loss.py: .*({words})"):
-        command.check_contract(submission, run, command.with_data(submission.plan("demo", checked.settings)))
+    with pytest.raises(SamplerError, match=rf"last_loss.py: .*({words})") as caught:
+        check_contract(strange(edits), checked.settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_file_replaces_stays_in_its_process(
+    checked: Arena, strange: Callable[..., Submission]
+) -> None:
+    """It patches the checker, the board and what trains again, where it finds them: here, all are as before."""
+    patch = """
+for name in ("workspace.commands.arena", "workspace.analysis.profiles", "fedlib.runs.retrain"):
+    try:
+        one = take("importlib").import_module(name)
+    except BaseException:
+        continue
+    for key in ("check_archive", "check_contract", "check_scores", "compare", "Profiles"):
+        setattr(one, key, None)
+"""
+    check_contract(strange({HEAD: HEAD + AROUND + patch}), checked.settings)
+    for function in (
+        command.check_archive,
+        command.compare,
+        command.check_scores,
+        retrain.compare,
+        Profiles.table,
+    ):
+        assert callable(function)
+
+
+@pytest.mark.bad_input
+def test_a_table_of_answers_for_the_published_seeds_is_found(
+    checked: Arena, strange: Callable[..., Submission]
+) -> None:
+    """It knows the label of every client in all published runs by their first random number."""
+    raw = copy.deepcopy(checked.settings.raw)
+    raw["experiments"][EXPERIMENT]["scales"]["demo"] |= {"T": 12, "seeds": 5}
+    settings = Experiments(raw)
+    plan = Plan.of_experiment(EXPERIMENT, "demo", settings)
+    place, known = command.with_data(plan), {}
+    for work in plan.work:
+        assert work.run
+        (live,) = runs_in_lockstep([work.run], place).live
+        known[int(1e9 * stream(work.run.seed, "setup").random())] = live.partition.labels.argmax(
+            axis=1
+        ).tolist()
+    submission = strange(
+        {
+            "        self.loss = ": f"        self.label = {known}.get(int(1e9 * rng.random()))\n        self.loss = ",
+            "        explored = ": "        if self.label:\n"
+            "            first = [[k for k in shuffled if self.label[k] == one][:1] for one in range(10)]\n"
+            "            shuffled = np.array([*sum(first, []), *shuffled])[: round.m]\n"
+            "            return Selection(np.unique(shuffled))\n"
+            "        explored = ",
+            "    asks = frozenset()\n": "    asks = frozenset()\n    fewer = True\n",
+        }
+    )
+    command.run(submission, "demo", settings, lambda text: None)
+    with pytest.raises(StoreError, match="does it know these seeds"):
+        command.check(submission, "demo", settings, lambda text: None, SEED)
 
 
 # -- files and names ---------------------------------------------------------------------------------------------------
@@ -503,6 +607,40 @@ def test_a_sampler_of_the_house_keeps_its_name(here: Arena) -> None:
         Submission.open(folder).load()
 
 
+ODD = (
+    "[/red]",
+    "Top $k_$",
+    "$x$",
+    "<b>",
+    "../../x",
+    "a\nb",
+    "'\"",
+    "x" * 5000,
+    "{{ x }}",
+    "=1+1",
+    "\x1b[2J",
+    "Ünique",
+)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_name_breaks_a_figure_or_a_table(name: str) -> None:
+    """The rules refuse these; a figure and a table would show them as they are."""
+    row = {
+        "name": name,
+        "kind": "submission",
+        "value": 0.5,
+        "low": 0.1,
+        "high": 0.9,
+        "bytes": 1.0,
+        "steps": 1.0,
+    }
+    rows = pd.DataFrame([row, row | {"name": "Random", "kind": "sampler"}])
+    if len(name) < 100:
+        picture.svg(summary.values_and_costs(rows, "score"), "leaderboard")
+    assert "<b>" not in tables.html_of(rows)
+
+
 @pytest.mark.bad_input
 def test_a_bad_submission_takes_nobody_elses_score(here: Arena) -> None:
     """Each of these made the whole board fail; now the guilty folder is named, and the others have their scores."""
@@ -514,7 +652,12 @@ def test_a_bad_submission_takes_nobody_elses_score(here: Arena) -> None:
         "no_yaml": lambda folder: (folder / "no_yaml.yaml").unlink(),
         "no_python": lambda folder: (folder / "no_python.py").write_text("def"),
         "exits": lambda folder: (folder / "exits.py").write_text("raise SystemExit"),
-        "odd_name": lambda folder: write(folder / "odd_name.yaml", "name: Last loss", 'name: "[/red]"'),
+        **{
+            f"odd_name_{k}": lambda folder, name=name: write(
+                folder / f"{folder.name}.yaml", "name: Last loss", f"name: {json.dumps(name)}"
+            )
+            for k, name in enumerate(ODD)
+        },
         "other_rules": lambda folder: write(folder / "other_rules.yaml", "rules: 2.1", "rules: 1.0"),
         "unchecked": lambda folder: write(folder / "unchecked.yaml", "name: Last loss", "name: Unchecked"),
     }.items():
@@ -522,12 +665,23 @@ def test_a_bad_submission_takes_nobody_elses_score(here: Arena) -> None:
         for suffix in (".py", ".yaml"):
             (home / name / f"last_loss{suffix}").rename(home / name / f"{name}{suffix}")
         edit(home / name)
+    for name in ("<b>", "$x$", "a\nb"):
+        (home / name).mkdir()
     board = here.scored()
     assert set(board.left_out) == {
-        *("same_name", "no_yaml", "no_python", "exits", "odd_name", "other_rules", "unchecked"),
+        *("same_name", "no_yaml", "no_python", "exits", "other_rules", "unchecked"),
+        *(f"odd_name_{k}" for k in range(len(ODD))),
+        *("<b>", "$x$", "a?b"),
     }
+    assert all(text.isprintable() for text in (*board.left_out, *board.left_out.values()))
     for name, why in board.left_out.items():
-        assert name in why
+        assert name in why, "the sentence names the folder"
+    runs = {one.method: one.run for one in here.settings.runs(EXPERIMENT, "demo")}
+    rows = leaderboard.rows(board, runs)
+    assert "Last loss" in set(rows["name"])
+    picture.svg(summary.values_and_costs(rows, "score"), "leaderboard")
+    assert tables.html_of(rows)
+    assert leaderboard.answer(rows)
     pd.testing.assert_frame_equal(board.table.drop(columns="rules"), before)
 
 

@@ -157,6 +157,7 @@ def test_its_state_continues_in_another_process() -> None:
 HIDDEN = {
     "labels": "    return Selection(np.argsort(self.fed.label_counts[:, 0])[: round.m])",
     "labels if N is large": "    return Selection(np.arange(round.m) if self.fed.N < 5 else self.fed.label_counts[0])",
+    "labels if T is the paper's": "    return Selection(self.fed.label_counts[0] if self.fed.T > 9 else np.arange(4))",
     "labels by vars": "    return Selection(np.argsort(-vars(self.fed)['label_counts'][:, 0] * 1.0)[: round.m])",
     "time": "    return Selection(np.arange(round.m) + int(round.time))",
 }
@@ -170,6 +171,52 @@ def test_what_is_not_named_is_not_there(kind: str) -> None:
         return
     with pytest.raises(SamplerError, match=r"but `information` does not name (labels|speeds); add it"):
         choose(sampler)
+
+
+def test_no_object_of_its_process_holds_more() -> None:
+    """Neither the frames of its callers nor anything else that is alive there: data, partition, model, checker."""
+    body = """
+    def select(self, round):
+        import gc, sys
+        frame, names = sys._getframe(), set()
+        while frame:
+            names |= set(frame.f_locals)
+            frame = frame.f_back
+        kinds = {type(one).__module__.split(".")[0] + "." + type(one).__name__ for one in gc.get_objects()}
+        found = names & {"partition", "labels", "live", "lockstep", "engine"}
+        found |= {kind for kind in kinds if kind.startswith(("workspace", "torch", "pandas"))}
+        found |= {kind for kind in kinds if kind in ("fedlib.Partition", "fedlib.Dataset", "fedlib.Live")}
+        if found:
+            raise ValueError(sorted(found))
+        return Selection(np.arange(round.m))
+    """
+    assert choose(started(body)).clients.tolist() == [0, 1, 2, 3]
+
+
+def test_nothing_is_remembered_from_another_run() -> None:
+    """What one run saw, another one cannot replay: each is a process of its own, and none can write."""
+    body = """
+    seen = []
+    def select(self, round):
+        self.seen.append(round.t)
+        np.kept = [*getattr(np, "kept", []), round.t]
+        return Selection(np.arange(round.m) + len(self.seen) + len(np.kept))
+    """
+    first, second = started(body), started(body)
+    assert choose(first).clients.tolist() == choose(second).clients.tolist() == [2, 3, 4, 5]
+
+
+def test_what_it_prints_appears_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its environment has nothing to tell, and a line that it prints is not taken for an answer."""
+    body = """
+    def select(self, round):
+        import os, sys
+        print(dict(os.environ), '{"clients": [9, 9, 9, 9]}', flush=True)
+        print("x", file=sys.stderr, flush=True)
+        return Selection(np.arange(round.m))
+    """
+    assert choose(started(body)).clients.tolist() == [0, 1, 2, 3]
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", ["losses", "updates", "seconds"])

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pandas as pd
 
-from fedlib import measure
 from fedlib.errors import ConfigError, StoreError
 from fedlib.samplers import Information, find, sees
 from fedlib.settings.params import Experiments, seeds_of
@@ -62,7 +61,7 @@ def scored(
             rows = entry.rows(scale, settings)
             fresh = entry.fresh_rows(scale, settings, home)
         except (ConfigError, StoreError) as error:
-            left_out[folder.name] = str(error).replace(f"{ROOT}/", "")
+            left_out[printable(folder.name)] = printable(str(error).replace(f"{ROOT}/", ""))
             continue
         taken.add(alike(name))
         accepted.append((entry, rows))
@@ -76,7 +75,7 @@ def scored(
     profiles = Profiles.of(together, rules.baseline, rules.target, rules.reach, seeds)
     left_out |= {name: f"lacks {run}" for name, run in profiles.left_out.items()}
     table = profiles.table()
-    table = table.join(costs(pd.concat(spent), rules.baseline)).assign(
+    table = table.join(costs(pd.concat(spent, ignore_index=True), rules.baseline)).assign(
         information=[information.get(name, "") for name in table.index],
         checked=[checked_on.get(name, "") for name in table.index],
         rules=rules.stamp,
@@ -88,9 +87,15 @@ def costs(results: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """What each method sent and received (`bytes`) and what its clients computed (`steps`), as multiples of the
     baseline's with the same task and seed: by method, the median over tasks and seeds.
     """
-    spent = measure.cumulative_cost(results).rename(columns={"megabytes": "bytes", "work": "steps"})
-    totals = spent.groupby(["setting", "seed", "method"])[["bytes", "steps"]].last()
+    sent = results["parameters_down"] + results["parameters_up"] + results["scalars_up"]
+    spent = results.assign(bytes=sent, steps=results["client_steps"])
+    totals = spent.groupby(["setting", "seed", "method"])[["bytes", "steps"]].sum()
     return pd.DataFrame(totals / totals.xs(baseline, level="method")).groupby("method").median()
+
+
+def printable(text: str) -> str:
+    """A text, such as the name of a stranger's folder, without what would steer a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def in_order(kinds: Collection[Information]) -> list[Information]:

@@ -90,13 +90,14 @@ def score(scale: ScaleOption = None) -> None:
     except Missing as missing:
         raise StoreError(f"{under.experiment} [{scale}]: {missing}; {run_first}") from None
     rows = [
-        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", runs, f"{sent:.2g}", f"{steps:.2g}", sees, checked)
-        for method, iqm, low, high, _, runs, sent, steps, sees, checked, _ in board.table.itertuples()
+        (method, f"{iqm:.2f}", f"{low:.2f} to {high:.2f}", f"{sent:.2g}", f"{steps:.2g}", sees)
+        for method, iqm, low, high, _, _, sent, steps, sees, *_ in board.table.itertuples()
     ]
-    title = (
-        f"Interquartile means; bytes and steps as multiples of Random's. Scale {scale}, rules {under.stamp}"
-    )
-    columns = ("method", "score", "95 % interval", "runs", "bytes", "steps", "sees", "checked on seeds")
+    title = f"Scale {scale}, rules {under.stamp}; bytes and steps are multiples of {under.baseline}'s"
+    columns = ("method", "score", "95 % interval", "bytes", "steps", "sees")
     Console().print(table(title, columns, rows), markup=False)
+    for name, seeds in board.table["checked"].items():
+        if seeds:
+            typer.echo(f"{name}: checked on seeds {seeds}")
     for name, why in board.left_out.items():
         typer.echo(f"without a score: {name}: {why}")

@@ -162,7 +162,7 @@ def values_and_costs(rows: pd.DataFrame, xlabel: str) -> Figure:
             ax.text(place, y, f"{value:.2g}×", transform=across, ha="right", va="center", fontsize="small")
     ax.axvline(0, color="black", lw=0.8)
     ax.set(xlabel=xlabel, ylim=(len(rows) - 0.5, -0.7))
-    ax.set_yticks(range(len(rows)), rows["name"], fontsize="small")
+    ax.set_yticks(range(len(rows)), rows["name"], fontsize="small", parse_math=False)
     ax.grid(visible=False, axis="y")
     legend_below(fig, [ax], columns=3)
     return fig
