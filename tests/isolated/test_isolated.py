@@ -182,7 +182,7 @@ def test_no_object_of_its_process_holds_more() -> None:
         while frame:
             names |= set(frame.f_locals)
             frame = frame.f_back
-        kinds = {type(one).__module__.split(".")[0] + "." + type(one).__name__ for one in gc.get_objects()}
+        kinds = {str(type(one).__module__).split(".")[0] + "." + type(one).__name__ for one in gc.get_objects()}
         found = names & {"partition", "labels", "live", "lockstep", "engine"}
         found |= {kind for kind in kinds if kind.startswith(("workspace", "torch", "pandas"))}
         found |= {kind for kind in kinds if kind in ("fedlib.Partition", "fedlib.Dataset", "fedlib.Live")}
