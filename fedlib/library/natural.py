@@ -68,6 +68,13 @@ class Natural:
         )
 
 
+def days_of(owner: np.ndarray, day: pd.Series) -> pd.DataFrame:
+    """The days, from 0, on which each owner has a sample, as the trace of a world; day: (n,) whole numbers."""
+    begun = day.to_numpy() - day.min()
+    days = pd.DataFrame({"client": np.unique(owner, return_inverse=True)[1], "from": begun, "to": begun + 1})
+    return days.drop_duplicates().sort_values(["client", "from"], ignore_index=True)
+
+
 def every_fifth(
     x: np.ndarray, y: np.ndarray, owner: np.ndarray, words: tuple[str, ...], days: pd.DataFrame | None = None
 ) -> Natural:
@@ -121,9 +128,7 @@ def flights(least: int = 100) -> Natural:
     x = np.column_stack([features.to_numpy(), table["distance"].to_numpy(np.float32) / 1000])
     y, owner = (table["arr_delay"] > 15).to_numpy(int), table["tailnum"].to_numpy(str)
     begun = (date - pd.Timestamp(2013, 1, 1)).dt.days
-    days = pd.DataFrame({"client": np.unique(owner, return_inverse=True)[1], "from": begun, "to": begun + 1})
-    days = days.drop_duplicates().sort_values(["client", "from"], ignore_index=True)
-    return every_fifth(x, y, owner, ("on time", "late"), days)
+    return every_fifth(x, y, owner, ("on time", "late"), days_of(owner, begun))
 
 
 def films() -> Natural:
@@ -132,6 +137,7 @@ def films() -> Natural:
     For research only: the licence of MovieLens forbids other uses, and to pass the data on without permission.
     x: (n, 27) float32: the film's genres, and the decade of its release, one-hot.
     y: (n,) ratings, 0 (one star) to 4. Every fifth rating of a user, in the order of time, is a test sample.
+    days: those on which a user rated films, from 0.
 
     Raises:
         ConfigError: the package is not installed.
@@ -146,7 +152,9 @@ def films() -> Natural:
     features = items["class"].str.get_dummies(" ").astype(np.float32).join(decades).set_axis(items["item_id"])
     ratings = ratings.sort_values(["user_id", "timestamp", "item_id"], ignore_index=True)
     x = features.loc[ratings["item_id"]].to_numpy(np.float32)
-    return every_fifth(x, ratings["rating"].to_numpy(int) - 1, ratings["user_id"].to_numpy(), GRADES)
+    day = ratings["timestamp"].astype(np.int64) // 86_400
+    owner = ratings["user_id"].to_numpy()
+    return every_fifth(x, ratings["rating"].to_numpy(int) - 1, owner, GRADES, days_of(owner, day))
 
 
 def shakespeare(length: int = 40, step: int = 10, least: int = 2000) -> Natural:

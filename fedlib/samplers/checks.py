@@ -105,13 +105,18 @@ def names_in(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
+def memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def check_memory(sampler: Sampler, fed: Federation, name: str) -> None:
     """Check that the machine has the memory that a sampler needs at least.
 
     Raises:
         ValueError: it has not; the sentence says how much is needed and how much there is.
     """
-    needed, there = 8 * sampler.needed(fed), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, there = 8 * sampler.needed(fed), memory()
     if needed > there:
         raise ValueError(
             f"sampler {name!r} needs at least {needed / 2**30:,.0f} GiB for N = {fed.N:,} clients, but this machine "

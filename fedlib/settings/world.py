@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from fedlib.kinds import Count, NotNegative, Positive, Settings, Share, optional
+from fedlib.kinds import Count, NotNegative, Positive, Settings, Share, Whole, optional
 
 Correlation = Annotated[float, Field(ge=-1, le=1)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -184,10 +184,51 @@ class First(Settings):
     c: Annotated[float, Field(ge=1, le=100)] = 1.3
 
 
+class Polynomial(Settings):
+    """s(tau) = (1 + tau)^-a (FedAsync; FedBuff's a is 0.5)."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    a: Positive = 0.5
+
+
+class Hinge(Settings):
+    """s(tau) = 1 up to b, then 1 / (a (tau - b) + 1) (FedAsync)."""
+
+    kind: Literal["hinge"] = "hinge"
+    a: Positive = 10.0
+    b: Whole = 4
+
+
+class Buffer(Settings):
+    """The server is asynchronous: m clients train at any time, and a round ends when `size` updates have arrived.
+
+    FedBuff (Nguyen et al., AISTATS 2022); with size 1 and the algorithm `fedasync`, FedAsync (Xie et al., 2019).
+
+    size: K of FedBuff. m is the concurrency: whenever fewer than m clients train, the sampler is asked who is next.
+    staleness: weight of an update by tau, the rounds that ended since its client received the model. None: 1.
+    divide: by the "size" of the buffer, so that stale updates make a step shorter, or by the sum of the "weights".
+    oldest: updates with a larger tau are dropped.
+    """
+
+    kind: Literal["buffer"] = "buffer"
+    size: Count
+    staleness: Annotated[Polynomial | Hinge, Field(discriminator="kind")] | None = optional()
+    divide: Literal["size", "weights"] = "size"
+    oldest: Whole | None = optional()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Buffer:
+        if self.divide == "weights" and self.staleness is None:
+            raise ValueError(
+                "without staleness the weights sum to the size; set staleness, or leave divide out"
+            )
+        return self
+
+
 Rate = Annotated[Equal | ByLabel | BySize | LogNormal, Field(discriminator="kind")]
 Process = Annotated[Bernoulli | Markov | Cyclic, Field(discriminator="kind")]
 Pattern = Annotated[Sine | Staircase | LabelCycle, Field(discriminator="kind")]
-Ends = Annotated[Wait | Deadline | First, Field(discriminator="kind")]
+Ends = Annotated[Wait | Deadline | First | Buffer, Field(discriminator="kind")]
 
 
 class World(Settings):
@@ -195,6 +236,7 @@ class World(Settings):
 
     mean: share of clients that are there, on average over clients and time. least: no client's availability is lower.
     shocks: what happens to all clients at once. None: absences are independent between clients.
+    slot: seconds after which availability is drawn anew, however long a round is. None: it is drawn once a round.
     trace: recorded availability in place of mean, rate, process, pattern and shocks.
     speeds: None: every answer takes one second, so the clock counts rounds.
     ends: when a round ends. late: updates that come later are dropped, or kept and added when they arrive; until then
@@ -210,6 +252,7 @@ class World(Settings):
     process: Process = Bernoulli()
     pattern: Pattern | None = optional()
     shocks: Shocks | None = optional()
+    slot: Annotated[float, Field(ge=1e-6, le=1e9)] | None = optional()
     trace: Trace | None = optional()
     speeds: Speeds | None = optional()
     ends: Ends = Wait()
@@ -221,13 +264,31 @@ class World(Settings):
     def _possible(self) -> World:
         if self.least > self.mean:
             raise ValueError(f"least = {self.least} must not be above mean = {self.mean}")
-        stated = {"mean", "rate", "process", "pattern", "shocks"}
+        stated = {"mean", "rate", "process", "pattern", "shocks", "slot"}
         if self.trace and any(getattr(self, key) != World.model_fields[key].default for key in stated):
-            raise ValueError("a trace says who is there; leave mean, rate, process, pattern and shocks out")
+            raise ValueError(
+                "a trace says who is there; leave mean, rate, process, pattern, shocks and slot out"
+            )
         if self.leave and self.leave.seconds is None and not self.trace:
             raise ValueError("only a trace says when clients leave; set leave.seconds, or add a trace")
         if isinstance(self.ends, First) and self.absences == "all":
             raise ValueError("where all clients train, m has no meaning; end rounds by wait or deadline")
         if self.late == "keep" and isinstance(self.ends, Wait):
             raise ValueError("no update is late where rounds wait for all; end rounds by deadline or first")
+        if isinstance(self.ends, Buffer):
+            self._buffered()
         return self
+
+    def _buffered(self) -> None:
+        """Raises ValueError where a server without rounds leaves a key without meaning."""
+        if self.absences != "visible":
+            raise ValueError(
+                "a server with a buffer fills a slot at once, so it must see who is there; leave absences out"
+            )
+        if self.late == "keep":
+            raise ValueError("in a buffer no update is late, each joins when it arrives; leave late out")
+        if self.mean < 1 and self.slot is None:
+            raise ValueError(
+                "a buffer has no common rounds for availability to follow; set slot, the seconds after which it is "
+                "drawn anew"
+            )

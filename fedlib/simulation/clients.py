@@ -48,8 +48,15 @@ class ClientSide:
         """Local training of (run, client, draw) jobs, as in `train`; the result of each."""
         trained = self.train(jobs)
         rates, rounds = [live.run.local.lr_at(live.t) for live, _, _ in jobs], [live.t for live, _, _ in jobs]
+        models = [live.assigned.get(k, 0) for live, k, _ in jobs]
         rows = zip(
-            trained.updates, trained.losses.tolist(), trained.steps.tolist(), rates, rounds, strict=True
+            trained.updates,
+            trained.losses.tolist(),
+            trained.steps.tolist(),
+            rates,
+            rounds,
+            models,
+            strict=True,
         )
         return [Answer(*row) for row in rows]
 

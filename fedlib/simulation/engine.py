@@ -32,7 +32,7 @@ from fedlib.simulation.evaluation import evaluate
 from fedlib.simulation.guard import GlobalDraws
 from fedlib.simulation.ledger import earlier_draws
 from fedlib.simulation.live import Live
-from fedlib.simulation.presence import Answer
+from fedlib.simulation.presence import Answer, together
 from fedlib.simulation.turns import in_turns, shared
 from fedlib.training.contract import Executor
 
@@ -122,19 +122,22 @@ class Lockstep(ClientSide):
         self.record([(live, row) for live, row in rows if not live.failed])
 
     def select(self, active: list[Live]) -> list[tuple[Live, Selection]]:
-        """Which clients each run's sampler picks; runs that fail are left out."""
-        selections = []
-        peopled = [live for live in active if not live.deserted]
-        choices = self.converse("select", [(live, ()) for live in peopled])
-        for live, chosen in zip(peopled, choices, strict=True):
-            if not live.failed:
-                with live.trying("select"):
-                    selection = check(live, chosen, live.round("select") if live.presence else None)
-                    selections.append(
-                        (live, live.presence.met(live, selection) if live.presence else selection)
-                    )
-        selections += [(live, Selection(np.zeros(0, int))) for live in active if live.deserted]
-        return selections
+        """Which clients each run's sampler picks; runs that fail are left out.
+
+        An asynchronous server asks again in a round, whenever a client has answered.
+        """
+        chosen: dict[int, list[Selection]] = {id(live): [] for live in active}
+        while asking := [live for live in active if live.asks()]:
+            choices = self.converse("select", [(live, ()) for live in asking])
+            for live, choice in zip(asking, choices, strict=True):
+                if not live.failed:
+                    with live.trying("select"):
+                        selection = check(live, choice, live.round("select") if live.presence else None)
+                        chosen[id(live)].append(
+                            live.presence.met(live, selection) if live.presence else selection
+                        )
+                live.asked += 1
+        return [(live, together(chosen[id(live)])) for live in active if not live.failed]
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -230,10 +233,11 @@ class Lockstep(ClientSide):
             extra[id(live), k, draw] if draw else live.answers[k]
             for k, draw in zip(draws, earlier_draws(draws), strict=True)
         ]
-        live.ledger.upload_draws(draws, algorithm.payload)
         live.send_model(draws, algorithm.payload * algorithm.models)
         if live.presence:
             selection, answers = live.presence.end(live, selection, answers)
+        else:
+            live.ledger.upload_draws(draws, algorithm.payload)
         clients = np.asarray(selection.clients, dtype=int)
         squared = self.squared(live, clients) if "squared" in live.sampler.reads else None
         if len(clients):
@@ -260,7 +264,7 @@ class Lockstep(ClientSide):
         models = live.algorithm.aggregate(
             live.models,
             clients[order],
-            np.array([live.assigned.get(k, 0) for k in clients[order].tolist()]),
+            np.array([answers[i].model for i in order]),
             aggregation_weights(live.rule, selection, live.fed.sizes)[order],
             updates,
             np.array([answers[i].steps for i in order]),

@@ -19,6 +19,8 @@ from fedlib.errors import SamplerError
 from fedlib.samplers import Federation, Round, Sampler, find
 from fedlib.samplers.checks import check_attributes, check_memory
 from fedlib.settings.schema import Run
+from fedlib.settings.world import Buffer
+from fedlib.simulation.asynchronous import Buffered
 from fedlib.simulation.guard import GlobalDraws, Guarded, check_state
 from fedlib.simulation.ledger import Costs, Ledger
 from fedlib.simulation.presence import Answer, Presence
@@ -65,6 +67,8 @@ class Live(Guarded):
             self.sampler = kind(**copy.deepcopy(run.method.params))
             check_attributes(self.sampler, kind.__name__)
             check_memory(self.sampler, self.fed, run.method.sampler)
+            if isinstance(self.presence, Buffered):
+                self.presence.check_memory(layout.d, 1 + self.algorithm.reads_local)
             self.sampler.setup(self.fed, stream(run.seed, "setup"))
             check_state(self.sampler)
             self.rule = run.method.aggregation or self.sampler.aggregation
@@ -81,7 +85,7 @@ class Live(Guarded):
         self.ledger = Ledger(self.executor.layout.sent)
         self.answers: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
-        self.questions = 0
+        self.questions, self.asked = 0, 0  # in this round; `asked`: how often who trains next
         self.received: tuple[Tensor, np.ndarray, Tensor] | None = None  # the model before, clients, updates
         if self.presence:
             self.presence.begin(self.t)
@@ -130,8 +134,18 @@ class Live(Guarded):
         observes = getattr(self.sampler.observe, "__func__", None) is not Sampler.observe
         return observes and not (self.diverged or self.failed)
 
+    def asks(self) -> bool:
+        """Whether the sampler must choose clients, once in a round or, where the server is asynchronous, again."""
+        if self.failed or not self.presence:
+            return not (self.failed or self.asked)
+        with self.trying("select"):
+            self.questions = 0
+            return self.presence.asks(self.asked)
+        return False
+
     def round(self, purpose: Purpose) -> Round:
-        rng = stream(self.run.seed, purpose, self.t)
+        again = (self.asked,) if purpose == "select" and self.asked else ()
+        rng = stream(self.run.seed, purpose, self.t, *again)
         return self.presence.round(self.fed, self.t, rng) if self.presence else self.fed.round(self.t, rng)
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:
@@ -180,4 +194,5 @@ def presence_of(run: Run, partition: Partition, d: int) -> Presence | None:
     step = np.minimum(sizes, local.batch)
     measured = np.array([len(samples) for samples in partition.asked])
     world = LiveWorld(run.world, partition.sizes, partition.labels, d, run.seed)
-    return Presence(world, run.m, work, step, measured)
+    kind = Buffered if isinstance(run.world.ends, Buffer) else Presence
+    return kind(world, run.m, work, step, measured)

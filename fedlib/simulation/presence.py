@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -34,8 +34,9 @@ FORWARD = 1 / 3  # of the seconds that training on a sample takes, a loss takes 
 class Answer:
     """The result of one client's local training.
 
-    lr, t: the learning rate and the number of its round. local: the client's model after it, of an update that arrives
-        later, where the algorithm reads it (`FedAvg.reads_local`).
+    lr, t: the learning rate and the number of its round. model: which of the run's models it started from.
+    local: the client's model after it, of an update that arrives later, where the algorithm reads it
+        (`FedAvg.reads_local`).
     """
 
     update: Tensor
@@ -43,6 +44,7 @@ class Answer:
     steps: int
     lr: float
     t: int
+    model: int = 0
     local: Tensor | None = None
 
 
@@ -56,21 +58,19 @@ class InRound(Protocol):
     models: Tensor
     failed: SamplerError | None
     ledger: Ledger
+    asked: int
     answers: dict[int, Answer]
-    assigned: dict[int, int]
 
 
 @dataclass
 class Flying:
     """An answer on its way: of an earlier round, and arriving at second `at`.
 
-    model: which of the run's models its client trained. weight: in its own round; stated: by the sampler. expected:
-        draws of its client, where its selection stated them.
+    weight: in its own round; stated: by the sampler. expected: draws of its client, where its selection stated them.
     """
 
     at: float
     client: int
-    model: int
     answer: Answer
     weight: float
     stated: bool
@@ -88,13 +88,15 @@ class Presence:
         clients were selected. counts: (N,) updates of each client that arrived.
     """
 
+    flight: ClassVar[type[Flying]] = Flying
+
     world: LiveWorld
     m: int
     local: np.ndarray
     step: np.ndarray
     measured: np.ndarray
     present: np.ndarray = field(init=False)
-    flying: list[Flying] = field(default_factory=list)
+    flying: list[Any] = field(default_factory=list)  # `flight`
 
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.local), dtype=int)
@@ -121,6 +123,10 @@ class Presence:
         ids = fed.everyone if hidden else self.present
         m = len(ids) if self.absences == "all" else min(fed.m, len(ids))
         return Round(t, rng, read_only(ids), m, self.world.time + self.spent, silent=hidden)
+
+    def asks(self, asked: int) -> bool:
+        """Whether the sampler must choose; asked: how often it has in this round."""
+        return not asked and len(self.present) > 0
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -195,6 +201,7 @@ class Presence:
     ) -> tuple[Selection, list[Answer]]:
         """The draws whose updates are aggregated in this round, and their answers; moves the clock to its end."""
         clients, world = np.asarray(selection.clients, dtype=int), self.world
+        live.ledger.upload_draws(clients.tolist(), live.algorithm.payload)
         seconds = self.seconds(live, clients)
         stays = world.stays(self.t)
         begin = world.time + self.spent
@@ -224,7 +231,6 @@ class Presence:
         whole = joined(part(selection, arrived), landing, live.rule, live.fed.sizes)
         landed = [answer for answer, came in zip(answers, arrived, strict=True) if came]
         landed += [late.answer for late in landing]
-        live.assigned |= {late.client: late.model for late in landing}
         self.arrived = len(whole.clients)
         np.add.at(self.counts, np.asarray(whole.clients, dtype=int), 1)
         ages = [max(0.0, late.at - begin) for late in landing]
@@ -254,14 +260,11 @@ class Presence:
     def late(self, live: InRound, selection: Selection, i: int, answer: Answer, at: float) -> Flying:
         """Draw i of a selection, which arrives in a later round, at second `at`."""
         k, expected = int(selection.clients[i]), selection.expected
-        model = live.assigned.get(k, 0)
-        if live.algorithm.reads_local:
-            answer = replace(answer, local=live.models[model] + answer.update)
+        answer = kept(live, answer)
         weights = aggregation_weights(live.rule, selection, live.fed.sizes)
         return Flying(
             at=at,
             client=k,
-            model=model,
             answer=answer,
             weight=float(weights[i]),
             stated=selection.weights is not None,
@@ -297,12 +300,27 @@ class Presence:
         self.world.time, self.counts = state["time"], state["counts"]
         for late in state["flying"]:
             answer = Answer(**{key: on(value, device) for key, value in late["answer"].items()})
-            self.flying.append(Flying(**late | {"answer": answer}))
+            self.flying.append(self.flight(**late | {"answer": answer}))
 
 
 def on(value: Any, device: Any) -> Any:
     """A tensor on a device; any other value unchanged."""
     return value.to(device) if isinstance(value, Tensor) else value
+
+
+def kept(live: InRound, answer: Answer) -> Answer:
+    """An answer that outlives its round: not a part of a larger tensor, and with the local model where that is read."""
+    local = live.models[answer.model] + answer.update if live.algorithm.reads_local else None
+    return replace(answer, update=answer.update.clone(), local=local)
+
+
+def together(selections: Sequence[Selection]) -> Selection:
+    """All draws of a round, whose sampler chose never, once or again."""
+    if len(selections) == 1:
+        return selections[0]
+    clients = [np.asarray(selection.clients, dtype=int) for selection in selections]
+    notes = {key: value for selection in selections for key, value in selection.notes.items()}
+    return Selection(np.concatenate([np.zeros(0, int), *clients]), notes=notes)
 
 
 def lacking(holds: Counter[int], clients: Iterable[int], copies: int) -> np.ndarray:

@@ -10,11 +10,16 @@ import scipy  # its submodules load on first use
 from fedlib.errors import DataError
 from fedlib.settings import world as settings
 from fedlib.streams import stream
-from fedlib.world.availability import Recorded, availability, latent, read_csv, shaken
+from fedlib.world.availability import TICKS, Recorded, availability, latent, read_csv, shaken
 
 SPEED, TIES, LEAVE = 2, 3, 6  # places in the stream "world"
 BITS = 32  # of a parameter
 ROUND = 1.0  # seconds of an answer where there are no speeds, and of a round in which nobody is there
+
+
+def ticks(seconds: float) -> int:
+    """Seconds as whole microseconds."""
+    return round(seconds * TICKS)
 
 
 @dataclass
@@ -54,7 +59,18 @@ class LiveWorld:
         """Ids of the clients that are there at the start of round t, ascending."""
         if self.trace:
             return np.flatnonzero(self.trace.present(self.time))
+        if self.settings.slot:
+            t = 1 + ticks(self.time) // ticks(self.settings.slot)
         return np.flatnonzero(self.latent(t) < self.p[t % len(self.p)])
+
+    def next_change(self) -> float:
+        """The next second at which somebody may come; infinite where all are always there."""
+        if self.trace:
+            return self.trace.next_change(self.time)
+        if not self.settings.slot:
+            return np.inf
+        slot = ticks(self.settings.slot)
+        return (ticks(self.time) // slot + 1) * slot / TICKS
 
     def latent(self, t: int) -> np.ndarray:
         """(N,) the clients' latent numbers in round t."""
@@ -66,13 +82,17 @@ class LiveWorld:
             self._u, self._t = next(self._us), self._t + 1
         return self._u
 
-    def stays(self, t: int) -> np.ndarray | None:
-        """(N,) seconds after which clients leave that are selected in round t, now; None where none leaves."""
+    def stays(self, t: int, asked: int = 0) -> np.ndarray | None:
+        """(N,) seconds after which clients leave that are selected in round t, now; None where none leaves.
+
+        asked: how often the sampler was asked before in this round.
+        """
         if (leave := self.settings.leave) is None:
             return None
         if leave.seconds is None and self.trace:
             return self.trace.stays(self.time)
-        return stream(self.seed, "world", LEAVE, t).exponential(leave.seconds or 0.0, len(self.sizes))
+        where = (t, asked) if asked else (t,)
+        return stream(self.seed, "world", LEAVE, *where).exponential(leave.seconds or 0.0, len(self.sizes))
 
     def to_select(self, m: int) -> int:
         """How many clients the server selects in order to get m."""

@@ -204,3 +204,20 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch: pytest.
         natural.films()
     with pytest.raises(fedlib.ConfigError, match="by is 'course'; a client is a lecturer or a student"):
         natural.insteval(by="course")
+
+
+def test_users_are_there_on_the_days_on_which_they_rate(installed: Path) -> None:
+    folder = installed / "recbole" / "dataset_example" / "ml-100k"
+    folder.mkdir(parents=True)
+    (folder / "ml-100k.item").write_text(
+        "item_id:token\trelease_year:token\tclass:token_seq\n7\t1995\tComedy Drama\n"
+    )
+    day = 86_400
+    rated = [(3, 10 * day), (3, 10 * day + 50), (5, 10 * day - 1), (3, 12 * day)]
+    (folder / "ml-100k.inter").write_text(
+        "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+        + "".join(f"{user}\t7\t4\t{second}\n" for user, second in rated)
+    )
+    data = natural.films()
+    assert data.days[["client", "from", "to"]].to_numpy().tolist() == [[0, 1, 2], [0, 3, 4], [1, 0, 1]]
+    assert data.clients.tolist() == [3, 3, 3, 5]
