@@ -21,11 +21,11 @@ from fedlib.samplers import Federation, Round, Selection, read_only
 from fedlib.samplers.checks import memory
 from fedlib.settings.world import Buffer, Hinge, Polynomial
 from fedlib.simulation.ledger import earlier_draws
-from fedlib.simulation.presence import Answer, Flying, InRound, Presence, joined, kept
+from fedlib.simulation.presence import Answer, Flying, InRound, Presence, detached, joined
 from fedlib.world.availability import TICKS
 from fedlib.world.clock import ROUND, ticks
 
-MOST_ASKED = 10_000  # choices of a sampler in one round
+MOST_CHOICES = 10_000  # choices of a sampler in one round
 PENDING = Answer(torch.zeros(0), np.nan, 0, 0.0, 0)  # of a client that is trained at the end of the round
 
 
@@ -47,7 +47,7 @@ class Flight(Flying):
 class Buffered(Presence):
     """A `Presence` whose rounds end when the buffer is full.
 
-    landed, gone: updates that arrived in this round, and those that were lost or too old. dispatched: its draws.
+    landed, dropped: updates that arrived in this round, and those that were lost or too old. dispatched: its draws.
     """
 
     flight: ClassVar[type[Flying]] = Flight
@@ -69,11 +69,11 @@ class Buffered(Presence):
 
         d: parameters of an update. copies: vectors that are kept of each.
         """
-        kept = self.m + self.buffer.size
-        needed, there = 4 * d * copies * kept, memory()
+        updates = self.m + self.buffer.size
+        needed, there = 4 * d * copies * updates, memory()
         if needed > there:
             raise ValueError(
-                f"its asynchronous server keeps up to m + size = {kept:,} updates of {d:,} parameters, "
+                f"its asynchronous server keeps up to m + size = {updates:,} updates of {d:,} parameters, "
                 f"{needed / 2**30:,.0f} GiB, but this machine has {there / 2**30:,.0f} GiB; lower m or the size of the "
                 "buffer, or take a smaller model"
             )
@@ -81,7 +81,7 @@ class Buffered(Presence):
     def begin(self, t: int) -> None:
         super().begin(t)
         self.landed: list[Flight] = []
-        self.gone: list[Flight] = []
+        self.dropped: list[Flight] = []
         self.dispatched: list[Flight] = []
         self._asked_at = -np.inf
 
@@ -91,11 +91,11 @@ class Buffered(Presence):
 
     # -- events ------------------------------------------------------------------------------------------------
 
-    def asks(self, asked: int) -> bool:
+    def asks(self, choices: int) -> bool:
         """Go on to the next second at which a slot can be filled; False if the buffer is full before."""
-        if asked >= MOST_ASKED:
+        if choices >= MOST_CHOICES:
             raise SamplerError(
-                f"it was asked {asked:,} times in one round, and {len(self.landed)} of {self.buffer.size} updates have "
+                f"it was asked {choices:,} times in one round, and {len(self.landed)} of {self.buffer.size} updates have "
                 "arrived; let it choose more clients, let them stay longer, or make the buffer smaller"
             )
         world = self.world
@@ -119,13 +119,13 @@ class Buffered(Presence):
             (flight for flight in self.flying if flight.at <= self.world.time),
             key=lambda flight: (flight.at, flight.client, flight.t, flight.place),
         )
-        taken = set()
+        arrivals = set()
         for flight in due:
             if len(self.landed) == self.buffer.size:
                 break
-            taken.add(id(flight))
-            (self.gone if flight.lost or self.too_old(flight) else self.landed).append(flight)
-        self.flying = [flight for flight in self.flying if id(flight) not in taken]
+            arrivals.add(id(flight))
+            (self.dropped if flight.lost or self.too_old(flight) else self.landed).append(flight)
+        self.flying = [flight for flight in self.flying if id(flight) not in arrivals]
 
     def too_old(self, flight: Flight) -> bool:
         return self.buffer.oldest is not None and self.t - flight.t > self.buffer.oldest
@@ -138,19 +138,21 @@ class Buffered(Presence):
         self.ready = set(live.answers) - began_before
         self.uploaded = live.ledger.uploaded - began_before
         self.held = live.ledger.holds.copy()
-        seconds, stays = self.seconds(live, clients), self.world.stays(self.t, live.asked)
+        seconds, stays = self.seconds(live, clients), self.world.stays(self.t, live.choices)
         begin, self.spent = ticks(self.world.time + self.spent), 0.0
-        again = np.array(earlier_draws(clients.tolist()), dtype=int) > 0
-        sent = live.algorithm.payload - (~again & np.isin(clients, list(self.uploaded)))
+        repeated = np.array(earlier_draws(clients.tolist()), dtype=int) > 0
+        sent = live.algorithm.payload - (~repeated & np.isin(clients, list(self.uploaded)))
         weights = aggregation_weights(live.rule, selection, live.fed.sizes) if len(clients) else ()
         for i, k in enumerate(clients.tolist()):
             stay = np.inf if stays is None else float(stays[k])
             length = min(float(seconds[i]), stay)
-            at = (begin + max(1, ticks(length))) / TICKS
-            if not at > begin / TICKS:
-                raise SamplerError(f"the clock of its world stands still at {at:g} s; let clients be slower")
+            moment = (begin + max(1, ticks(length))) / TICKS
+            if not moment > begin / TICKS:
+                raise SamplerError(
+                    f"the clock of its world stands still at {moment:g} s; let clients be slower"
+                )
             flight = Flight(
-                at=at,
+                at=moment,
                 client=k,
                 answer=PENDING,
                 weight=float(weights[i]) * share,
@@ -177,16 +179,18 @@ class Buffered(Presence):
         for flight, answer in zip(self.dispatched, answers, strict=True):
             flight.answer = answer
             if id(flight) in staying:
-                flight.answer = replace(answer, update=torch.zeros(0)) if flight.lost else kept(live, answer)
+                flight.answer = (
+                    replace(answer, update=torch.zeros(0)) if flight.lost else detached(live, answer)
+                )
         landed = sorted(self.landed, key=lambda flight: (flight.t, flight.place))
-        old = [flight for flight in self.gone if not flight.lost]
+        old = [flight for flight in self.dropped if not flight.lost]
         live.ledger.costs.parameters_up += sum(flight.parameters for flight in landed + old)
-        self.wasted = sum(flight.answer.steps for flight in self.gone)
+        self.wasted = sum(flight.answer.steps for flight in self.dropped)
         self.arrived = len(landed)
         clients = np.array([flight.client for flight in landed], dtype=int)
         np.add.at(self.counts, clients, 1)
         self.additions = {
-            "missing": [flight.client for flight in self.gone],
+            "missing": [flight.client for flight in self.dropped],
             "seconds": read_only(np.array([flight.seconds for flight in landed])),
             "late": [flight.client for flight in landed if flight.t < self.t],
         }

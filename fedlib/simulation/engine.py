@@ -136,7 +136,7 @@ class Lockstep(ClientSide):
                         chosen[id(live)].append(
                             live.presence.met(live, selection) if live.presence else selection
                         )
-                live.asked += 1
+                live.choices += 1
         return [(live, together(chosen[id(live)])) for live in active if not live.failed]
 
     # -- questions ---------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Live(Guarded):
         self.ledger = Ledger(self.executor.layout.sent)
         self.answers: dict[int, Answer] = {}  # result of each client's first training of this round
         self.assigned: dict[int, int] = {}  # which of several models a client starts from
-        self.questions, self.asked = 0, 0  # in this round; `asked`: how often who trains next
+        self.questions, self.choices = 0, 0  # in this round; `choices`: of who trains next
         self.received: tuple[Tensor, np.ndarray, Tensor] | None = None  # the model before, clients, updates
         if self.presence:
             self.presence.begin(self.t)
@@ -137,15 +137,15 @@ class Live(Guarded):
     def asks(self) -> bool:
         """Whether the sampler must choose clients, once in a round or, where the server is asynchronous, again."""
         if self.failed or not self.presence:
-            return not (self.failed or self.asked)
+            return not (self.failed or self.choices)
         with self.trying("select"):
             self.questions = 0
-            return self.presence.asks(self.asked)
+            return self.presence.asks(self.choices)
         return False
 
     def round(self, purpose: Purpose) -> Round:
-        again = (self.asked,) if purpose == "select" and self.asked else ()
-        rng = stream(self.run.seed, purpose, self.t, *again)
+        repeat = (self.choices,) if purpose == "select" and self.choices else ()
+        rng = stream(self.run.seed, purpose, self.t, *repeat)
         return self.presence.round(self.fed, self.t, rng) if self.presence else self.fed.round(self.t, rng)
 
     def send_model(self, clients: Iterable[int], copies: int) -> None:

@@ -58,7 +58,7 @@ class InRound(Protocol):
     models: Tensor
     failed: SamplerError | None
     ledger: Ledger
-    asked: int
+    choices: int
     answers: dict[int, Answer]
 
 
@@ -124,9 +124,9 @@ class Presence:
         m = len(ids) if self.absences == "all" else min(fed.m, len(ids))
         return Round(t, rng, read_only(ids), m, self.world.time + self.spent, silent=hidden)
 
-    def asks(self, asked: int) -> bool:
-        """Whether the sampler must choose; asked: how often it has in this round."""
-        return not asked and len(self.present) > 0
+    def asks(self, choices: int) -> bool:
+        """Whether the sampler must choose; choices: how often it has in this round."""
+        return not choices and len(self.present) > 0
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Presence:
     def late(self, live: InRound, selection: Selection, i: int, answer: Answer, at: float) -> Flying:
         """Draw i of a selection, which arrives in a later round, at second `at`."""
         k, expected = int(selection.clients[i]), selection.expected
-        answer = kept(live, answer)
+        answer = detached(live, answer)
         weights = aggregation_weights(live.rule, selection, live.fed.sizes)
         return Flying(
             at=at,
@@ -308,7 +308,7 @@ def on(value: Any, device: Any) -> Any:
     return value.to(device) if isinstance(value, Tensor) else value
 
 
-def kept(live: InRound, answer: Answer) -> Answer:
+def detached(live: InRound, answer: Answer) -> Answer:
     """An answer that outlives its round: not a part of a larger tensor, and with the local model where that is read."""
     local = live.models[answer.model] + answer.update if live.algorithm.reads_local else None
     return replace(answer, update=answer.update.clone(), local=local)

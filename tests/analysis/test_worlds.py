@@ -16,6 +16,7 @@ from scipy import stats
 from fedlib.runs import archive
 from fedlib.settings.schema import ROOT
 from workspace.analysis.worlds import (
+    across_servers,
     ahead_of_all,
     at_equal_cost,
     behind,
@@ -30,6 +31,7 @@ from workspace.analysis.worlds import (
     numbers,
     rates,
     rivals,
+    servers,
     survival,
     tally,
 )
@@ -172,6 +174,29 @@ def test_accuracy_at_equal_cost_against_areas_by_hand() -> None:
     assert values["w", "base", 0] == pytest.approx(0.2)
     assert values["w", "dear", 0] == pytest.approx(0.2), "0 to 0.4, linearly"
     assert values["w", "short", 0] == pytest.approx((0.4 * 20 + 0.8 * 20) / 40), "the last accuracy stays"
+
+
+def test_accuracy_with_several_servers_up_to_what_one_of_them_spends_by_hand() -> None:
+    """Base waits 10 s a round, four rounds, till 40 s. The other server needs 5 s a round."""
+    rows = []
+    for seed, gain in ((0, 0.1), (1, 0.12)):
+        rows += [("waits, x", "base", seed, t, 10.0 * (t > 0), gain * t) for t in range(5)]
+        rows += [("waits, x", "a, b", seed, t, 20.0 * (t > 0), gain * t) for t in range(5)]
+        rows += [("fast, x", "base", seed, t, 5.0 * (t > 0), gain * t) for t in range(9)]
+        rows += [("fast, x", "a, b", seed, t, 5.0 * (t > 0), 0.5 * gain * t) for t in range(13)]
+    table = pd.DataFrame(rows, columns=[*KEYS, "round", "length", "accuracy"])
+    values = across_servers(table, "base", "waits", ["length"], "accuracy")
+    assert values.xs(0, level="seed").to_dict() == pytest.approx(
+        {
+            ("waits, x", "base"): 0.2,
+            ("waits, x", "a, b"): 0.1,
+            ("fast, x", "base"): 0.4,
+            ("fast, x", "a, b"): 0.2,
+        }
+    )
+    effects = servers(values, "waits", unit=100).set_index("method")
+    assert effects["difference"].to_dict() == pytest.approx({"base, fast": 22.0, "a, b, fast": 11.0})
+    assert set(effects["setting"]) == {"x"}
 
 
 def test_the_best_of_each_group_in_each_setting() -> None:

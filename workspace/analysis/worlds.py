@@ -17,6 +17,7 @@ from workspace.analysis.estimators import LEVEL, Effect, holm, outcome
 
 KEYS = ["setting", "method", "seed"]
 SENT = ["parameters_down", "parameters_up", "scalars_up"]
+SEPARATOR = "\n"
 Measure = Callable[[pd.DataFrame], float]
 COLUMNS = ["setting", "method", "difference", "low", "high", "seeds", "outcome"]
 WORDS = {"higher": "holds", "lower": "contradicted", "unclear": "not shown"}
@@ -63,6 +64,36 @@ def at_equal_cost(table: pd.DataFrame, base: str, costs: Sequence[str], column: 
         return float(np.trapezoid(y, x) / limit)
 
     return measured(spent, measure)
+
+
+def across_servers(
+    table: pd.DataFrame, base: str, reference: str, costs: Sequence[str], column: str
+) -> pd.Series:
+    """`at_equal_cost` with one budget for all servers: what a run of `base` spends with the server `reference`.
+
+    A setting is "server, the rest"; the budget is that of the same rest and seed.
+    """
+    server, rest = (table["setting"].str.split(", ", n=1).str[i] for i in (0, 1))
+    joined = table.assign(setting=rest, method=server + SEPARATOR + table["method"])
+    values = at_equal_cost(joined, f"{reference}{SEPARATOR}{base}", costs, column).reset_index(name="value")
+    values[["server", "method"]] = values["method"].str.split(SEPARATOR, n=1, expand=True)
+    values["setting"] = values["server"] + ", " + values["setting"]
+    return values.set_index(KEYS)["value"].reindex(measured(table, len).index)
+
+
+def servers(values: pd.Series, reference: str, unit: float = 1.0) -> pd.DataFrame:
+    """What `claims` gives for the claim that a method reaches more with another server than with `reference`.
+
+    values: as of `across_servers`. The column method names method and server, the column setting the rest.
+    """
+    frame = values.reset_index(name="value")
+    frame[["server", "rest"]] = frame["setting"].str.split(", ", n=1, expand=True)
+    effects = []
+    for method, part in frame.groupby("method", sort=False):
+        runs = part.assign(setting=part["rest"], method=part["server"]).set_index(KEYS)["value"]
+        effects.append(claims(runs, reference, unit).assign(of=method))
+    table = pd.concat(effects, ignore_index=True)
+    return table.assign(method=table["of"] + ", " + table["method"]).drop(columns="of")
 
 
 def claims(values: pd.Series, base: str, unit: float = 1.0) -> pd.DataFrame:
