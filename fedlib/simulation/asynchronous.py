@@ -95,8 +95,8 @@ class Buffered(Presence):
         """Go on to the next second at which a slot can be filled; False if the buffer is full before."""
         if choices >= MOST_CHOICES:
             raise SamplerError(
-                f"it was asked {choices:,} times in one round, and {len(self.landed)} of {self.buffer.size} updates have "
-                "arrived; let it choose more clients, let them stay longer, or make the buffer smaller"
+                f"it was asked {choices:,} times in one round, and {len(self.landed)} of {self.buffer.size} updates "
+                "have arrived; let it choose more clients, let them stay longer, or make the buffer smaller"
             )
         world = self.world
         while True:
