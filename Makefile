@@ -11,7 +11,7 @@ relative = cd $(1)/lib/python3.*/site-packages && for path in _*fedlib_*.pth; do
 help:                           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-repro: $(BIN)/.ready            ## regenerate every figure and table, then the report (SCALE=demo|cpu|paper)
+repro: $(BIN)/.ready            ## regenerate every figure and table, then the site (SCALE=demo|cpu|paper)
 	fedlib repro $(if $(SCALE),--scale $(SCALE))
 
 report: $(BIN)/.ready           ## make every page and the site from finished or archived runs, without training (SCALE=...)
@@ -41,7 +41,7 @@ lint: $(BIN)/.ready             ## check style and types
 	ty check
 
 clean:                          ## remove all generated files except prepared datasets and the archive
-	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site data/repro.*
+	rm -rf reports data/artifacts data/inputs data/notebooks data/results data/runs data/site data/repro.* data/report.*
 	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml workspace/pyproject.toml

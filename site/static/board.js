@@ -18,6 +18,8 @@ document.addEventListener("DOMContentLoaded", () => {
     select.ariaLabel = name;
     select.add(new Option(`every ${name}`, ""));
     for (const value of values) select.add(new Option(value, value));
+    // A screen a paper: its core claims come first, unless the address names a claim.
+    if (name === "kind" && values.includes("core") && !location.hash) chosen[name] = select.value = "core";
     select.onchange = () => { chosen[name] = select.value; apply(); };
     bar.append(select);
   }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedlib import __version__ as version
 from fedlib.errors import ConfigError
 from fedlib.runs import place
 from fedlib.settings import params, schema
@@ -57,6 +58,37 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     shown = CliRunner().invoke(cli.commands, [*command, "--help"])
     assert shown.exit_code == 0
     assert len(shown.output.splitlines()) > 5
+
+
+@pytest.mark.parametrize("command", [[], ["report"], ["run"], ["data", "prepare"], ["arena", "check"]])
+def test_a_flag_has_no_type(command: list[str]) -> None:
+    assert "<bool>" not in CliRunner().invoke(cli.commands, [*command, "--help"]).output
+
+
+def test_the_version_is_the_librarys(fedlib) -> None:
+    assert fedlib("--version") == (0, f"{version}\n")
+
+
+def test_open_says_which_site_or_page_is_not_there(
+    fedlib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "ROOT", tmp_path)
+    opened: list[str] = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert "no site yet; make it: fedlib report --scale paper" in fedlib("open")[1]
+    for name in ("demo/index", "paper/index", "paper/fedcor/table_1"):
+        path = tmp_path / "reports" / f"{name}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert "did you mean fedcor/table_1?" in fedlib("open", "fedcor-tabel_1")[1]
+    fedlib("open")
+    fedlib("open", "fedcor-table_1")
+    fedlib("open", "--scale", "demo")
+    assert [path.partition("/reports/")[2] for path in opened] == [
+        "paper/index.html",
+        "paper/fedcor/table_1.html",
+        "demo/index.html",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +163,10 @@ def test_errors_are_one_sentence(fedlib, arguments: list[str], message: str) -> 
 def test_usage_errors_name_the_option(fedlib) -> None:
     status, shown = fedlib("run", "cs_mnist", "--scale", "huge")
     assert status == 2
-    assert "--scale" in shown
+    assert "'--scale': 'huge' is not one of" in shown
+    status, shown = fedlib("frobnicate")
+    assert status == 2
+    assert "No such command 'frobnicate'; there are list, run," in shown
     status, shown = fedlib("run", "cs_partitions", "--methods", "MD")
     assert status == 1
     assert "'cs_partitions' has no method 'MD'" in shown
@@ -221,7 +256,8 @@ def test_doctor_fills_in_estimates_as_it_measures(monkeypatch: pytest.MonkeyPatc
     two = {name: whole.raw["experiments"][name] for name in ("cs_mnist", "cs_fedprox")}
     monkeypatch.setattr("fedlib.runs.cost.seconds", lambda run: 60.0)
     shown = []
-    listing.costs(params.Experiments({"experiments": two}), "demo", shown.append)
-    last = [[list(column.cells)[-1] for column in table.columns] for table in shown]
-    assert [cells[0] for cells in last] == ["1 of 2, measuring ...", "all"]
-    assert [table.row_count for table in shown] == [2, 3]
+    listing.costs(params.Experiments({"experiments": two}), "demo", lambda *what: shown.append(what))
+    last = [[list(column.cells)[-1] for column in table.columns] for table, _ in shown]
+    assert [cells[0] for cells in last] == ["0 of 2", "1 of 2", "all"]
+    assert [cells[-1] for cells in last] == ["measuring ...", "measuring ...", ""]
+    assert [measured for _, measured in shown] == ["1 of 2: cs_mnist", "2 of 2: cs_fedprox", ""]

@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes((ROOT / name).read_bytes())
-    (root / "reports").mkdir()
+    (root / "reports" / "paper").mkdir(parents=True)
     (root / ".gitignore").write_text("reports/\n")
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 def test_a_deposit_is_whole_and_verifies_itself(project: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no site; make one"):
         deposit.pack(tmp_path, project)
-    (project / "reports" / "index.html").write_text("<p>The site.</p>")
+    (project / "reports" / "paper" / "index.html").write_text("<p>The site.</p>")
     packed = deposit.pack(tmp_path, project)
     content = packed.read_bytes()
     assert deposit.pack(tmp_path, project).read_bytes() == content
@@ -65,7 +65,7 @@ def test_a_deposit_is_whole_and_verifies_itself(project: Path, tmp_path: Path) -
 
 
 def test_what_is_not_committed_is_not_deposited(project: Path, tmp_path: Path) -> None:
-    (project / "reports" / "index.html").write_text("")
+    (project / "reports" / "paper" / "index.html").write_text("")
     (project / "data" / "LICENCES.md").write_text("changed")
     with pytest.raises(ConfigError, match="commit them"):
         deposit.pack(tmp_path, project)

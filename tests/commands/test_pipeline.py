@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -17,10 +18,13 @@ from nbformat.v4 import new_code_cell, new_notebook
 from papermill import inspect_notebook
 
 from fedlib.runs import archive, results
+from fedlib.runs.work import Plan, Work
 from fedlib.settings import params
+from fedlib.settings.params import Experiments
 from fedlib.settings.reading import parse
-from fedlib.settings.schema import ROOT
+from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import power
+from workspace.analysis.paper import papers
 from workspace.commands import notebooks, pipeline, uses
 from workspace.pages import seals
 
@@ -37,6 +41,19 @@ def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> No
     found = {path.relative_to(ROOT / "notebooks").with_suffix("").as_posix() for path in _notebooks()}
     listed = {name.replace("-", "/", 1) for name in SETTINGS.artifacts}
     assert found - {"simulate", "explore"} == listed
+
+
+def test_every_page_of_a_papers_runs_takes_methods_seeds_and_settings() -> None:
+    for name, experiments in SETTINGS.artifacts.items():
+        section = name.partition("-")[0]
+        if section in papers() and set(experiments) & set(SETTINGS.names):
+            notebook = notebooks.normalise(
+                notebooks.read(notebooks.SOURCES / f"{notebooks.place(name)}.ipynb")
+            )
+            assert {"scale", "methods", "seeds", "settings"} <= set(inspect_notebook(notebook)), name
+            assert f'Artifact.open("{name}", scale, methods, seeds, settings)' in nbformat.writes(
+                notebook
+            ).replace('\\"', '"')
 
 
 def test_every_artifact_takes_the_scale() -> None:
@@ -231,7 +248,8 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
 
     project.fedlib("report", "--scale", "demo")
     assert seals.opened(page) == first
-    assert (project.folder / "reports" / "theory" / "tiny.html").exists()
+    assert (project.folder / "reports" / "demo" / "theory" / "tiny.html").exists()
+    assert 'url=demo/index.html"' in (project.folder / "reports" / "index.html").read_text()
     assert not list((data / "runs").rglob("run.json"))
 
     log = data / "results" / "demo" / "tiny.ipynb"
@@ -287,12 +305,9 @@ def test_a_report_makes_a_study_that_is_archived_under_another_scale(
 ) -> None:
     kept = {"experiments": "hcsfed_ablation", "studies": "hcsfed_updates"}
     only = params.Experiments({kind: {name: SETTINGS.raw[kind][name]} for kind, name in kept.items()})
-    commands = []
-    monkeypatch.setattr(params, "load", lambda: only)
     monkeypatch.setattr(results, "shows", lambda *asked: False)
-    monkeypatch.setattr(pipeline, "_run", lambda found, *how: commands.extend(found) or [])
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path))
-    pipeline.make_pages("cpu")
+    commands = [step.words for step in pipeline.steps(only, "cpu").values()]
     assert not archive.path_of("hcsfed_updates", "cpu").exists()
     assert ["notebook", "run", "simulate", "--experiment", "hcsfed_updates", "--only-finished"] in commands
 
@@ -304,25 +319,32 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     pages = {"whole": ["hcsfed_ablation"], "half": ["hcsfed_ablation", "cs_work"], "empty": ["cs_fedprox"]}
     raw = {"experiments": {name: SETTINGS.raw["experiments"][name] for of in pages.values() for name in of}}
     raw |= {"artifacts": {name: {"experiments": of} for name, of in pages.items()}}
-    record = {"missing": [], "runs": [{"setting": "", "method": "MD"}]}
-    commands = []
-    monkeypatch.setattr(params, "load", lambda: params.Experiments(raw))
-    monkeypatch.setattr(
-        results, "record", lambda name, scale, *where: record if (name, scale) in there else {}
-    )
-    monkeypatch.setattr(pipeline, "_stale_logs", lambda names, *how, logs=True: [[*names, f"{logs=}"]])
+    only = params.Experiments(raw)
+
+    def found(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
+        """Of what is there one run at this scale."""
+        runs = {name: Plan.of_experiment(name, scale, only).work[:1] for name in names}
+        return {name: dict.fromkeys(runs[name], "a" if (name, scale) in there else None) for name in runs}
+
+    monkeypatch.setattr(pipeline, "_found", found)
+    monkeypatch.setattr(results, "shows", lambda *asked: False)
     monkeypatch.setattr(pipeline.seals, "is_current", lambda *asked: False)
-    monkeypatch.setattr(pipeline, "_run", lambda found, scale, *how: commands.append((scale, found)) or [])
-    pipeline.make_pages("paper")
-    assert commands == [
-        ("paper", [["hcsfed_ablation", "cs_work", "cs_fedprox", "logs=True"]]),
-        ("paper", [["notebook", "run", name] for name in pages]),
-        ("cpu", [["cs_fedprox", "cs_work", "hcsfed_ablation", "logs=False"]]),
-        ("cpu", [["notebook", "run", "half"]]),
+    todo = pipeline.steps(only, "paper")
+    log = ["notebook", "run", "simulate", "--experiment", "hcsfed_ablation", "--only-finished"]
+    assert [(step.scale, step.words) for step in todo.values()] == [
+        ("paper", log),
+        ("paper", ["notebook", "run", "empty"]),
+        ("paper", ["notebook", "run", "whole"]),
+        ("paper", ["notebook", "run", "half"]),
+        ("cpu", ["results", "cs_work"]),
+        ("cpu", ["results", "hcsfed_ablation"]),
+        ("cpu", ["notebook", "run", "half"]),
     ]
-    commands.clear()
-    pipeline.make_pages("cpu")
-    assert {scale for scale, _ in commands} == {"cpu"}
+    assert todo["half at scale cpu"].needs == {
+        "table@cs_work at scale cpu",
+        "table@hcsfed_ablation at scale cpu",
+    }
+    assert {step.scale for step in pipeline.steps(only, "cpu").values()} == {"cpu"}
 
 
 def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_logs(
@@ -335,7 +357,8 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "runs"))
 
     def stale(logs: bool) -> list[list[str]]:
-        return pipeline._stale_logs(["hcsfed_ablation"], SETTINGS, "paper", logs)
+        found = pipeline._found(["hcsfed_ablation"], SETTINGS, "paper")
+        return [step.words for step in pipeline._stale_tables(found, "paper", logs).values()]
 
     assert stale(False) == [["results", "hcsfed_ablation"]]
     table.touch()
@@ -347,7 +370,7 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
 def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
     monkeypatch.setattr(pipeline.seals, "is_current", lambda page, sources: asked.extend(sources))
-    pipeline._stale_pages({"scoreboard": []}, "demo")
+    pipeline._stale_pages({"scoreboard": []}, "demo", {}, {})
     assert power.TABLE in asked
     assert f"- {power.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
 

@@ -7,13 +7,15 @@ import json
 import os
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import pytest
 
 from fedlib.runs.place import Place
-from workspace.commands import dvc
+from fedlib.settings.schema import Scale
+from workspace.commands import dvc, repro
 from workspace.commands.command import Command
 from workspace.commands.progress import TRUST, StageProgress
 from workspace.commands.repro import taking_all_cores
@@ -136,6 +138,26 @@ def test_no_time_is_told_that_nobody_knows(tmp_path: Path) -> None:
     assert said == ["1 of 5: data"]
     (tmp_path / "repro.json").write_text("[1")
     StageProgress(tmp_path / "repro.json", "demo", 1, never, said.append)
+
+
+@pytest.mark.parametrize(
+    ("scale", "made", "status"),
+    [("demo", (0, True), 0), ("paper", (0, True), 0), ("demo", (0, False), 0), ("demo", (255, False), 255)],
+)
+def test_after_the_site_of_its_scale_comes_that_of_the_papers(
+    scale: Scale, made: tuple[int, bool], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only once, only if the site was made at all, and only if it is another scale's."""
+    asked = []
+    monkeypatch.setattr(repro, "alone", lambda folder: nullcontext())
+    for step in ("write_stages", "forget_missing"):
+        monkeypatch.setattr(repro.pipeline, step, lambda: None)
+    monkeypatch.setattr(repro.pipeline, "forget_changed", lambda scale: None)
+    monkeypatch.setattr(repro, "_reproduced", lambda arguments, scale: made)
+    monkeypatch.setattr(repro.pipeline, "make_pages", lambda *how, **kind: asked.append((how[0], kind)) or [])
+    assert repro.repro([], scale) == status
+    wanted = [("paper", {"with_site": True})] if scale == "demo" and made == (0, True) else []
+    assert asked == wanted
 
 
 @pytest.mark.parametrize("record", ['{"write": {"x": {"pid"', "[]", '{"read": {"x": [7]}}'])

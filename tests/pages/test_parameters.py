@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from test_site import small_project
 
@@ -12,6 +15,7 @@ from fedlib.errors import ConfigError
 from fedlib.settings import params
 from workspace.pages.artifact import Artifact
 from workspace.pages.logbook import Logbook
+from workspace.pages.origin import chosen
 
 
 @pytest.mark.bad_input
@@ -45,6 +49,70 @@ def test_a_log_of_what_there_is_not_is_refused(parameters, words) -> None:
 def test_settings_at_a_scale_that_there_is_not_are_refused() -> None:
     with pytest.raises(ConfigError, match="no scale 'dmeo'"):
         params.load().describe("cs_mnist", "dmeo")
+
+
+FRAMES = {
+    "a": pd.DataFrame({"setting": ["one", "one", "two"], "method": ["MD", "Pow-d", "MD"], "seed": [0, 1, 1]}),
+    "b": pd.DataFrame({"setting": ["one"], "method": ["FedCor"], "seed": [2]}),
+    "study": pd.DataFrame({"client": [1, 2]}),
+}
+INFO = {name: {"runs": frame.to_dict("records"), "planned": 9} for name, frame in FRAMES.items()}
+
+
+@pytest.mark.parametrize(
+    ("choice", "rows"),
+    [
+        ({}, {"a": 3, "b": 1, "study": 2}),
+        ({"methods": "MD"}, {"a": 2, "study": 2}),
+        ({"methods": ["MD", "FedCor"], "seeds": [1, 2]}, {"a": 1, "b": 1, "study": 2}),
+        ({"seeds": range(2), "settings": "one"}, {"a": 2, "study": 2}),
+    ],
+)
+def test_a_page_shows_the_methods_seeds_and_settings_that_somebody_chose(
+    choice: dict[str, Any], rows: dict[str, int]
+) -> None:
+    frames, info = chosen(FRAMES, INFO, **choice)
+    assert {name: len(frame) for name, frame in frames.items()} == rows
+    for name in info.keys() - {"study"}:
+        assert info[name]["runs"] == frames[name].to_dict("records"), "the record is that of the rows"
+    assert len(INFO["a"]["runs"]) == 3, "the whole record stays"
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"methods": "Pow-D"}, "methods: no run of this page has the method 'Pow-D'; did you mean Pow-d"),
+        ({"methods": ["MD", "FedCr"]}, "method 'FedCr'; did you mean FedCor"),
+        ({"seeds": 7}, "seeds: no run of this page has the seed 7; there are 0, 1, 2."),
+        (
+            {"settings": ["three"]},
+            "settings: no run of this page has the setting 'three'; there are one, two.",
+        ),
+    ],
+)
+def test_what_no_run_has_is_refused_in_a_sentence(choice: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        chosen(FRAMES, INFO, **choice)
+
+
+@pytest.mark.bad_input
+def test_a_choice_that_leaves_nothing_is_refused() -> None:
+    frames = {name: FRAMES[name] for name in ("a", "b")}
+    with pytest.raises(ConfigError, match="no run of this page has all of these"):
+        chosen(frames, INFO, methods="FedCor", seeds=0)
+
+
+def test_a_chosen_part_touches_nothing_of_the_site(tmp_path: Path) -> None:
+    folder = small_project(tmp_path, "cpu")
+    method = Artifact.open("fedcor-table_1", "cpu", root=folder).available["tiny"]["method"].iloc[0]
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    artifact = Artifact.open("fedcor-table_1", "cpu", method, root=folder)
+    assert set(artifact.available["tiny"]["method"]) == {method}
+    artifact.table(pd.DataFrame({"n": [1]}))
+    artifact.judge()
+    assert {path: path.read_bytes() for path in before} == before
+    assert (folder / "data" / "chosen" / "cpu" / "fedcor-table_1" / "table.csv").exists()
 
 
 def test_at_scale_demo_no_claim_is_judged_in_files_either(tmp_path: Path) -> None:

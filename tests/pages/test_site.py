@@ -1,6 +1,6 @@
 """The site: rendered from what exists; every page opened in a browser, from the file system, offline.
 
-The browser's tests look at a small site made here, or at the one that FEDLIB_SITE names (`FEDLIB_SITE=reports`).
+The browser's tests look at a small site made here, or at the one that FEDLIB_SITE names (`FEDLIB_SITE=reports/paper`).
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Pa
     assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
 
     shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
-    site.render("paper", reports, folder)
+    site.render("paper", reports.parent, folder)
     assert not other.exists()
 
 
@@ -400,8 +400,8 @@ def test_nothing_is_asked_of_the_net(rendered: Path) -> None:
 
 def test_rendering_again_replaces_the_site_whole(tmp_path: Path) -> None:
     folder = small_project(tmp_path)
-    old = folder / "reports" / "old.html"
-    old.parent.mkdir()
+    old = folder / "reports" / "demo" / "old.html"
+    old.parent.mkdir(parents=True)
     old.write_text("old")
     (folder / "site" / "conf.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(ConfigError, match="could not be built"):
@@ -769,8 +769,11 @@ ROWS = "() => [...document.querySelectorAll('table.board > tbody > tr')].filter(
 @pytest.mark.browser
 def test_the_board_can_be_filtered_and_each_claim_linked(browser: Browser) -> None:
     page = browser.open("scoreboard.html")
-    every = page.evaluate(ROWS)
     bar = page.locator(".board-filter")
+    core = page.evaluate(ROWS)
+    bar.get_by_label("kind").select_option("")
+    every = page.evaluate(ROWS)
+    assert 0 < len(core) < len(every), "a paper's core claims come first"
     bar.get_by_label("paper").select_option("HCSFed")
     bar.get_by_label("kind").select_option("supporting")
     shown = page.evaluate(ROWS)
@@ -798,6 +801,33 @@ def test_search_finds_a_sampler_by_name(browser: Browser) -> None:
     found.first.click()
     page.wait_for_load_state()
     assert "samplers.html" in page.url
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("query", ["noniid", "non-IID", "label skew", "heterog"])
+def test_search_knows_the_words_of_the_field_and_how_words_begin(query: str, browser: Browser) -> None:
+    page = browser.open(f"search.html?q={query}")
+    page.locator("#search-results li a").first.wait_for()
+    assert browser.problems == []
+
+
+@pytest.mark.browser
+def test_search_can_be_about_one_kind_of_page_and_logs_come_last(browser: Browser) -> None:
+    page = browser.open("search.html?q=tiny")
+    page.locator("#search-results li a").first.wait_for()
+    kinds = page.locator("#search-kinds button")
+    assert kinds.count() > 1
+    addresses = [
+        link.get_attribute("href") for link in page.locator("#search-results li > a:first-child").all()
+    ]
+    logs = [address.startswith("logs/") for address in addresses]
+    assert logs == sorted(logs), addresses
+    kinds.filter(has_text="logs").click()
+    addresses = [
+        link.get_attribute("href") for link in page.locator("#search-results li > a:first-child").all()
+    ]
+    assert addresses
+    assert all(address.startswith("logs/") for address in addresses)
 
 
 @pytest.mark.browser

@@ -17,7 +17,8 @@ from fedlib.settings.schema import ROOT
 class Paper:
     """A paper: its short title, year, citation, the id of its main claim, and where to find it.
 
-    measured: what the main claim's effect is, in plain words.
+    measured: what the main claim's effect is, in plain words. says, ratio: the claim and its effect in a line each, for
+    a figure that has no room for more ("": the claim's own words).
     url: of the paper. code: (address, commit) of the authors' repository as followed here; empty if none is public.
     """
 
@@ -26,6 +27,8 @@ class Paper:
     citation: str
     headline: str = ""
     measured: str = ""
+    says: str = ""
+    ratio: str = ""
     url: str = ""
     code: tuple[str, str] | tuple[()] = ()
 

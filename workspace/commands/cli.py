@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
 from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 from workspace.commands import cli_arena, cli_data, cli_pages, cli_runs
+from workspace.commands.cli_options import MAINTAIN, Group
 
 FOR_USERS = ("ConfigError", "DataError", "SamplerError", "StoreError", "Unfinished", "InUse")
 commands = typer.Typer(
     name="fedlib",
+    cls=Group,
     help="Client selection in federated learning: four papers, re-run claim by claim.",
-    epilog="Begin with `fedlib doctor` and `fedlib list`; then `fedlib run cs_mnist`, or `fedlib repro` for all pages.",
+    epilog="Begin with `fedlib repro` and `fedlib open`: every page, then the site. `fedlib list` shows what there is, "
+    "`fedlib run cs_mnist` trains one experiment, `make lab` opens the lab.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -22,9 +26,21 @@ commands = typer.Typer(
 for theme in (cli_runs, cli_pages, cli_data):
     commands.add_typer(theme.commands)
 commands.add_typer(cli_data.data_commands, name="data")
-commands.add_typer(cli_data.revision_commands, name="revision")
-commands.add_typer(cli_pages.notebook_commands, name="notebook")
+commands.add_typer(cli_data.revision_commands, name="revision", rich_help_panel=MAINTAIN)
+commands.add_typer(cli_pages.notebook_commands, name="notebook", rich_help_panel=MAINTAIN)
 commands.add_typer(cli_arena.commands, name="arena")
+
+
+@commands.callback(invoke_without_command=True)
+def version(
+    context: typer.Context,
+    shown: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if shown:
+        from fedlib import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit()
 
 
 def app() -> int:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from workspace.commands.cli_options import ScaleOption, settings_at, short, tell
+from workspace.commands.cli_options import Group, ScaleOption, settings_at, short, tell
 
-commands = typer.Typer(no_args_is_help=True, help="The arena: train, check and score submissions.")
+commands = typer.Typer(cls=Group, no_args_is_help=True, help="The arena: train, check and score submissions.")
 Folders = Annotated[list[Path], typer.Argument(help="Folders below arena/submissions.")]
 
 

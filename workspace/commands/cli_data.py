@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from workspace.commands.cli_options import ScaleOption, settings_at, short
+from workspace.commands.cli_options import Group, ScaleOption, settings_at, short, tell
 
 commands = typer.Typer()
 revision_commands = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     help="Shipped code and its revisions: what differs from the record, and recording it.",
 )
-data_commands = typer.Typer(no_args_is_help=True, help="Datasets: show, prepare and verify them.")
+data_commands = typer.Typer(cls=Group, no_args_is_help=True, help="Datasets: show, prepare and verify them.")
 
 
 @commands.command()
@@ -28,6 +29,7 @@ def doctor(
     """Check the environment, the data and the disk, and estimate how long a scale takes on this machine."""
     from rich.console import Console
     from rich.live import Live
+    from rich.table import Table
 
     from workspace.commands import listing
 
@@ -39,9 +41,17 @@ def doctor(
         console.print(report)
         return
     console.print(listing.environment())
+    tell(
+        "How long this machine takes, by experiment; the speed of each kind of model is measured for a second."
+    )
     with Live(console=console) as live:
-        live.update("measuring this machine ...")
-        listing.costs(settings, scale, live.update)
+
+        def show(table: Table, measured: str) -> None:
+            live.update(table)
+            if measured and not console.is_terminal:  # where the table itself cannot be seen to grow
+                tell(measured)
+
+        listing.costs(settings, scale, show)
     console.print(listing.measurements(settings, scale))
 
 

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from workspace.commands.cli_options import ScaleOption, settings_at, short, tell
+from fedlib.errors import ConfigError, meant
+from workspace.commands.cli_options import MAINTAIN, Group, Scale, ScaleOption, settings_at, short, tell
 
 commands = typer.Typer()
-notebook_commands = typer.Typer(no_args_is_help=True, help="Run or normalise notebooks as the pipeline does.")
+notebook_commands = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Run or normalise notebooks as the pipeline does."
+)
 
 
 @commands.command()
@@ -18,16 +21,18 @@ def report(
     scale: ScaleOption = None,
     as_is: Annotated[bool, typer.Option("--as-is", help="Use only existing pages; make none.")] = False,
 ) -> None:
-    """Make the missing pages from finished or archived runs, and the site, without training."""
+    """Make the missing pages from finished or archived runs, and the site, without training: reports/<scale>/."""
     from workspace.commands import pipeline
     from workspace.pages import site
 
     _, scale = settings_at(scale)
-    failed = [] if as_is else pipeline.make_pages(scale, tell)
-    index = site.render(scale)
-    typer.echo(f"Open {short(index)} in a browser.")
+    if as_is:
+        site.render(scale)
+    failed = [] if as_is else pipeline.make_pages(scale, tell, with_site=True)
     for command in failed:
         tell(f"Failed, see above: {command}")
+    if (index := site.REPORTS / scale / "index.html").exists():
+        typer.echo(f"Open {short(index)} in a browser.")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -47,7 +52,39 @@ def repro(context: typer.Context, scale: ScaleOption = None) -> None:
     raise typer.Exit(repro(context.args, scale))
 
 
-@commands.command("pipeline")
+@commands.command("open")
+def open_(
+    page: Annotated[
+        str, typer.Argument(help="An artifact, such as fedcor-table_1, or a page, such as chooser.")
+    ] = "",
+    scale: Annotated[
+        Scale | None, typer.Option(help="demo, cpu or paper; default: paper, or else what there is.")
+    ] = None,
+) -> None:
+    """Open the site, or one of its pages, in a browser.
+
+    Example: fedlib open fedcor-table_1
+    """
+    from fedlib.settings.schema import ROOT, SCALES
+
+    sites = [ROOT / "reports" / name for name in ([scale] if scale else reversed(SCALES))]
+    site = next((folder for folder in sites if (folder / "index.html").exists()), None)
+    if site is None:
+        raise ConfigError(
+            f"{short(sites[0])}: there is no site yet; make it: fedlib report --scale {sites[0].name}"
+        )
+    name = page.replace("-", "/", 1) if page else "index"
+    path = next((path for path in (site / f"{name}.html", site / name / "index.html") if path.exists()), None)
+    if path is None:
+        pages = [path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")]
+        raise ConfigError(
+            f"{short(site)} has no page {page!r}; {meant(name, [p for p in pages if p[0] != '_'][:20])}"
+        )
+    typer.echo(f"Opening {short(path)}.")
+    typer.launch(path.as_uri())
+
+
+@commands.command("pipeline", rich_help_panel=MAINTAIN)
 def pipeline_() -> None:
     """Update the artifacts' stages in dvc.yaml from params.yaml."""
     from workspace.commands import pipeline
@@ -56,7 +93,7 @@ def pipeline_() -> None:
     typer.echo("dvc.yaml: " + ("rewritten." if changed else "up to date."))
 
 
-@commands.command()
+@commands.command(rich_help_panel=MAINTAIN)
 def readme() -> None:
     """Update README's answer, its picture and its findings from the archive."""
     from workspace.analysis import effects
@@ -68,7 +105,7 @@ def readme() -> None:
     typer.echo("README.md: " + ("rewritten." if any(changed) else "up to date."))
 
 
-@commands.command()
+@commands.command(rich_help_panel=MAINTAIN)
 def fairness() -> None:
     """Update data/error_rates.csv: both error rates of every claim."""
     from workspace.analysis import power
@@ -76,7 +113,7 @@ def fairness() -> None:
     typer.echo("data/error_rates.csv: " + ("rewritten." if power.write() else "up to date."))
 
 
-@commands.command()
+@commands.command(rich_help_panel=MAINTAIN)
 def effects(scale: ScaleOption = None) -> None:
     """Update the effects table of a scale (data/effects/<scale>.parquet), which pages and README read."""
     from workspace.analysis import effects
@@ -85,7 +122,7 @@ def effects(scale: ScaleOption = None) -> None:
     typer.echo(f"data/effects/{scale}.parquet: {len(effects.load(scale))} rows.")
 
 
-@commands.command()
+@commands.command(rich_help_panel=MAINTAIN)
 def deposit(
     folder: Annotated[Path, typer.Option(help="Where to write it.")] = Path("."),
 ) -> None:

@@ -29,12 +29,12 @@ LICENCES = "data/LICENCES.md"  # of datasets, and of what is derived from them
 def pack(folder: Path, root: Path = ROOT, site: Path | None = None) -> Path:
     """Write the deposit into a folder; returns its path.
 
-    site: the rendered site; by default `reports/`.
+    site: the rendered site; by default that of the papers' own settings, `reports/paper/`.
 
     Raises:
         ConfigError: there is no site, or git does not have all that stands in the folder.
     """
-    site = site or root / "reports"
+    site = site or root / "reports" / "paper"
     if not (site / "index.html").exists():
         raise ConfigError(
             f"{site}: there is no site; make one (`make report SCALE=paper`), then repeat the command."

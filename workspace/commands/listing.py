@@ -63,9 +63,11 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
     if paper and paper not in papers.values():
         raise ConfigError(f"there is no paper {paper!r}; {meant(paper, dict.fromkeys(papers.values()))}")
     runs = {name: settings.runs(name, scale) for name in settings.names if paper in (None, papers[name])}
-    experiments = [
-        (name, papers[name], len(labelled), raw[name].get("title", "")) for name, labelled in runs.items()
-    ]
+    experiments: list[tuple[object, ...]] = []
+    for name, labelled in runs.items():
+        if not experiments or papers[experiments[-1][0]] != papers[name]:
+            experiments.append((f"[bold]{papers[name] or 'all papers'}", "", ""))
+        experiments.append((name, len(labelled), raw[name].get("title", "")))
     studies = [(n, raw[n].get("title", "")) for n in settings.studies if paper in (None, papers[n])]
     artifacts = [
         (name, ", ".join(sources))
@@ -77,7 +79,7 @@ def everything(settings: Experiments, scale: Scale, paper: str | None = None) ->
     chosen = {run.method.sampler for run in used} if paper else SAMPLERS
     samplers = [(name, (SAMPLERS[name].__doc__ or name).strip().splitlines()[0]) for name in sorted(chosen)]
     return Group(
-        table(f"Experiments at scale {scale} (fedlib run NAME)", ("name", "paper", "runs", ""), experiments),
+        table(f"Experiments at scale {scale} (fedlib run NAME)", ("name", "runs", ""), experiments),
         table("Studies (fedlib run NAME)", ("name", ""), studies),
         table("Artifacts (dvc repro NAME)", ("name", "made from"), artifacts),
         table("Samplers (params.yaml)", ("name", ""), samplers),
@@ -99,7 +101,7 @@ def environment() -> Group:
     """Libraries, machine, disk and data: everything that needs no measurement."""
     free = shutil.disk_usage(ROOT).free / 1e9
     rows = [
-        ("python", f"{platform.python_version()} at {sys.prefix}"),
+        ("python", f"{platform.python_version()} at {os.path.relpath(sys.prefix)}"),
         ("machine", f"{platform.machine()}, {os.cpu_count()} cores"),
         ("disk", f"{free:.1f} GB free" + (" - little: paper-scale results need some GB" if free < 5 else "")),
         *((name, version(name)) for name in LIBRARIES),
@@ -107,10 +109,11 @@ def environment() -> Group:
     return Group(table("Environment", ("what", ""), rows), datasets())
 
 
-def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) -> None:
+def costs(settings: Experiments, scale: Scale, show: Callable[[Table, str], None]) -> None:
     """Show the training time that a scale still needs on this machine, by experiment, while it is measured.
 
-    Times are ranges, because a run that ends at a target may end early.
+    show: takes the table so far, and what is measured now ("" at the end). Times are ranges, because a run that ends at
+    a target may end early.
     """
     import torch
 
@@ -123,7 +126,10 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     title = f"Training left at scale {scale}, on all cores of this machine (GPU: {gpu})"
     columns = ("experiment", "finished", "time left", "")
-    for name in settings.names:
+    of = len(settings.names)
+    for k, name in enumerate(settings.names):
+        so_far = (f"{k} of {of}", "", between(total), "measuring ...")
+        show(table(title, columns, [*rows, so_far]), f"{k + 1} of {of}: {name}")
         plan = Plan.of_experiment(name, scale, settings)
         unfinished, share, needs = remaining(plan, place)
         new = {work.run.model_dump_json(): work.run for work in unfinished if work.run}
@@ -139,9 +145,7 @@ def costs(settings: Experiments, scale: Scale, show: Callable[[Table], None]) ->
         counted |= new.keys()
         note = f"needs {'; '.join(needs)}" if needs else ""
         rows.append((name, share, time_left, note))
-        measured = len(rows), len(settings.names)
-        so_far = "all" if measured[0] == measured[1] else "{} of {}, measuring ...".format(*measured)
-        show(table(title, columns, [*rows, (so_far, "", between(total), "")]))
+    show(table(title, columns, [*rows, ("all", "", between(total), "")]), "")
 
 
 def measurements(settings: Experiments, scale: Scale) -> Table:

@@ -12,10 +12,12 @@ import hashlib
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.files import alone, read_sealed, say, sealed, write_whole
@@ -25,8 +27,11 @@ from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
 from workspace.commands import notebooks
 from workspace.commands.command import Command, Start, commands
-from workspace.commands.progress import in_turn
+from workspace.commands.progress import StageProgress, in_turn
 from workspace.pages import seals
+
+if TYPE_CHECKING:
+    from fedlib.runs.work import Work
 
 INPUTS = ROOT / "data" / "inputs"
 PIPELINE = ROOT / "dvc.yaml"
@@ -187,93 +192,162 @@ def write_stages(path: Path = PIPELINE) -> bool:
     return True
 
 
-def make_pages(scale: Scale, tell: Callable[[str], None] = print) -> list[str]:
+USUAL = {
+    "table": 2.0,
+    "page": 4.0,
+    "report": 60.0,
+}  # seconds of a step on two quiet cores, until the last time is known
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a report: `fedlib <words> --scale <scale>`, once the steps that it needs have ended.
+
+    is_stale: whether it still has to run, when its turn comes.
+    """
+
+    words: list[str]
+    scale: Scale
+    needs: frozenset[str] = frozenset()
+    is_stale: Callable[[], bool] = lambda: True
+
+    @property
+    def command(self) -> str:
+        return f"fedlib {' '.join(self.words)} --scale {self.scale}"
+
+
+def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: bool = False) -> list[str]:
     """Make the logs and pages that are missing, not as they were made, or made from other results, code or settings.
 
     Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
     another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
-    logs of its own scale.
+    logs of its own scale. with_site: also the site, from all of them.
 
     Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
 
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
-    from fedlib.runs import results
-    from workspace.pages import site
-
-    settings = params.load()
-    names, sources = [*settings.names, *settings.studies], settings.artifacts
     with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
         notebooks.normalise_all()
-        failed = _run(_stale_logs(names, settings, scale), scale, tell, start)
-        failed += _run(_stale_pages(sources, scale), scale, tell, start)
-        if instead := site.INSTEAD.get(scale):
-            gaps = {name for name in names if results.record(name, scale).get("missing", True)}
-            used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
-            failed += _run(_stale_logs(sorted(used), settings, instead, logs=False), instead, tell, start)
-            fuller = {
-                name: experiments
-                for name, experiments in sources.items()
-                if results.covered(experiments, instead) - results.covered(experiments, scale)
-            }
-            failed += _run(_stale_pages(fuller, instead), instead, tell, start)
-    return failed
+        todo = steps(params.load(), scale)
+        if with_site:
+            todo["report"] = Step(["report", "--as-is"], scale, frozenset(todo))
+        return _run(todo, scale, tell, start)
 
 
-def _stale_logs(
-    names: Iterable[str], settings: Experiments, scale: Scale, logs: bool = True
-) -> list[list[str]]:
-    """The commands that make the stale tables and logs of experiments and studies; without `logs`, only tables."""
-    from fedlib.runs import results
-    from fedlib.runs.archive import path_of
+def steps(settings: Experiments, scale: Scale) -> dict[str, Step]:
+    """What a report at a scale has to make: tables with their logs, and pages."""
+    from workspace.pages import site
+
+    sources = settings.artifacts
+    found = _found([*settings.names, *settings.studies], settings, scale)
+    tables = _stale_tables(found, scale)
+    todo = tables | _stale_pages(sources, scale, found, tables)
+    if instead := site.INSTEAD.get(scale):
+        gaps = {name for name, addresses in found.items() if not all(addresses.values())}
+        used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
+        more = _found(sorted(used), settings, instead)
+        fuller = {
+            name: experiments
+            for name, experiments in sources.items()
+            if any(_covered(more.get(n, {})) - _covered(found[n]) for n in experiments)
+        }
+        ending = f" at scale {instead}"
+        tables = _stale_tables(more, instead, logs=False, ending=ending)
+        todo |= tables | _stale_pages(fuller, instead, more, tables, ending)
+    return todo
+
+
+def _found(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
+    """Experiment or study -> its work, with the address of what is finished, in the store or the archive."""
     from fedlib.runs.lookup import Finished
     from fedlib.runs.place import Place
     from workspace.analysis.experiments import plan
 
-    commands, environment = [], Place.from_environment()
+    found, environment = {}, Place.from_environment()
     for name in names:
-        page = path_of(name, scale, results.RESULTS).with_suffix(".ipynb")
         whole = plan(name, scale, settings)
         finished = Finished(whole, environment, any_data=True)
-        addresses = [finished.address(work) for work in whole.work]
-        current = results.shows(name, scale, addresses) and (
+        found[name] = {work: finished.address(work) for work in whole.work}
+    return found
+
+
+def _covered(found: Mapping[Work, str | None]) -> set[tuple[str, str, str]]:
+    """All (data, setting, method) that have at least one seed."""
+    return {
+        (str(work.labels.get("data", "")), work.columns["setting"], work.columns["method"])
+        for work, address in found.items()
+        if address
+    }
+
+
+def _stale_tables(
+    found: Mapping[str, Mapping[Work, str | None]], scale: Scale, logs: bool = True, ending: str = ""
+) -> dict[str, Step]:
+    """The stale tables and logs of experiments and studies (`_found`); without `logs`, only tables."""
+    from fedlib.runs import results
+    from fedlib.runs.archive import path_of
+
+    stale = {}
+    for name, addresses in found.items():
+        page = path_of(name, scale, results.RESULTS).with_suffix(".ipynb")
+        current = results.shows(name, scale, list(addresses.values())) and (
             not logs or seals.is_current(page, notebooks.log_sources(name, scale))
         )
-        if any(addresses) and not current:
+        if any(addresses.values()) and not current:
             log = ["notebook", "run", "simulate", "--experiment", name, "--only-finished"]
-            commands.append(log if logs else ["results", name])
-    return commands
+            stale[f"table@{name}{ending}"] = Step(log if logs else ["results", name], scale)
+    return stale
 
 
-def _stale_pages(sources_of: Mapping[str, list[str]], scale: Scale) -> list[list[str]]:
-    """The commands that make the stale pages of artifacts.
+def _stale_pages(
+    sources_of: Mapping[str, list[str]],
+    scale: Scale,
+    found: Mapping[str, Mapping[Work, str | None]],
+    tables: Mapping[str, Step],
+    ending: str = "",
+) -> dict[str, Step]:
+    """The stale pages of artifacts.
 
-    sources_of: artifact -> the experiments that its page shows.
+    sources_of: artifact -> the experiments that its page shows. tables: those that are made before.
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """
-    sizes = {}
+    sizes, stale = {}, {}
     for name, experiments in sources_of.items():
-        sources = notebooks.page_sources(name, experiments, scale)
-        if not seals.is_current(notebooks.page(name, scale), sources):
-            tables = [path for path in sources if path.suffix == ".parquet" and path.exists()]
-            sizes[name] = sum(table.stat().st_size for table in tables)
-    order = sorted(sizes, key=lambda name: (sizes[name] > 0, -sizes[name]))
-    return [["notebook", "run", name] for name in order]
+        needed = found if name in notebooks.WHOLE_SCALE else experiments
+        needs = frozenset(key for key, step in tables.items() if set(step.words) & set(needed))
+
+        def is_stale(name: str = name, experiments: list[str] = experiments) -> bool:
+            sources = notebooks.page_sources(name, experiments, scale)
+            return not seals.is_current(notebooks.page(name, scale), sources)
+
+        if needs or is_stale():
+            finished = [address for n in needed for address in found.get(n, {}).values() if address]
+            sizes[name] = len(finished)
+            stale[name] = Step(["notebook", "run", name], scale, needs, is_stale)
+    order = sorted(stale, key=lambda name: (sizes[name] > 0, -sizes[name]))
+    return {f"{name}{ending}": stale[name] for name in order}
 
 
-def _run(stale: list[list[str]], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
-    """Run `fedlib` commands, one a core; returns those that failed, of which the last lines are shown."""
+def _run(todo: Mapping[str, Step], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
+    """Run the steps, one a core; returns the commands that failed, of which the last lines are shown."""
     from fedlib.runs.place import cores
 
-    words = [f"fedlib {' '.join(command)} --scale {scale}" for command in stale]
+    at_once, lock = min(cores(), MOST), threading.Lock()
+    progress = StageProgress(
+        LOG.with_suffix(".json"), scale, at_once, lambda name: name == "report", tell, usual=USUAL
+    )
+    progress.planned({name: set(step.needs) for name, step in todo.items()}, set())
     running: set[Command] = set()
 
-    def work(number: int) -> Command:
-        tell(f"{number + 1} of {len(words)}: {words[number]}")
-        names = [word for word in stale[number] if not word.startswith("-")]
-        command = start(names[-1], words[number], os.environ)
+    def work(name: str) -> Command | None:
+        if not todo[name].is_stale():
+            return None
+        with lock:
+            progress.begins(name)
+        command = start(name, todo[name].command, os.environ)
         running.add(command)
         command.wait()
         return command
@@ -282,15 +356,19 @@ def _run(stale: list[list[str]], scale: Scale, tell: Callable[[str], None], star
         for command in running:
             command.stop()
 
-    order = list(range(len(words)))
     failed = []
-    with closing(in_turn(order, dict.fromkeys(order, ()), work, stop, min(cores(), MOST))) as turns:
-        for number, future in turns:
-            if future.result().status:
-                failed.append(number)
-                for line in future.result().tail:
+    needs = {name: step.needs for name, step in todo.items()}
+    with closing(in_turn(list(todo), needs, work, stop, at_once)) as turns:
+        for name, future in turns:
+            command = future.result()
+            with lock:
+                progress.ended(name, command is None or not command.status)
+            if command is not None and command.status:
+                failed.append(name)
+                for line in command.tail:
                     say(line)
-    return [words[number] for number in sorted(failed)]
+    progress.keep()
+    return [step.command for name, step in todo.items() if name in failed]
 
 
 def without_git() -> None:

@@ -22,7 +22,8 @@ TRUST = 30.0  # seconds after which this machine's own pace counts as much as wh
 class StageProgress:
     """What has been done of a plan of stages, told as it goes on, and how long it took, kept for the next time.
 
-    at_once, alone: as in `dvc.Loop`.
+    at_once, alone: as in `dvc.Loop`. usual: kind of stage -> seconds, until its last time is known (default: those of
+    `USUAL` at scale demo).
     """
 
     def __init__(
@@ -33,7 +34,9 @@ class StageProgress:
         alone: Callable[[str], bool],
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        usual: Mapping[str, float] | None = None,
     ) -> None:
+        self.kinds = usual or (USUAL if scale == "demo" else {})
         self.path, self.scale, self.tell, self.clock = path, scale, tell, clock
         self.at_once, self.alone = at_once, alone
         self.needs: Mapping[str, set[str]] = {}
@@ -91,10 +94,9 @@ class StageProgress:
         return pace * (one_by_one + (sum(seconds.values()) - one_by_one) / self.at_once)
 
     def usual(self, name: str) -> float | None:
-        """Seconds of a stage: the last time, else those of its kind at scale demo."""
-        if name in self.last_times or self.scale != "demo":
-            return self.last_times.get(name)
-        return USUAL.get(name.split("@")[0], USUAL["page"])
+        """Seconds of a stage: the last time, else those of its kind."""
+        kind = self.kinds.get(name.split("@")[0], self.kinds.get("page"))
+        return self.last_times.get(name, kind)
 
     def keep(self) -> None:
         """Write how long the stages took, for the next time."""

@@ -23,7 +23,7 @@ from workspace.commands.dvc import Loop, reproduce
 from workspace.commands.progress import StageProgress
 
 LOG = ROOT / "data" / "repro.log"
-SITE = ROOT / "reports" / "index.html"
+REPORTS = ROOT / "reports"
 ASKING = {"--dry", "--interactive", "-i"}  # DVC itself answers these, or asks
 
 
@@ -32,6 +32,8 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
 
     scale: in place of the one in `params.yaml`, which stays as it is.
 
+    Where the site is made, that of the papers' own settings follows, from the archive, without training and data.
+
     Missing data is looked for again, and failed runs are tried again. If any run fails, so does this command, but all
     pages are made. After a kill at any moment, the next `fedlib repro` goes on.
 
@@ -39,7 +41,7 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
         ConfigError: DVC itself shall answer, which knows the scale of `params.yaml` alone.
         StoreError: another process makes pages, or packs the archive.
     """
-    from fedlib.runs import results
+    from fedlib.runs import archive, results
 
     settings = params.load()
     scale = scale or settings.scale
@@ -55,14 +57,32 @@ def repro(arguments: list[str], scale: Scale | None = None) -> int:
                     "What these stages change makes others stale, which are not listed: experiments, then their pages."
                 )
             return subprocess.call([sys.executable, "-m", "dvc", "repro", *arguments], cwd=ROOT)
-        status = _reproduced(arguments, scale)
+        status, has_site = _reproduced(arguments, scale)
+    if has_site and scale != "paper" and any(archived == "paper" for archived, _ in archive.all_of()):
+        status = _site_of_papers() or status
     failed = [reason for name in settings.names for reason in results.failed(results.record(name, scale))]
     for reason in failed:
         say(f"Failed: {reason}")
     return status or int(bool(failed))
 
 
-def _reproduced(arguments: list[str], scale: Scale) -> int:
+def _site_of_papers() -> int:
+    """Make the site of the papers' own settings from the archive; returns the exit status."""
+    began, tell = time.monotonic(), partial(print, flush=True)
+    tell("Now the site of the papers' own settings, from the archive; nothing is trained.")
+    failed = pipeline.make_pages("paper", tell, with_site=True)
+    for command in failed:
+        say(f"Failed, see above: {command}")
+    if not failed:
+        front = (REPORTS / "index.html").relative_to(ROOT)
+        tell(
+            f"Done in {duration(time.monotonic() - began)}: open {front} in a browser; the log is data/report.log."
+        )
+    return int(bool(failed))
+
+
+def _reproduced(arguments: list[str], scale: Scale) -> tuple[int, bool]:
+    """`dvc repro` with our loop: its exit status, and whether the site at this scale is made."""
     began, tell = time.monotonic(), partial(print, file=sys.stdout, flush=True)  # not where DVC's goes
     at_once, alone = min(cores(), pipeline.MOST), taking_all_cores(scale, Place.from_environment())
     progress = StageProgress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
@@ -83,7 +103,8 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
             return started[-1]
 
         status = reproduce(arguments, Loop(start, progress, at_once, alone), ROOT, scale)
-    where = LOG.relative_to(ROOT)
+    where, site = LOG.relative_to(ROOT), REPORTS / scale / "index.html"
+    has_site = not status and "report" in progress.needs and site.exists()
     if status == 252:  # DVC's for an interruption
         tell(f"Stopped. `fedlib repro` goes on from here; the log is {where}.")
     elif status:
@@ -95,10 +116,9 @@ def _reproduced(arguments: list[str], scale: Scale) -> int:
         say(f"Failed; the log is {where}. Once it is mended, `fedlib repro` goes on from here.")
     else:
         count = f"{len(progress.ran)} of {len(progress.needs)} stages had to run"
-        has_site = "report" in progress.needs and SITE.exists()
-        site = f": open {SITE.relative_to(ROOT)} in a browser" if has_site else ""
-        tell(f"Done in {duration(time.monotonic() - began)} ({count}){site}; the log is {where}.")
-    return status
+        opened = f": open {site.relative_to(ROOT)} in a browser" if has_site else ""
+        tell(f"Done in {duration(time.monotonic() - began)} ({count}){opened}; the log is {where}.")
+    return status, has_site
 
 
 def taking_all_cores(scale: Scale, place: Place) -> Callable[[str], bool]:

@@ -33,9 +33,11 @@ from workspace.analysis.paper import papers, printed_curves
 from workspace.figures import interactive, picture, printed
 from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
-from workspace.pages.origin import Results, described
+from workspace.pages.origin import Results, chosen, described
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
 
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
 class Artifact:
     """One figure, table or theory page at one scale.
 
-    info: experiment -> the record of its runs (settings, data, versions, device, date).
+    info: experiment -> the record of its runs (settings, data, versions, device, date). part: whether it shows only the
+    methods, seeds or settings that somebody chose; its files then stand apart from those of the site.
     """
 
     name: str
@@ -52,31 +55,43 @@ class Artifact:
     results: Results
     info: dict[str, dict[str, Any]]
     root: Path = ROOT
+    part: bool = False
 
     @classmethod
-    def open(cls, name: str, scale: Scale | None = None, root: Path = ROOT) -> Artifact:
+    def open(
+        cls,
+        name: str,
+        scale: Scale | None = None,
+        methods: Sequence[str] | str | None = None,
+        seeds: Sequence[int] | int | None = None,
+        settings: Sequence[str] | str | None = None,
+        root: Path = ROOT,
+    ) -> Artifact:
         """Open an artifact of `params.yaml` at the given or the current scale, and display what it is made from.
 
-        Results that are not there are collected from the store and the archive first.
+        Results that are not there are collected from the store and the archive first. methods, seeds, settings: only
+        these runs; None: all.
 
         Raises:
-            ConfigError: there is no such artifact, or no such scale.
+            ConfigError: there is no such artifact, scale, method, seed or setting.
         """
         tables.as_here()
-        settings = params.load(root / params.PARAMS.name)
-        if name not in settings.artifacts:
+        planned = params.load(root / params.PARAMS.name)
+        if name not in planned.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
-        scale = settings.scale_of(scale)
-        experiments = tuple(settings.artifacts[name])
+        scale = planned.scale_of(scale)
+        experiments = tuple(planned.artifacts[name])
         frames, info = {}, {}
         for experiment in experiments:
-            if (collected := opened(experiment, scale, settings, root)) and len(collected[0]):
+            if (collected := opened(experiment, scale, planned, root)) and len(collected[0]):
                 frames[experiment], info[experiment] = collected
-        artifact = cls(name, scale, experiments, Results(scale, frames), info, root)
+        frames, info = chosen(frames, info, methods=methods, seeds=seeds, settings=settings)
+        part = any(value is not None for value in (methods, seeds, settings))
+        artifact = cls(name, scale, experiments, Results(scale, frames), info, root, part)
         artifact._write_outcomes([])  # until judged
         if experiments:
             results = root / "data" / "results"
-            display(Markdown(described(name, scale, info, artifact.missing, settings, results)))
+            display(Markdown(described(name, scale, info, artifact.missing, planned, results)))
         return artifact
 
     @property
@@ -92,7 +107,8 @@ class Artifact:
 
     @property
     def folder(self) -> Path:
-        return self.root / "data" / "artifacts" / self.scale / self.name
+        kind = "chosen" if self.part else "artifacts"
+        return self.root / "data" / kind / self.scale / self.name
 
     @property
     def available(self) -> dict[str, pd.DataFrame]:
@@ -156,6 +172,9 @@ class Artifact:
         if self.scale == "demo":  # digits in place of every dataset say nothing of a paper
             display(Markdown("At scale demo no claim is judged."))
             return
+        if self.part:
+            display(Markdown("Claims are judged by all runs, not by those that were chosen above."))
+            return
         table = effects.load(self.scale, self.root)
         evidence = Evidence.of(table[table["paper"] == self.paper])
         decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
@@ -173,7 +192,9 @@ class Artifact:
         write_whole(self.folder / f"{name}.csv", text.encode())
 
     def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
-        """Save the claims with their outcomes, and how many have each that occurs."""
+        """Save the claims with their outcomes, and how many have each that occurs; of a part nothing is said."""
+        if self.part:
+            return
         outcomes = [row["verdict"] for row in decided]
         counts = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
         summary = {"judged": len(decided)} | {name: count for name, count in counts.items() if count}

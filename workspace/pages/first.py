@@ -87,11 +87,12 @@ def answer(data: Mapping[str, Any]) -> str:
 class MainClaim:
     """A paper's main claim as a row: ours with its interval, and the printed effect (NaN if there is none), as ratios.
 
-    open: the effect may be larger, as runs ended before they reached the target.
+    ratio: of what, in words. open: the effect may be larger, as runs ended before they reached the target.
     """
 
     title: str
     claim: str
+    ratio: str
     data: str
     estimate: float
     low: float
@@ -120,7 +121,8 @@ def headlines(evidence: Evidence) -> list[MainClaim]:
             bool(lead["open"]),
             int(lead["n"]),
         )
-        rows.append(MainClaim(paper.title, evidence.text(lead["claim"]), str(lead["data"]), *numbers))
+        claim = paper.says or evidence.text(lead["claim"])
+        rows.append(MainClaim(paper.title, claim, paper.ratio, str(lead["data"]), *numbers))
     return rows
 
 
@@ -149,7 +151,8 @@ def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = ""
     for k, row in enumerate(rows):
         y = HEAD + ROW * (k + 0.5)
         parts.append(text(0, y - 10, f"{row.title}, {row.data}", font_weight="bold", font_size="13"))
-        lines = textwrap.wrap(row.claim, 58, max_lines=2, placeholder=" …")
+        lines = textwrap.wrap(row.claim, 58, max_lines=1 if row.ratio else 2, placeholder=" …")
+        lines += [row.ratio] if row.ratio else []
         parts += [text(0, y + 5 + 14 * n, line, font_size="11") for n, line in enumerate(lines)]
         parts.append(
             f'<line x1="{x(row.low)}" x2="{x(row.high)}" y1="{y}" y2="{y}" stroke="{ink}" stroke-width="2"/>'

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fedlib.errors import ConfigError, meant
 from fedlib.runs.results import failed, lacking, record
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import Scale
@@ -118,3 +119,53 @@ class Results(Mapping[str, pd.DataFrame]):
 
     def __contains__(self, experiment: object) -> bool:
         return experiment in self.tables
+
+
+def chosen(
+    frames: Mapping[str, pd.DataFrame], info: Mapping[str, dict[str, Any]], **choice: Any
+) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, Any]]]:
+    """The rows and records of the runs with these methods, seeds and settings; the parameters of a page's notebook.
+
+    choice: `methods`, `seeds` and `settings`, each a value or a list of values; None: all.
+
+    Raises:
+        ConfigError: no run has one of them, or none has all.
+    """
+    wanted = {}
+    for name, given in choice.items():
+        if given is None:
+            continue
+        column, values = (
+            name.removesuffix("s"),
+            list(given) if isinstance(given, list | tuple | set | range) else [given],
+        )
+        known = {value for frame in frames.values() if column in frame for value in frame[column].unique()}
+        for value in values:
+            if value not in known:
+                raise ConfigError(
+                    f"{name}: no run of this page has the {column} {value!r}; {meant(value, _words(known))}"
+                )
+        wanted[column] = values
+    if not wanted:
+        return dict(frames), dict(info)
+    some = {}
+    for name, frame in frames.items():
+        columns = [column for column in wanted if column in frame]
+        rows = frame[frame[columns].isin(wanted).all(axis=1)] if columns else frame
+        if len(rows):
+            some[name] = rows
+    if not some:
+        raise ConfigError(
+            f"{', '.join(choice)}: no run of this page has all of these; set one of them to None."
+        )
+    return some, {name: info[name] | {"runs": _those(info[name]["runs"], wanted)} for name in some}
+
+
+def _words(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in sorted(values, key=lambda value: (isinstance(value, str), value))]
+
+
+def _those(runs: Sequence[dict[str, Any]], wanted: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [
+        run for run in runs if all(run.get(column, values[0]) in values for column, values in wanted.items())
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import shutil
 import subprocess
 from functools import cache, cached_property
@@ -42,6 +43,7 @@ from workspace.pages.page import INSTEAD as INSTEAD
 from workspace.pages.page import SCALES, Page, meaning, texts
 from workspace.pages.page import SECTIONS as SECTIONS
 
+REPORTS = ROOT / "reports"  # a folder a scale, and a page that leads to the papers' own
 TOOLS = {"chooser": "arena", "multiverse": "scoreboard"}  # page -> the artifact that makes its data
 
 
@@ -93,6 +95,7 @@ class Site:
         self._text("samplers.md", self._filled("samplers.md", samplers=docstrings.samplers()))
         self._text("index.md", self._index())
         self._tools()
+        self._glossary()
         self._text("extra/verdicts.json", published.verdicts(self.evidence, self.scale, self.coverage()))
         self._text("extra/verdicts.schema.json", published.schema())
         for path in (self.root / "docs").glob("*.md"):
@@ -259,9 +262,23 @@ class Site:
             preview="files/headlines.svg" if preview.exists() else "",
             summary=front.SUMMARY,
             meanings=front.MEANINGS,
-            docs=sorted(path.stem for path in (self.root / "docs").glob("*.md")),
+            docs=self.guides(),
             made=self.provenance(self.scale),
         )
+
+    def guides(self) -> list[str]:
+        """The pages of `docs/`, in the order in which its index names them: what a beginner needs comes first."""
+        pages = {path.stem: path for path in sorted((self.root / "docs").glob("*.md"))}
+        index = pages["README"].read_text() if "README" in pages else ""
+        named = [name for name in re.findall(r"\]\(([\w-]+)\.md\)", index) if name in pages]
+        return list(dict.fromkeys([*named, *pages]))
+
+    def _glossary(self) -> None:
+        """The words of `docs/glossary.md`, which the site's pages explain where a pointer rests on them."""
+        page = self.root / "docs" / "glossary.md"
+        rows = re.findall(r"^\| (.+?) \| (.+) \|$", page.read_text(), re.MULTILINE) if page.exists() else []
+        words = {word: re.sub(r"[*`]", "", meaning) for word, meaning in rows[1:] if "---" not in word}
+        self._text("static/glossary-words.js", f"explain({json.dumps(words, ensure_ascii=False)});\n")
 
     def answer(self) -> str:
         """Which sampler beats random selection, in sentences (`first.answer`); "" without the arena's runs."""
@@ -372,6 +389,16 @@ class Site:
             write_whole(path, content)
 
 
+FRONT_DOOR = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={scale}/index.html">
+<title>Client selection in federated learning</title>
+<a href="{scale}/index.html">Client selection in federated learning, re-run</a>
+</html>
+"""
+
+
 @cache
 def commit(root: Path) -> str:
     """The commit that a clone stands at; "" where there is no git."""
@@ -382,16 +409,19 @@ def commit(root: Path) -> str:
         return ""
 
 
-def render(scale: Scale, reports: Path = ROOT / "reports", root: Path = ROOT) -> Path:
-    """Build the site from what exists at a scale; returns its index page. The old site stays until the new one is
-    complete.
+def render(scale: Scale, reports: Path = REPORTS, root: Path = ROOT) -> Path:
+    """Build the site from what exists at a scale in `reports/<scale>`; returns its index page. The old site stays until
+    the new one is complete. `reports/index.html` leads to the site of scale paper, or to this one if there is none.
 
     Raises:
         ConfigError: Sphinx could not build it. StoreError: another process is building it, or a page is not as made.
     """
     work = root / "data" / "site" / scale
     with alone(work):
-        return _render(scale, work, reports, root)
+        index = _render(scale, work, reports / scale, root)
+    if scale == "paper" or not (reports / "paper").exists():
+        write_whole(reports / "index.html", FRONT_DOOR.format(scale=scale).encode())
+    return index
 
 
 def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:

@@ -14,6 +14,8 @@ PAPER = Paper(
         "training loss with the usual random draw of clients (MD sampling) over that with clustered sampling,"
         " each the mean over all rounds of a run"
     ),
+    says="Training loss falls faster than with MD sampling.",
+    ratio="training loss with MD sampling ÷ with clustered sampling",
     url="https://hal.science/hal-03232421",
     code=("https://github.com/Accenture/Labs-Federated-Learning", "6707484"),
 )

@@ -14,5 +14,7 @@ PAPER = Paper(
         "how many times as many rounds the four other methods need to reach 80 % accuracy with logistic "
         "regression, if 10, 30 or 50 % of 100 clients train"
     ),
+    says="It needs fewer rounds to 80 % than every other method.",
+    ratio="rounds that the others need ÷ rounds that HCSFed needs",
     url="https://arxiv.org/abs/2208.05135",
 )
