@@ -24,7 +24,7 @@ flower: .venv-flower/.ready     ## run the tests of fedlib.flower in a separate 
 	.venv-flower/bin/python -m pytest tests/flower
 
 lab: $(BIN)/.ready              ## open JupyterLab on the lab: train, watch, stop, write a sampler
-	jupyter lab notebooks/explore.ipynb
+	jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/explore.ipynb
 
 bench: $(BIN)/.ready            ## compare the engine's speed with the plain loop and the peers
 	python -m benchmarks

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import html
 import linecache
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -34,7 +36,7 @@ from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from workspace.commands import notebooks
-from workspace.lab import export, picture
+from workspace.lab import export, panel, picture
 from workspace.lab.panel import LOADING, Lab, as_lines
 from workspace.lab.setting import SCHEMES, Setting, split
 from workspace.lab.training import Training, standings
@@ -189,7 +191,14 @@ def test_train_pressed_before_anything_is_loaded_is_answered_and_then_trains(
     assert lab.training.rounds == (5, 5)
 
 
-def test_what_was_run_can_be_taken_along_as_a_script_and_as_an_experiment(tmp_path: Path) -> None:
+def test_what_was_run_can_be_taken_along_as_a_script_and_as_an_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panel, "SAVED", panel.ROOT / "data" / "lab" / "test")
+    monkeypatch.setattr(
+        panel, "write_whole", lambda path, content: (tmp_path / path.name).write_bytes(content)
+    )
+
     async def watch() -> Lab:
         lab = small_lab()
         lab.choose.value = ["Random", "MD"]
@@ -197,9 +206,14 @@ def test_what_was_run_can_be_taken_along_as_a_script_and_as_an_experiment(tmp_pa
         await lab.task
         lab.T.value = 99  # chosen later: not what was run
         lab.export.click()
+        lab.save.click()
         return lab
 
     lab = asyncio.run(watch())
+    assert (tmp_path / panel.SCRIPT).read_text() == lab.script.value
+    assert (tmp_path / panel.ENTRY).read_text() == lab.entry.value
+    encoded = re.findall(r"base64,([^\"]*)", lab.taken.value)
+    assert [base64.b64decode(text).decode() for text in encoded] == [lab.script.value, lab.entry.value]
     columns = ["method", "seed", "round", "test_accuracy", "test_loss"]
     ours = lab.training.results()[columns].sort_values(columns[:3], ignore_index=True)
     (tmp_path / "again.py").write_text(lab.script.value)

@@ -35,7 +35,7 @@ from workspace.analysis import effects
 from workspace.analysis.readings import primary
 from workspace.commands import notebooks
 from workspace.figures import interactive, picture
-from workspace.pages import chooser, forest, seals, site, tables
+from workspace.pages import chooser, forest, layout, seals, site, tables
 from workspace.pages.artifact import Artifact
 from workspace.pages.evidence import Evidence
 from workspace.pages.origin import cut, described
@@ -372,6 +372,25 @@ def test_the_index_says_what_made_it(rendered: Path) -> None:
         "Table 1: a test",
     ):
         assert part in page
+
+
+def test_the_first_page_has_every_sentence_of_a_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome stands before the first; effects by data set, other readings and a control follow."""
+    sentences = [
+        "shown in at least 1 of 2",
+        "MNIST: 2 ×",
+        "read otherwise (a): 3 ×",
+        "read otherwise (b): 4 ×",
+        "a control",
+    ]
+    texts = dict.fromkeys(("section", "title", "claim", "ran", "page", "url"), "fedcor")
+    card = {**texts, "sentences": sentences, "outcome": "shown in part", "tally": {}, "programs": []}
+    monkeypatch.setattr(site.Site, "story", lambda self: [card])
+    first_page = site.Site("cpu", tmp_path / "source", small_project(tmp_path, "cpu"))._index()
+    assert all(f"{sentence}\n" in first_page for sentence in sentences)
+    assert first_page.count(layout.mark("shown in part")) == 1
 
 
 def test_what_settings_claims_and_results_say_is_text(rendered: Path) -> None:

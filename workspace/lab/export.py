@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import linecache
 import pprint
 from collections.abc import Mapping, Sequence
@@ -47,6 +50,19 @@ def script(setting: Mapping[str, Any], methods: Mapping[str, Any], seeds: int, t
         seeds=f"range({seeds})",
         target=target,
     )
+
+
+def links(files: Mapping[str, str]) -> str:
+    """HTML that copies or downloads texts. files: the name of each -> the text."""
+    parts = []
+    for name, text in files.items():
+        data = f"data:text/plain;charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+        copied = f"navigator.clipboard.writeText({json.dumps(text)})"
+        parts.append(
+            f'{html.escape(name)}: <a href="{data}" download="{html.escape(name)}">download</a>, '
+            f'<a href="#" onclick="{html.escape(copied)}; return false">copy</a>'
+        )
+    return " · ".join(parts)
 
 
 def source(sampler: type[Sampler]) -> str:

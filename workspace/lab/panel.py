@@ -27,13 +27,16 @@ import ipywidgets as widgets
 from IPython.display import display
 
 from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
+from fedlib.files import write_whole
 from fedlib.settings import params
+from fedlib.settings.schema import ROOT
 from workspace.lab.setting import Setting
 
 if TYPE_CHECKING:  # what trains and draws is loaded when it is used, so that the panel is there at once
     from workspace.lab.training import Read, Training
 
 MOMENT = 0.3  # seconds of training between two updates of the panel
+SAVED, SCRIPT, ENTRY = ROOT / "data" / "lab", "from_the_lab.py", "from_the_lab.yaml"
 PATIENCE = 1.0  # seconds without a round, after which the time is shown
 NEEDED = (
     "workspace.lab.picture",
@@ -74,6 +77,11 @@ class Lab(Setting):
             widgets.Textarea(rows=14, layout=widgets.Layout(width="46%", min_width="22em", display="none"))
             for _ in range(2)
         )
+        self.save = widgets.Button(
+            description="Save both", icon="save", layout=widgets.Layout(display="none"), tooltip=f"In {SAVED}"
+        )
+        self.taken = widgets.HTML()  # links that copy and download them
+        self.save.on_click(lambda _: self._do(self._save))
         self.train.on_click(lambda _: self._do(self._train))
         self.stop.on_click(lambda _: self._do(self._stop))
         self.go_on.on_click(lambda _: self._do(self._go))
@@ -126,6 +134,7 @@ class Lab(Setting):
             [
                 widgets.HBox([self.train, self.stop, self.go_on, self.export, self.status], layout=wrap),
                 widgets.HBox([self.script, self.entry], layout=wrap),
+                widgets.HBox([self.save, self.taken], layout=wrap),
                 widgets.HBox(columns, layout=wrap),
                 self.picture,
                 self.table,
@@ -207,8 +216,16 @@ class Lab(Setting):
             methods = self.ran if ran else self.selected
             self.script.value = export.script(setting, methods, seeds, self.target.value / 100)
             self.entry.value = export.entry(setting, methods, seeds)
-            for widget in (self.script, self.entry):
+            for widget in (self.script, self.entry, self.save):
                 widget.layout.display = ""
+            self.taken.value = export.links({SCRIPT: self.script.value, ENTRY: self.entry.value})
+
+    def _save(self) -> None:
+        """Write the script and the entry into a folder of the repository that git does not have."""
+        with self._errors_shown():
+            for name, text in ((SCRIPT, self.script.value), (ENTRY, self.entry.value)):
+                write_whole(SAVED / name, text.encode())
+            self.say(f"Saved in {SAVED.relative_to(ROOT)}: {SCRIPT} and {ENTRY}.")
 
     def _finished(self) -> Read:
         """What finds finished runs, as it does for notebooks and reports."""

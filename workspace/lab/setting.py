@@ -132,7 +132,7 @@ class Setting:
         with self._quietly():
             settings = list(self._spec().get("grid") or {"": {}})
             present = self.grid.value
-            self.grid.options = [(name or "its only one", name) for name in settings]
+            self.grid.options = [(name or "the only setting of this experiment", name) for name in settings]
             self.grid.value = present if present in settings else settings[0]
             self.fill()
 

@@ -186,7 +186,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
         mine = evidence.outcomes[evidence.outcomes["paper"] == section]
         if mine.empty:
             empty = dict.fromkeys(("claim", "said", "place", "measured", "page"), "")
-            stories.append(card | empty | {"sentences": [], "outcomes": [], "tally": {}})
+            stories.append(card | empty | {"sentences": [], "outcome": "", "tally": {}})
             continue
         name = str(mine["claim"].iloc[0])
         cells = evidence.table[(evidence.table["claim"] == name) & evidence.table["primary"]]
@@ -206,7 +206,7 @@ def story(evidence: Evidence, ran: Mapping[str, str]) -> list[dict[str, Any]]:
                 *beside(evidence, name),
                 *control(evidence, section),
             ],
-            "outcomes": [outcome] * (1 + len(by_data)),
+            "outcome": outcome,
             "tally": evidence.tally(section),
             "claim": evidence.text(name),
             "said": quote,

@@ -309,9 +309,21 @@ class Site:
         return {
             "title": published.NAME,
             "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
+            "answer": self.answer().split("**"),  # every second part is bold
+            "figure": first.figure(first.headlines(self.evidence), ink="#1f2328") if self.evidence else "",
+            "key": first.KEY,
+            "grid": self._grid(),
             "papers": self.story(),
             "footer": " · ".join([f"Scale {self.scale}", *self.provenance(self.scale)["date"][-1:]]),
         }
+
+    def _grid(self) -> list[list[str]]:
+        """The effects of the papers' main claims as text, the head first; empty if nothing is judged."""
+        if self.evidence is None:
+            return []
+        table = front.grid(self.evidence)
+        rows = [[re.sub("<[^>]+>", "", str(value)) for value in row] for row in table.itertuples(index=False)]
+        return [list(table.columns), *rows]
 
     def coverage(self) -> str:
         """How many of the planned runs there are at the site's scale, each counted once, in words."""
