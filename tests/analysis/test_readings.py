@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 from functools import cache
 
 import pandas as pd
 import pytest
 
 from fedlib.settings import params
-from workspace.analysis.claim import Arms
+from workspace.analysis import effects
+from workspace.analysis.claim import Arms, claims_of
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import AS_WRITTEN, Reading, Swap, Where, grid, left_open, readings
+from workspace.analysis.readings import (
+    AS_WRITTEN,
+    Planned,
+    Reading,
+    Swap,
+    Where,
+    alone,
+    grid,
+    how_many,
+    left_open,
+    readings,
+)
 
 ALPHA = Swap("e", settings={"MNIST": "MNIST, alpha = 0.1", "FMNIST": "FMNIST, alpha = 0.1"})
 ATTRITION = Swap("e", methods={"Random": "Random, attrition"})
@@ -98,7 +112,7 @@ def test_every_paper_says_where_its_readings_are_from_and_plans_their_runs(paper
 
     assert AS_WRITTEN not in names[1:]
     assert len(set(names)) == len(names)
-    for reading in mine:
+    for reading in [reading for reading in mine if not reading.part]:
         if reading.name == AS_WRITTEN or reading.commit:
             assert set(reading.sources) == set(reading.choices), reading.name
         found = [
@@ -117,3 +131,76 @@ def test_what_was_also_tried_is_not_what_is_taken(paper: str) -> None:
         tried = set(filter(None, table.loc[choice, "also tried"].split(" · ")))
         assert tried == options - {taken}
         assert table.loc[choice, "as written"] == (taken or "nothing")
+
+
+PLAN = Planned("e", "(2)", ("New", "Random"), known=2, total=4)
+
+
+def of_seeds(new: int, random: int) -> pd.DataFrame:
+    rows = [("(2)", "New", seed) for seed in range(new)] + [("(2)", "Random", seed) for seed in range(random)]
+    return pd.DataFrame([*rows, ("(2)", "CS", 5), ("(1)", "New", 5)], columns=["setting", "method", "seed"])
+
+
+@pytest.mark.parametrize(("new", "random"), [(3, 3), (4, 3), (3, 9)])
+def test_until_all_planned_seeds_are_there_the_known_ones_alone_are_judged(new: int, random: int) -> None:
+    seen = PLAN.seen(of_seeds(new, random))
+    seeds = seen.groupby(["setting", "method"])["seed"].agg(list).to_dict()
+    assert seeds == {
+        ("(1)", "New"): [5], ("(2)", "CS"): [5], ("(2)", "New"): [0, 1], ("(2)", "Random"): [0, 1]
+    }  # fmt: skip
+
+
+def test_once_all_are_there_the_new_ones_stand_alone_beside_them() -> None:
+    seen = PLAN.seen(of_seeds(4, 4))
+    seeds = seen[seen["setting"] == "(2)"].groupby("method")["seed"].agg(list).to_dict()
+    assert seeds.pop("CS") == [5]
+    assert seeds == {
+        "New": [0, 1, 2, 3], "Random": [0, 1, 2, 3], alone("New"): [2, 3], alone("Random"): [2, 3]
+    }  # fmt: skip
+
+
+def test_the_fifteen_new_seeds_of_hics_fl_wait_for_each_other() -> None:
+    """Of claims as of arms: the outcome is taken once, at twenty, and none of its rows has an interim number."""
+    t1b = next(claim for claim in claims_of("hics_fl") if claim.id == "hics.T1.b")
+    t = range(1, 41)
+
+    def runs(method: str, seeds: int, slope: float) -> pd.DataFrame:
+        frames = [
+            pd.DataFrame(
+                {"round": t, "test_accuracy": [min(0.9, slope * (1 + k / 100) * r) for r in t]}
+            ).assign(seed=k, setting="(2)", method=method, diverged=False)
+            for k in range(seeds)
+        ]
+        return pd.concat(frames)
+
+    def judged(seeds: int) -> dict[str, int]:
+        table = pd.concat([runs("HiCS-FL", seeds, 0.2), runs("Random", seeds, 0.1)])
+        rows = pd.DataFrame(effects.rows(t1b, Arms({"hics_fmnist": table})), columns=effects.COLUMNS)
+        rows = rows[(rows["n"] > 0) & rows["reading"].isin([AS_WRITTEN, "as written, the new seeds alone"])]
+        return dict(zip(rows["reading"], rows["n"], strict=True))
+
+    assert judged(5) == judged(12) == {AS_WRITTEN: 5}
+    assert judged(20) == {AS_WRITTEN: 20, "as written, the new seeds alone": 15}
+
+
+def test_so_many_readings_have_a_reason() -> None:
+    said = how_many("hcsfed")
+    assert said.startswith("192 readings are all combinations")
+    factors = [int(n) for n in re.findall(r"(\d+) \(", said)]
+    assert math.prod(factors) == 192 == len(readings("hcsfed")) - 1
+    assert how_many("fedcor") == "", "they are listed one by one"
+
+
+def test_hcsfeds_reading_with_own_test_samples_borrows_no_runs() -> None:
+    """All that it asks for has not been run, until runs of its own settings are there."""
+    reading = next(reading for reading in readings("hcsfed") if "600 test samples" in reading.name)
+    planned_settings = {plan.setting for plan in params.load().runs("hcsfed_table_1", "paper")}
+    for claim in claims_of("hcsfed"):
+        for cell in claim.cells:
+            places = [reading.find(arm.where) for arm in cell.arms]
+            own = all(
+                where.setting.endswith("600 own test samples") and where.setting in planned_settings
+                for where in places
+            )
+            absent = any("not run" in where.setting + where.method for where in places)
+            assert own or absent, (claim.id, places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from outcome import judge, none_run
 
 from fedlib.measure import Missing
+from workspace.analysis.arrivals import Arrivals
 from workspace.analysis.curves import arrivals, shown
 from workspace.papers.hics_fl.estimates import compared, envelope, fitted_envelopes, h_s, separation
 from workspace.papers.hics_fl.printed import METHODS, OURS, TABLE
@@ -134,12 +136,13 @@ def test_table_one_asks_for_fewest_rounds_printed_speed_ups_and_the_printed_orde
     speed = judge("hics.T1.b", results)  # 1.15 everywhere: the order is one question, the size another
     assert (speed.outcome, speed["size"]) == ("holds", "smaller than printed")
     assert judge("hics.T1.d", results).estimate > 1
-    rounds = pd.Series({("Random", 0): 50.0, ("Random", 1): 70.0, ("CS", 0): 30.0, ("CS", 1): np.inf})
-    rounds.index.names = ["method", "seed"]
-    rows = speed_table(rounds, "FMNIST", 200)
+    never = math.inf
+    random, cs = Arrivals({0: 50.0, 1: 70.0}, never), Arrivals({0: 30.0, 1: never}, 200.0)
+    rows = speed_table({"Random": random, "CS": cs, OURS: Arrivals({1: 35.0, 2: 9.0}, never)}, "FMNIST")
     assert rows.loc["Random", "rounds"] == "60.0"
     assert rows.loc["CS", "rounds"] == "≥ 115.5"  # (30 + 201) / 2
-    assert rows.loc["CS", "speed-up"].startswith("≤ ")
+    assert rows.loc["CS", "speed-up"] == "≤ 0.764"  # the root of 50 / 30 times 70 / 200
+    assert rows.loc[OURS, ["speed-up", "seeds"]].tolist() == ["2", 2], "by the seed that both have"
     assert rows.loc["CS", "speed-up, paper"] == 1.3
     assert rows.loc["DivFL"].tolist() == ["not run", "-", 0, 478, 0.3]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from workspace.papers.hcsfed import findings
-from workspace.papers.hcsfed.printed import COLUMNS
+from workspace.papers.hcsfed.printed import COLUMNS, OWN_TEST
 
 
 def runs(random: int, ours: int = 10, attrition: int = 60) -> pd.DataFrame:
@@ -84,3 +84,16 @@ def test_the_arm_in_which_places_are_re_allocated_is_compared_on_the_same_seeds(
     alone = findings.fewer_clusters(table[table["method"] == "HCSFed-R (GC-B)"])
     assert alone.empty
     assert findings.places_said(alone).endswith("has not been run here.")
+
+
+def test_the_program_of_the_earlier_paper_stands_beside_ours():
+    """First rounds by hand: seeds 0 to 2 of random selection, by the clients' own accuracy and the official one."""
+    table = runs(20).assign(setting=f"MNIST, q = 10 %, alpha = 0.1{OWN_TEST}")
+    table = table[table["method"] == "Random, attrition"].drop_duplicates(["seed", "round"])
+    shown = findings.earlier_program(table).loc["MNIST, q = 10 %, alpha = 0.1"]
+    random = shown.loc["Random: absent clients keep the old model"]
+    assert random.tolist() == ["57 (66), 82 (99), 64 (113)", "60 (100+), 61 (100+)"]
+    assert shown.loc["their grouping by labels: plain mean"].tolist() == [
+        "18 (25), 12 (17), 19 (19)",
+        "not run",
+    ]

@@ -48,10 +48,10 @@ def test_a_changed_margin_is_noticed_until_an_amendment_names_it(tmp_path):
 def test_a_row_dropped_together_with_a_new_margin_is_noticed(tmp_path):
     folder = copy("hics_fl", tmp_path)
     table = pd.read_csv(folder / "frozen.csv")
-    table[table["claim"] != "hics.T1.b"].to_csv(folder / "frozen.csv", index=False)
-    edited = tuple(replace(c, margin=1.2) if c.id == "hics.T1.b" else c for c in claims_of("hics_fl"))
-    assert changed("hics_fl", edited, tmp_path) == ["hics.T1.b", "frozen.csv"]
-    assert changed("hics_fl", folder=tmp_path) == ["hics.T1.b", "frozen.csv"]
+    table[table["claim"] != "hics.T1.d"].to_csv(folder / "frozen.csv", index=False)
+    edited = tuple(replace(c, margin=1.2) if c.id == "hics.T1.d" else c for c in claims_of("hics_fl"))
+    assert changed("hics_fl", edited, tmp_path) == ["hics.T1.d", "frozen.csv"]
+    assert changed("hics_fl", folder=tmp_path) == ["hics.T1.d", "frozen.csv"]
 
 
 def test_a_digest_written_anew_is_noticed(tmp_path):

@@ -25,7 +25,7 @@ import pandas as pd
 from fedlib import measure
 from workspace.analysis.arrivals import Arrivals, Censored
 from workspace.analysis.paper import parts
-from workspace.analysis.readings import Reading, Where
+from workspace.analysis.readings import Reading, Where, planned
 
 Kind = Literal["core", "supporting", "construction", "control"]
 Estimator = Literal[
@@ -307,6 +307,8 @@ class Arms:
         if key not in self._rows:
             table = self.results.get(where.experiment)
             usable = table is not None and column in table and "setting" in table
+            for plan in planned() if usable and column == "method" else ():
+                table = plan.seen(table) if plan.experiment == where.experiment else table
             self._rows[key] = dict(list(table.groupby(["setting", column], sort=False))) if usable else {}
         return self._rows[key].get((where.setting, where.method))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedlib import measure
 from fedlib.measure import Missing, common_end, followed
+from workspace.analysis.arrivals import Arrivals
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Panel:
             raise Missing(f"{self.experiment} {self.setting} has not been run at this scale")
         rounds = measure.arrivals(table, self.target)
         return rounds.droplevel("setting"), followed(table, rounds)
+
+    def sides(self, results: Mapping[str, pd.DataFrame], methods: Iterable[str]) -> dict[str, Arrivals]:
+        """When the runs of each method arrive that has any in this panel, with all its seeds."""
+        table = results.get(self.experiment, pd.DataFrame({"setting": [], "method": []}))
+        groups = dict(list(table[table["setting"] == self.setting].groupby("method", sort=False)))
+        return {m: Arrivals.of(groups[m], "test_accuracy", self.target) for m in methods if m in groups}
 
 
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:

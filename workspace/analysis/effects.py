@@ -350,10 +350,13 @@ def core_outcomes(summary: pd.DataFrame, paper: str) -> dict[str, int]:
 def counted(claims: pd.DataFrame) -> pd.DataFrame:
     """The readings that show how much a claim depends on what is left open.
 
-    An infeasible reading cannot be the paper's, and one with runs for fewer cells than others is of something else.
+    An infeasible reading cannot be the paper's, and one with runs for fewer cells than others is of something else. A
+    part of another reading's runs is no reading of its own.
     """
     whole = claims["cells"] == claims.groupby("claim")["cells"].transform("max")
-    return claims[whole & (claims["outcome"] != "infeasible")]
+    parts = {(paper, reading.name) for paper in papers() for reading in readings(paper) if reading.part}
+    own = np.array([key not in parts for key in zip(claims["paper"], claims["reading"], strict=True)], bool)
+    return claims[whole & (claims["outcome"] != "infeasible") & own]
 
 
 DECIDES = 0.1  # the share of the variance with which a choice is said to decide

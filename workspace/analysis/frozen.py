@@ -28,12 +28,12 @@ from fedlib.settings.schema import ROOT
 from workspace.analysis import arrivals, cells, effects, estimators, judge
 from workspace.analysis import claim as claims
 from workspace.analysis.claim import Claim, claims_of
-from workspace.analysis.readings import REASONS, primary, readings
+from workspace.analysis.readings import REASONS, Planned, planned, primary, readings
 
 FOLDER = ROOT / "workspace" / "papers"
 RULE: tuple[ModuleType | Callable, ...] = (
     *(estimators, judge, cells, arrivals, claims),
-    *(effects.judged, effects.corrected, effects.under_readings, effects._state),
+    *(effects.judged, effects.corrected, effects.under_readings, effects._state, Planned.seen),
 )
 OURS = ("workspace", "fedlib.measure")
 SILENT = {"type_params", "type_comment", "ctx", "kind", "returns", "annotation"}
@@ -51,6 +51,11 @@ def digest(claim: Claim) -> str:
             plain(claim.cells),
         ),
         *([first.reading, dict(first.reasons), REASONS], where, rule()),
+        [
+            plain(plan)
+            for plan in planned()
+            if any(place[:2] == [plan.experiment, plan.setting] for places in where for place in places)
+        ],
     ]
     return short(made_of)
 

@@ -26,6 +26,7 @@ comes to print, and frozen before runs are added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -33,7 +34,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from workspace.analysis.paper import part
+from workspace.analysis.paper import part, parts
 
 AS_WRITTEN, AS_RUN, CLOSEST = "as written", "as run", "closest to print"
 REASONS = (  # in this order; closeness to print is none
@@ -93,7 +94,8 @@ class Reading:
 
     words: the reading in one line. choices: what is left open -> the option taken. sources: what is left open -> the
     source of the option (text, code, the authors' correction). swaps: the runs that replace others, in order. commit:
-    of the authors' repository, if the reading is what their program does there.
+    of the authors' repository, if the reading is what their program does there. part: a part of another reading's runs,
+    and no reading of its own.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Reading:
     sources: Mapping[str, str] = field(default_factory=dict)
     swaps: tuple[Swap, ...] = ()
     commit: str = ""
+    part: bool = False
 
     def find(self, where: Where) -> Where:
         """The runs that answer a request under this reading."""
@@ -126,6 +129,39 @@ class Primary:
     reasons: Mapping[str, str]
     control: tuple[str, str, str] | tuple[()] = ()
     beside: tuple[str, ...] = ()
+
+
+def planned() -> list[Planned]:
+    """What the papers' `readings.py` list as `PLANNED`."""
+    return [plan for module in parts("readings").values() for plan in getattr(module, "PLANNED", ())]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Runs whose number was fixed while some were known: these alone are judged until all are there.
+
+    A paper lists them as `PLANNED` in its `readings.py`. known, total: seeds 0 to known - 1, and 0 to total - 1.
+    """
+
+    experiment: str
+    setting: str
+    methods: tuple[str, ...]
+    known: int
+    total: int
+
+    def seen(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The rows of the experiment that may be judged; the new seeds, once all are there, also under `alone`."""
+        mine = (table["setting"] == self.setting) & table["method"].isin(self.methods)
+        fewest = table[mine].groupby("method")["seed"].nunique().reindex(list(self.methods)).min()
+        if not fewest >= self.total:
+            return table[~mine | (table["seed"] < self.known)]
+        new = table[mine & (table["seed"] >= self.known)]
+        return pd.concat([table, new.assign(method=[alone(method) for method in new["method"]])])
+
+
+def alone(method: str) -> str:
+    """The name under which the new seeds of a method stand by themselves."""
+    return f"{method}, new seeds alone"
 
 
 def primary(paper: str) -> Primary:
@@ -168,6 +204,27 @@ def left_open(paper: str) -> pd.DataFrame:
     for choice, sources, default in part(paper, "readings").LEFT_OPEN:
         rows.append((choice, default, "", sources))
     return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
+
+
+def how_many(paper: str) -> str:
+    """Why a paper has so many readings, in words; "" where they are listed one by one."""
+    all_readings = readings(paper)
+    combined = [reading for reading in all_readings if reading.name == "; ".join(reading.choices.values())]
+    options: dict[str, dict[str, None]] = {}
+    for reading in combined:
+        for choice, option in reading.choices.items():
+            options.setdefault(choice, {})[option] = None
+    sizes = {choice: len(values) for choice, values in options.items() if len(values) > 1}
+    if len(combined) < len(all_readings) or not sizes:
+        return ""
+    factors = " × ".join(f"{n} ({choice})" for choice, n in sizes.items())
+    more = len(all_readings) - math.prod(sizes.values())
+    return (
+        f"{math.prod(sizes.values())} readings are all combinations of what is left open: {factors}"
+        + (f"; {more} more has further choices of the program that it follows" if more == 1 else "")
+        + ". Not all have runs, few have runs for every figure, and of those that use the same runs one is shown: so "
+        "claims and pages differ in how many they have."
+    )
 
 
 def grid(options: Mapping[str, Mapping[str, tuple[Swap, ...]]]) -> list[Reading]:

@@ -46,8 +46,8 @@ def programs() -> dict[str, Program]:
     return {paper: module.PROGRAM for paper, module in parts("printed").items() if hasattr(module, "PROGRAM")}
 
 
-def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
-    """The rounds of the authors' program in our names, one row per (experiment, setting, method, seed, round).
+def content(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
+    """The rounds of the authors' program in its own names, as they were measured.
 
     Raises:
         StoreError: the file is missing, is not the one that was measured, or lacks a column.
@@ -65,6 +65,16 @@ def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
     table = pd.read_csv(io.BytesIO(content), dtype={"program_commit": str, "setting": str, "method": str})
     if lacks := [column for column in [*GIVEN, *program.columns] if column not in table]:
         raise StoreError(f"{path}: it has no column {lacks[0]!r}; {restore}")
+    return table
+
+
+def reference(paper: str, root: Path = REFERENCE) -> pd.DataFrame:
+    """The rounds of the authors' program in our names, one row per (experiment, setting, method, seed, round).
+
+    Raises:
+        StoreError: the file is missing, is not the one that was measured, or lacks a column.
+    """
+    program, table = programs()[paper], content(paper, root)
     table = table[table["setting"].isin(program.settings) & table["method"].isin(program.methods)]
     ours = pd.DataFrame(table["method"].map(program.methods).tolist(), table.index, ["experiment", "method"])
     named = table.assign(

@@ -73,3 +73,27 @@ CELLS: dict[str, str] = {
 }
 APART = ("one seed", "not run", "infeasible", "nobody arrives")  # cells that take no part
 BY_ITSELF = ("shown", "reversed", "unclear")  # what cells of the primary reading alone come to
+
+
+APART_WORDS = {True: "apart from no effect", False: "not apart from no effect"}
+
+
+def side(low: float, high: float, null: float) -> str:
+    """On which side of no effect an interval lies, in words."""
+    if low != low:  # NaN: there is none
+        return "not measured"
+    if low > null:
+        return "above no effect"
+    return "below no effect" if high < null else APART_WORDS[False]
+
+
+def whose(side_of_claim: str, side_of_control: str) -> str:
+    """Whose an effect is: of the rule in which two sides differ, or of what is compared.
+
+    side_of_claim, side_of_control: `side` where they differ in the rule too, and with one rule for both.
+    """
+    if side_of_claim != "above no effect":
+        return "there is no speed-up to explain"
+    if side_of_control == "above no effect":
+        return "the speed-up is in part the selection's"
+    return "the speed-up is the rule's, not the selection's"

@@ -18,7 +18,7 @@ from fedlib.errors import ConfigError
 from workspace.analysis import power, words
 from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import left_open, primary, readings
+from workspace.analysis.readings import how_many, left_open, primary, readings
 from workspace.pages import forest, front, layout, tables
 from workspace.pages.evidence import Evidence, pooled
 
@@ -124,8 +124,8 @@ def _readings(paper: str) -> str:
         f"The paper leaves choices open. One reading of it is tested, “{first.called}”: {' '.join(first.why)} The "
         f"other {len(listed) - 1} show how an effect depends on these choices; they are neither tested nor counted.",
     ]
-    if all(reading.name == "; ".join(reading.choices.values()) for reading in listed):
-        words.append(f"They are all combinations of: {'; '.join(listed[0].choices)}.")
+    if combined := how_many(paper):
+        words.append(combined)
     if commits := list(dict.fromkeys(reading.commit for reading in listed if reading.commit)):
         words.append(f"Some follow a commit of the authors' program: {', '.join(commits)}.")
     elif code:

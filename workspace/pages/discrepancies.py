@@ -14,7 +14,7 @@ from workspace.analysis.cells import rows as rows_of
 from workspace.analysis.claim import Arms, claims_of
 from workspace.analysis.headline import closest, headlines, specifications
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import AS_RUN, AS_WRITTEN, left_open, readings
+from workspace.analysis.readings import AS_RUN, AS_WRITTEN, how_many, left_open, readings
 from workspace.figures import summary
 from workspace.pages import tables
 from workspace.pages.artifact import Artifact
@@ -78,6 +78,8 @@ def _value(row: pd.Series) -> str:
 def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
     """A paper's part of the page: a specification curve a headline effect; folded, what it leaves open."""
     arms, by_id = Arms(results), {claim.id: claim for claim in claims_of(paper)}
+    if combined := how_many(paper):
+        display(Markdown(combined))
     for k, (claim, name) in enumerate(headlines()[paper].effects, start=1):
         text = by_id[claim].text
         cells = [cell for cell in rows_of(by_id[claim], arms) if cell["cell"] == name]

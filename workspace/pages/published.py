@@ -119,14 +119,18 @@ def describe(site: Path, title: str, provenance: Mapping[str, Iterable[str]]) ->
     crate.metadata.write(str(site))
 
 
-def report(pdf: Path, template: Path, data: Mapping[str, Any]) -> None:
-    """Write the report from a Typst template, which reads `data` as `report.json` next to it."""
+def report(
+    pdf: Path, template: Path, data: Mapping[str, Any], pictures: Mapping[str, bytes] | None = None
+) -> None:
+    """Write the report from a Typst template, which reads `data` as `report.json` next to it, and pictures by name."""
     import typst
 
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, template.name)
         source.write_bytes(template.read_bytes())
         Path(folder, "report.json").write_text(json.dumps(data))
+        for name, picture in (pictures or {}).items():
+            Path(folder, name).write_bytes(picture)
         write_whole(pdf, typst.compile(str(source)))
 
 

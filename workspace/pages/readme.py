@@ -26,6 +26,7 @@ from workspace.pages.evidence import Evidence
 README = ROOT / "README.md"
 START, END = "<!-- results: written by `fedlib readme` -->", "<!-- end of results -->"
 ANSWER = "<!-- answer: written by `fedlib readme` -->", "<!-- end of answer -->"
+LETTERS = ROOT / "docs" / "letters"
 HEADLINES = "docs/images/headlines.svg"
 
 
@@ -116,6 +117,17 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
         ConfigError: the marks are gone. StoreError: a damaged archive.
     """
     return replace_between(path, START, END, block(params.load(), root))
+
+
+def write_letters(table: pd.DataFrame, folder: Path = LETTERS) -> bool:
+    """Update what came out in the letters to the papers' authors; True if that changed one. table: `effects.table`.
+
+    Raises:
+        ConfigError: the marks are gone.
+    """
+    told = dict(zip(papers(), findings(table), strict=True))
+    changed = [replace_between(folder / f"{paper}.md", START, END, text) for paper, text in told.items()]
+    return any(changed)
 
 
 def write_answer(path: Path = README, root: Path = archives.ARCHIVE) -> bool:

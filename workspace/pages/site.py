@@ -18,6 +18,8 @@ from typing import Any
 
 import jinja2
 import nbformat
+import numpy as np
+import pyarrow.parquet as pq
 from nbformat import NotebookNode
 from ruamel.yaml import YAML
 
@@ -27,6 +29,8 @@ from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import papers
+from workspace.analysis.readings import how_many
+from workspace.figures.picture import svg
 from workspace.pages import (
     article,
     docstrings,
@@ -35,6 +39,7 @@ from workspace.pages import (
     front,
     layout,
     published,
+    readme,
     seals,
     tables,
 )
@@ -42,8 +47,10 @@ from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.page import INSTEAD as INSTEAD
 from workspace.pages.page import SCALES, Page, meaning, texts
 from workspace.pages.page import SECTIONS as SECTIONS
+from workspace.pages.study import PLACE, Study
 
 REPORTS = ROOT / "reports"  # a folder a scale, and a page that leads to the papers' own
+STUDY = ROOT / "site" / "study.md"
 TOOLS = {"chooser": "arena", "multiverse": "scoreboard"}  # page -> the artifact that makes its data
 
 
@@ -94,6 +101,7 @@ class Site:
         )
         self._text("samplers.md", self._filled("samplers.md", samplers=docstrings.samplers()))
         self._text("index.md", self._index())
+        self._study()
         self._tools()
         self._glossary()
         self._text("extra/verdicts.json", published.verdicts(self.evidence, self.scale, self.coverage()))
@@ -290,7 +298,8 @@ class Site:
         self._text("reply.md", self._filled("reply.md", papers=replies, programs=front.programs))
         for tool in filter(self.has, TOOLS):
             self._text(f"static/{tool}-data.js", f"{tool}Data({self._data_of(tool).read_text()});\n")
-            self._text(f"{tool}.md", self._filled(f"{tool}.md"))
+            texts = [f"{paper.title}: {how_many(name)}" for name, paper in papers().items() if how_many(name)]
+            self._text(f"{tool}.md", self._filled(f"{tool}.md", how_many=texts))
             self._plotly()
 
     def _data_of(self, tool: str) -> Path:
@@ -324,6 +333,48 @@ class Site:
         table = front.grid(self.evidence)
         rows = [[re.sub("<[^>]+>", "", str(value)) for value in row] for row in table.itertuples(index=False)]
         return [list(table.columns), *rows]
+
+    @cached_property
+    def study(self) -> Study | None:
+        """The study as an article; None where claims are not judged or the arena has not been made."""
+        settings, own = self.settings, set()
+        for name in readme.experiments_of_papers(settings):
+            own |= self.runs[name][1]
+        made = self.provenance(self.scale)
+        facts = {
+            "runs": self.coverage(),
+            "own": f"{len(own):,}",
+            "hours": f"{self._seconds() / 3600:,.0f} hours",
+            "devices": front.listed(made["device"]) if made["device"] else "no device that is known",
+            "data": "; ".join(made["data"]),
+        }
+        return Study.of(self.evidence, self.root / "data" / "artifacts" / self.scale, facts)
+
+    def _seconds(self) -> float:
+        """How long the rounds of all results took, each round by its share of what was computed together."""
+        total = 0.0
+        for name in self.settings.names:
+            path = self.root / "data" / "results" / self.scale / f"{name}.parquet"
+            if path.exists() and "seconds" in pq.read_schema(path).names:
+                total += float(np.nansum(pq.read_table(path, columns=["seconds"])["seconds"].to_numpy()))
+        return total
+
+    @cached_property
+    def pictures(self) -> dict[str, bytes]:
+        """The study's figures, by the name of their file."""
+        if self.study is None:
+            return {}
+        return {f"{name}.svg": svg(drawn, name) for name, drawn in self.study.figures().items()}
+
+    def _study(self) -> None:
+        if self.study is None:
+            return
+        text = (self.root / "site" / STUDY.name).read_text()
+        pdf = f'<p><a href="{PLACE}.pdf">As a PDF</a></p>'
+        title, _, rest = self.study.markdown(text).partition("\n")
+        self._text(f"{PLACE}.md", f"{title}\n\n{pdf}\n{rest}")
+        for name, picture in self.pictures.items():
+            self._file(f"files/{PLACE}/{name}", picture)
 
     def coverage(self) -> str:
         """How many of the planned runs there are at the site's scale, each counted once, in words."""
@@ -463,6 +514,12 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     footer = {"footer": site.report()["footer"]}
     for paper, content in site.articles.items():
         published.report(new / paper / "article.pdf", root / "site" / "article.typ", content | footer)
+    if site.study is not None:
+        article_of = site.study.typst((root / "site" / STUDY.name).read_text())
+        title = {"title": article_of["blocks"][0]["text"]}
+        published.report(
+            new / f"{PLACE}.pdf", STUDY.with_suffix(".typ"), article_of | title | footer, site.pictures
+        )
     published.describe(new, meaning(scale), site.provenance(scale))
     replace_folder(reports, new)
     return reports / "index.html"

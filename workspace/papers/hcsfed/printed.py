@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedlib.measure import best, per_run, rounds_to_best
 from workspace.analysis.headline import Headline, Row
+from workspace.analysis.reference import Program
 
 GCS = ("GC-A", "GC-B")
 FRACTIONS = ("10 %", "30 %", "50 %")
@@ -63,6 +64,20 @@ HEADLINE = Headline(
     "median",
     ROWS,
     tuple(("hcsfed.T1.b", f"{row.name}, Random over HCSFed") for row in (ROWS[0], ROWS[3])),
+)
+
+OWN_TEST = ", 600 own test samples"  # the clients' data of the authors' earlier program
+# The program of the group's earlier paper with Table 1's model, no program of HCSFed. Its own grouping, by the counts
+# of labels, has no runs of ours beside it.
+PROGRAM = Program(
+    digest="0748b752f34f91f46c790155bbbbf7f31d826b78956e46e48902944263939b39",
+    settings={f"{column}, alpha = 0.1": f"{column}, alpha = 0.1{OWN_TEST}" for column in COLUMNS[:4]},
+    methods={
+        "random": (TABLE_1, "Random, attrition"),
+        "importance": (TABLE_1, "MD"),
+        "uniform_mean": (TABLE_1, "Random"),
+    },
+    columns={"client_accuracy": "client_accuracy", "test_accuracy": "test_accuracy"},
 )
 
 HS = range(5, 11)

@@ -10,8 +10,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workspace.analysis.readings import REASONS, Primary, Swap, grid
-from workspace.papers.hcsfed.printed import ABLATION, COLUMNS, GCS, HS, PLAIN, RATES, TABLE_1, hcsfed
+from workspace.analysis.readings import REASONS, Primary, Reading, Swap, grid
+from workspace.papers.hcsfed.printed import (
+    ABLATION,
+    COLUMNS,
+    GCS,
+    HS,
+    OWN_TEST,
+    PLAIN,
+    RATES,
+    TABLE_1,
+    hcsfed,
+)
 
 # "Stratified Client Selection Scheme in Federated Learning": same clients, shares, batches, rates and rounds.
 PROGRAM = ("https://github.com/Rachel-Amber-2024/FL-stratified-client-selection", "9f31452")
@@ -148,9 +158,33 @@ SHOWN = [  # in tables: an alpha with which the target is within reach, and both
     and (reading.choices["places"], reading.choices["compression"]) == ("repaired (R), H = 10", "GC-B")
     and reading.choices["accuracy"] == "clients' own"
 ]
+AS_RUN_BEFORE = "0.1; 0.01; keep the old model; clients' own; repaired (R), H = 10; GC-A"
+_EARLIER = next(reading for reading in READINGS if reading.name == AS_RUN_BEFORE)
+_TESTED = "600 training and 600 test samples each"
+WITH_OWN_TEST = Reading(
+    f"{AS_RUN_BEFORE}; {_TESTED}",
+    "as its authors' earlier program runs, also its clients' data and its importance sampling, which is MD's",
+    {**_EARLIER.choices, "the clients' data": _TESTED},
+    {**_EARLIER.sources, "the clients' data": "the authors' earlier program"},
+    (
+        Swap(
+            TABLE_1,
+            settings={
+                **{f"{column}, alpha = 0.1": f"{column}, alpha = 0.1{OWN_TEST}" for column in COLUMNS},
+                **{name: f"{name}, not run" for name in (*COLUMNS, BY_NAME[2])},
+            },
+        ),
+        *_absent(BY_ALPHA, ABLATION[1], "alpha = 0.1", "alpha = 0.001"),
+        *_absent(SWEPT, "alpha = 0.01", "alpha = 0.1"),
+        *(Swap(name, methods={hcsfed("GC-A"): "HCSFed, not run"}) for name in FIGURE_3),
+        Swap(TABLE_1, methods={"Importance": "MD"}),
+        *_EARLIER.swaps,
+    ),
+)
+READINGS.append(WITH_OWN_TEST)
 ONE_RULE = "0.1; 0.01; not counted; clients' own; repaired (R), H = 10; GC-A"
 PRIMARY = Primary(
-    "0.1; 0.01; keep the old model; clients' own; repaired (R), H = 10; GC-A",
+    AS_RUN_BEFORE,
     "as its authors' earlier program runs",
     (
         "The text gives neither alpha nor learning rate nor the rule for absent clients nor the accuracy of Table 1; "
@@ -170,7 +204,7 @@ PRIMARY = Primary(
         "compression": REASONS[0],
     },
     control=("hcsfed.T1.b", ONE_RULE, "with one rule of aggregation for both"),
-    beside=(ONE_RULE,),
+    beside=(ONE_RULE, WITH_OWN_TEST.name),
 )
 
 LEFT_OPEN = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workspace.analysis.readings import AS_WRITTEN, REASONS, Primary, Reading, Swap
+from workspace.analysis.readings import AS_WRITTEN, REASONS, Planned, Primary, Reading, Swap, alone
 
 ALGORITHM, TEMPERATURE, ESTIMATE, WARM_UP, CANDIDATES, TRAINING, BASELINES, DRAW, NETWORK, RATE, LOSS = (
     "the algorithm",
@@ -225,6 +225,20 @@ READINGS = [
         ),
     ),
 ]
+# Twenty seeds give the printed speed-up of setting (2) a power of 0.8. Five were known when that was fixed.
+PLANNED = (Planned("hics_fmnist", "(2)", ("HiCS-FL", "Random"), known=5, total=20),)
+ALONE = Reading(
+    "as written, the new seeds alone",
+    "the fifteen seeds that were trained after their number was fixed, alone",
+    swaps=tuple(
+        Swap(
+            plan.experiment, {plan.setting: plan.setting}, {method: alone(method) for method in plan.methods}
+        )
+        for plan in PLANNED
+    ),
+    part=True,
+)
+READINGS.append(ALONE)
 SHOWN = [
     reading
     for reading in READINGS
@@ -253,7 +267,7 @@ PRIMARY = Primary(
         RATE: REASONS[2],
         LOSS: REASONS[6],
     },
-    beside=("fdff729, the paper's training",),
+    beside=("fdff729, the paper's training", ALONE.name),
 )
 
 LEFT_OPEN = [

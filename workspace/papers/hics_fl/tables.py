@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from fedlib import measure
@@ -15,33 +17,42 @@ from fedlib.measure import (
     common_end,
     comparable,
     end_mean,
-    followed,
     per_run,
 )
-from workspace.analysis.curves import Panel, arrivals
+from workspace.analysis.arrivals import Arrivals, followed
+from workspace.analysis.curves import Panel
 from workspace.analysis.tables import number, short_cell
 from workspace.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
 
 
-def speed_table(values: pd.Series, data: str, cap: int) -> pd.DataFrame:
+def speed_table(sides: Mapping[str, Arrivals], data: str) -> pd.DataFrame:
     """Table 1's columns for a dataset of `TABLE`: mean rounds and speed-up over random selection, ours and printed.
 
-    values: first rounds at the target by (method, seed); a run that has not arrived by the cap counts as cap + 1, and
-    its method's mean is then marked as a lower bound. For a method without runs only the printed numbers are shown.
+    sides: method -> when its runs arrive. A run that never does counts as one round more than those of its table were
+    followed, and its method's mean is then marked as a lower bound. The speed-up is that of the claims: the geometric
+    mean over the seeds that both have. For a method without runs only the printed numbers are shown.
     """
-    mean = values.groupby("method", sort=False).agg(capped_mean, cap=cap)
-    open_ended = (values > cap).groupby("method").any()
+    end = followed(sides.values())
     rows = {}
     for method, printed in PRINTED[data].items():
         ours = {"rounds": "not run", "speed-up": "-", "seeds": 0}
-        if method in mean:
-            lower = "≥ " if open_ended[method] else ""
-            ours |= {"rounds": f"{lower}{mean[method]:.1f}", "seeds": len(values[method])}
-            if "Random" in mean:
-                ratio = mean["Random"] / mean[method]
-                ours["speed-up"] = ratio_cell(ratio, open_ended["Random"], open_ended[method])
+        if method in sides:
+            rounds = pd.Series(sides[method].rounds)
+            mean = capped_mean(rounds, cap=end) if math.isfinite(end) else rounds.mean()
+            lower = "≥ " if sides[method].censored(end) else ""
+            ours |= {"rounds": f"{lower}{mean:.1f}", "seeds": len(rounds)}
+            if "Random" in sides:
+                ours["speed-up"] = speed_up(sides["Random"], sides[method])
         rows[method] = {**ours, "rounds, paper": printed, "speed-up, paper": SPEED_UP[data][method]}
     return pd.DataFrame(rows).T.rename_axis("method")
+
+
+def speed_up(base: Arrivals, own: Arrivals) -> str:
+    """How many times as many rounds the base needs, over the seeds and the rounds that both have; a bound says so."""
+    tau = followed([base, own])
+    slower, faster = (pd.Series(side.until(tau)) for side in (base, own))
+    ratio = float(np.exp(np.log(slower / faster).mean()))
+    return ratio_cell(ratio, base.censored(tau) > 0, own.censored(tau) > 0)
 
 
 def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
@@ -54,10 +65,18 @@ def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
 def speed_tables(
     results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
 ) -> pd.DataFrame:
-    """`speed_table` of every dataset that has been run, side by side."""
-    rounds = arrivals(results, panels, methods)
-    settings = dict.fromkeys(rounds.index.get_level_values("setting"))
-    tables = {d: speed_table(rounds.loc[d], d, panels[d].arrivals(results)[1]) for d in settings}
+    """`speed_table` of every dataset that has been run, side by side.
+
+    Raises:
+        Missing: nothing has been run.
+    """
+    tables = {}
+    for data, panel in panels.items():
+        sides = panel.sides(results, methods)
+        if sides:
+            tables[data] = speed_table(sides, data)
+    if not tables:
+        raise Missing(f"none of {', '.join(methods)} has been run in {', '.join(panels)}")
     return pd.concat(tables, axis=1).reindex(methods).fillna("")
 
 
@@ -140,7 +159,7 @@ def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
     tables = dict(list(results.groupby(keys)))
 
     def cell(seeds: pd.Series) -> str:
-        return short_cell(followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
+        return short_cell(measure.followed(tables[seeds.index[0][:2]], seeds), seeds.to_numpy())
 
     return pd.DataFrame({name: runs.groupby(keys, sort=False).agg(cell) for name, runs in values.items()})
 
