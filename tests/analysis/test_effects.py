@@ -542,3 +542,12 @@ def test_every_claim_is_whole():
             assert all(claim.bound(cell) > 0 for cell in claim.cells if claim.test_of(cell) == "same"), (
                 claim.id
             )
+
+
+def test_the_seeds_that_would_decide_count_the_correction():
+    """Alone and among five other core claims of the paper: the correction asks for more."""
+    weak = [1.0, -0.2, 0.9, 0.3]
+    alone = claims_of_rows(cells([weak])).iloc[0]["needed"]
+    others = [row | {"claim": f"p.{k}"} for k in range(2, 7) for row in cells([UNCLEAR])]
+    among = claims_of_rows([*cells([weak]), *others])
+    assert 4 < alone < among[among["claim"] == "p.1"].iloc[0]["needed"]
