@@ -142,7 +142,7 @@ def test_the_page_and_the_pdf_say_the_same(made: Study, tmp_path: Path) -> None:
     page, pdf = made.markdown(TEMPLATE), tmp_path / "study.pdf"
     blocks = made.typst(TEMPLATE)
     pictures = {f"{name}.svg": svg(figure, name) for name, figure in made.figures().items()}
-    assert set(pictures) == {f"{name}.svg" for name in ("forest", "skew", "cost", "worlds")}
+    assert set(pictures) == {f"{name}.svg" for name in ("forest", "multiverse", "skew", "cost", "worlds")}
     published.report(
         pdf, ROOT / "site" / "study.typ", blocks | {"title": "Study", "footer": "Scale paper"}, pictures
     )

@@ -381,7 +381,7 @@ def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
         if len(y) < 2 or not y.var() > 0:
             continue
         groups: dict[tuple[int, ...], list[str]] = {}  # the option of each reading, by number -> the choices
-        for choice, options in _options(str(family["paper"].iloc[0]), family["reading"]).items():
+        for choice, options in options_taken(str(family["paper"].iloc[0]), family["reading"]).items():
             groups.setdefault(tuple(pd.factorize(np.array(options))[0]), []).append(choice)
         for codes, choices in groups.items():
             means = pd.Series(y).groupby(np.array(codes)).transform("mean")
@@ -395,7 +395,7 @@ def sensitivity(claims: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _options(paper: str, names: Iterable[str]) -> dict[str, list[str]]:
+def options_taken(paper: str, names: Iterable[str]) -> dict[str, list[str]]:
     """Choice -> the option that each of some readings takes."""
     by_name = {reading.name: reading.choices for reading in readings(paper)}
     complete = [{**by_name.get(AS_WRITTEN, {}), **by_name[name]} for name in names]
@@ -425,7 +425,7 @@ def levels(claims: pd.DataFrame) -> pd.DataFrame:
         choice = str(first["choice"].get(id, "")) if len(first) else ""
         taken = [""] * len(family)
         if choice:
-            taken = _options(str(family["paper"].iloc[0]), family["reading"])[choice.split(" + ")[0]]
+            taken = options_taken(str(family["paper"].iloc[0]), family["reading"])[choice.split(" + ")[0]]
         natural = math.exp if family["null"].iloc[0] == 1 else float
         for option, rows_of in family.groupby(np.array(taken), sort=False):
             by_seed = pd.DataFrame(

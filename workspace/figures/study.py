@@ -1,4 +1,4 @@
-"""Figures of the study: core claims, gains by label skew, cost against gain, worlds. Readable in print and in grey."""
+"""Figures of the study: core claims, readings, gains by label skew, cost against gain, worlds. Readable in print."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def forest(core: pd.DataFrame) -> Figure:
     right.set(xlabel="difference, in half-widths of its interval; above 0: as claimed", xlim=(-7.5, 7.5))
     right.axvline(0, color="black", lw=0.8)
     _rows(left, names)
-    _rows(right, [f"{row['claim']} ({row['unit']})" for row in others.to_dict("records")])
+    units = [f" ({row['unit']})" if row["unit"] else "" for row in others.to_dict("records")]
+    _rows(right, [f"{name}{unit}" for name, unit in zip(others["claim"], units, strict=True)])
     return fig
 
 
@@ -60,6 +61,34 @@ def _rows(ax: Axes, names: Sequence[str]) -> None:
     ax.xaxis.label.set_size(7)
     ax.grid(visible=True, axis="x", lw=0.3, alpha=0.5)
     ax.grid(visible=False, axis="y")
+
+
+def multiverse(readings: pd.DataFrame) -> Figure:
+    """The effect of each claim under every reading, by the option of the choice that explains most of the variance.
+
+    readings: claim, estimate (a ratio), printed, primary, choice, option; a row a reading.
+    """
+    claims = list(dict.fromkeys(readings["claim"]))
+    fig, ax = plt.subplots(figsize=(7.2, 0.42 * max(len(claims), 1) + 0.9), layout="constrained")
+    for y, claim in enumerate(claims):
+        mine = readings[readings["claim"] == claim]
+        for k, (_, rows) in enumerate(mine.groupby("option", sort=True)):
+            heights = y + 0.16 * (k - (mine["option"].nunique() - 1) / 2)
+            values = rows["estimate"].clip(FEWEST, MOST)
+            colour, mark = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+            ax.plot(values, [heights] * len(rows), mark, color=colour, ms=3.5, alpha=0.6, ls="")
+            if rows["primary"].any():
+                at = values[rows["primary"]].iloc[0]
+                ax.plot(at, heights, mark, color=colour, mec="black", mew=1, ms=7)
+        printed = mine["printed"].dropna()
+        if len(printed):
+            ax.plot(min(MOST, printed.iloc[0]), y, "D", mfc="none", color=PRINT, ms=8)
+    ax.set(xscale="log", xlim=(FEWEST * 0.9, MOST * 1.1), xlabel="ratio; above 1: as claimed")
+    ax.set_xticks([0.25, 0.5, 1, 2, 4, 8, 16], ["¼", "½", "1", "2", "4", "8", "16"])
+    ax.axvline(1, color="black", lw=0.8)
+    choices = readings.drop_duplicates("claim").set_index("claim")["choice"]
+    _rows(ax, [f"{claim}: {choices[claim]}" if choices[claim] else claim for claim in claims])
+    return fig
 
 
 def skew(gains: pd.DataFrame, methods: Sequence[str]) -> Figure:

@@ -36,6 +36,7 @@ from workspace.pages.evidence import Evidence, pooled
 PLACE = "study"  # of the page, and of its files
 WORLDS = ("world-claims", "world-semantics", "world-deadlines", "world-aggregation", "world-methods")
 ABSTRACT = "Abstract"
+FEW = 4  # readings: a claim with fewer is not in the figure of readings
 NUMBERS = (
     "none",
     "one",
@@ -172,7 +173,8 @@ class Entries:
 
     def decider(self, claim: str) -> tuple[str, str]:
         """The choice that explains most of the variance of an effect over readings."""
-        shares = effects.sensitivity(self.evidence.claims[self.evidence.claims["claim"] == claim])
+        shares = self._shares()
+        shares = shares[shares["claim"] == claim]
         if shares.empty:
             return f"sensitivity: {claim}", "nothing that was varied"
         row = shares.iloc[0]
@@ -184,9 +186,15 @@ class Entries:
         sides = [words.side(one["low"], one["high"], one["null"]) for one in (row, other)]
         return self._label(claim, control), words.whose(*sides)
 
+    def _shares(self) -> pd.DataFrame:
+        """How much of the variance of each effect over readings each choice explains (`effects.sensitivity`)."""
+        if not hasattr(self, "_sensitivity"):
+            self._sensitivity = effects.sensitivity(self.evidence.claims)
+        return self._sensitivity
+
     def decides(self) -> tuple[str, str]:
         """Of every claim of many readings, the choice that explains most of its variance."""
-        shares = effects.sensitivity(self.evidence.claims)
+        shares = self._shares()
         core = set(self.evidence.summary.loc[self.evidence.summary["kind"] == "core", "claim"])
         shares = shares[shares["claim"].isin(core) & (shares["readings"] >= effects.SEPARATED)]
         most = shares.groupby("claim", sort=False).first()
@@ -397,6 +405,7 @@ class Study:
         core = self._core()
         measured = core[core["estimate"].notna() & core["low"].notna()].reset_index(drop=True)
         drawn = {"forest": figures.forest(measured)}
+        drawn["multiverse"] = figures.multiverse(self._readings())
         ranked = self.entries._ranked()
         shown = [*MINE.values(), *OTHERS]
         gains = pd.DataFrame(self._gains(shown))
@@ -417,6 +426,24 @@ class Study:
             table = self.entries.tables["world-claims"]
             drawn["worlds"] = figures.worlds(table.assign(sure=table.apply(_sure, axis=1)))
         return drawn
+
+    def _readings(self) -> pd.DataFrame:
+        """Every feasible reading of the core claims that are ratios and have several, for `figures.multiverse`."""
+        claims = self.entries.evidence.claims
+        core = claims[(claims["kind"] == "core") & (claims["unit"] == "times") & (claims["n"] > 1)]
+        shares = self.entries._shares()
+        rows = []
+        for claim, family in effects.counted(core).groupby("claim", sort=False):
+            if len(family) < FEW:
+                continue
+            most = shares[shares["claim"] == claim]
+            choice = str(most["choice"].iloc[0]) if len(most) else ""
+            options = effects.options_taken(str(family["paper"].iloc[0]), family["reading"])
+            taken = options.get(choice.split(" + ")[0], [""] * len(family))
+            about = family[["claim", "estimate", "printed", "primary"]]
+            rows.append(about.assign(choice=choice, option=taken))
+        columns = ["claim", "estimate", "printed", "primary", "choice", "option"]
+        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
 
     def _gains(self, methods: list[str]) -> list[dict[str, Any]]:
         self.entries._ranked()
@@ -473,7 +500,13 @@ class Study:
 
     def figures_named(self, text: str) -> list[str]:
         """The figures that a text places and that can be drawn."""
-        there = {"forest", "skew", "cost", *(["worlds"] if "world-claims" in self.entries.tables else [])}
+        there = {
+            "forest",
+            "multiverse",
+            "skew",
+            "cost",
+            *(["worlds"] if "world-claims" in self.entries.tables else []),
+        }
         return [match["name"] for match in PLACED.finditer(text) if match["name"] in there]
 
     def typst(self, template: str) -> dict[str, Any]:
