@@ -129,7 +129,7 @@ def test_the_abstract_lists_what_it_rests_on(made: Study) -> None:
     made.text(TEMPLATE)
     abstract = made.tables()["abstract"]
     calls = re.findall(r"\{\{", TEMPLATE.split("## Abstract")[1].split("## ")[0])
-    assert len(abstract) >= len(calls)
+    assert len(abstract) == len(calls)
     assert "arena: ranking where clients hold one label" in set(abstract["rests on"])
 
 

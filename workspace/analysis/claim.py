@@ -308,8 +308,8 @@ class Arms:
             table = self.results.get(where.experiment)
             usable = table is not None and column in table and "setting" in table
             for plan in planned() if usable and column == "method" else ():
-                table = plan.seen(table) if plan.experiment == where.experiment else table
-            self._rows[key] = dict(list(table.groupby(["setting", column], sort=False))) if usable else {}
+                table = plan.seen(table) if plan.experiment == where.experiment else table  # ty: ignore[invalid-argument-type]
+            self._rows[key] = dict(list(table.groupby(["setting", column], sort=False))) if usable else {}  # ty: ignore[missing-union-attribute]
         return self._rows[key].get((where.setting, where.method))
 
     def common(self, places: Iterable[Where]) -> float:

@@ -58,7 +58,7 @@ def _rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_yticks(range(len(names)), names, fontsize=7)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="x", labelsize=7)
-    ax.xaxis.label.set_size(7)
+    ax.set_xlabel(ax.get_xlabel(), fontsize=7)
     ax.grid(visible=True, axis="x", lw=0.3, alpha=0.5)
     ax.grid(visible=False, axis="y")
 

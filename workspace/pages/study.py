@@ -397,7 +397,7 @@ class Study:
         parts = []
         for part in re.split(r"(?m)^(?=## )", template):
             self.entries.section = part.partition("\n")[0].removeprefix("## ").strip()
-            parts.append(environment.from_string(part).render(**functions))
+            parts.append(environment.from_string(part).render(**functions).strip() + "\n\n")
         return "".join(parts)
 
     def figures(self) -> dict[str, Figure]:
@@ -477,7 +477,11 @@ class Study:
             }
             for row in self._core().to_dict("records")
         ]
-        used = [entry for entry in self.entries.used if entry.section == ABSTRACT]
+        used = [
+            entry
+            for entry in self.entries.used
+            if entry.section == ABSTRACT and not entry.call.startswith("control")
+        ]
         numbers = [{"in the abstract": entry.text, "rests on": entry.row} for entry in used]
         return {"core": pd.DataFrame(rows), "abstract": pd.DataFrame(numbers)}
 

@@ -37,8 +37,8 @@ def speed_table(sides: Mapping[str, Arrivals], data: str) -> pd.DataFrame:
     for method, printed in PRINTED[data].items():
         ours = {"rounds": "not run", "speed-up": "-", "seeds": 0}
         if method in sides:
-            rounds = pd.Series(sides[method].rounds)
-            mean = capped_mean(rounds, cap=end) if math.isfinite(end) else rounds.mean()
+            rounds = list(sides[method].rounds.values())
+            mean = capped_mean(rounds, cap=int(end)) if math.isfinite(end) else float(np.mean(rounds))
             lower = "≥ " if sides[method].censored(end) else ""
             ours |= {"rounds": f"{lower}{mean:.1f}", "seeds": len(rounds)}
             if "Random" in sides:
