@@ -24,7 +24,7 @@ def copy_project(root: Path) -> dict[str, str]:
     for name in ("fedlib", "workspace", "notebooks", "site", "arena"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.tmp.*", ".ipynb*"))
     shutil.copytree(ROOT / "data" / "reference", root / "data" / "reference")
-    for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv"):
+    for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv", "data/SHA256SUMS"):
         shutil.copy(ROOT / name, root / name)
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"

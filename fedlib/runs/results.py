@@ -44,9 +44,14 @@ def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None
     arrow = pa.Table.from_pandas(table, preserve_index=False)
     labels = [labels_of(record) for record in info["runs"]]
     inside = {"name": path.stem, "scale": path.parent.name, "seals": seals(arrow.to_pandas(), labels)}
-    write_whole(path.with_suffix(".csv"), accuracy_curves(table).to_csv(index=False).encode())
+    write_whole(path.with_suffix(".csv"), curves_of(table))
     write_sealed(path.with_suffix(".json"), info)
     write_whole(path, to_parquet(arrow, info | inside, compression="zstd"))
+
+
+def curves_of(table: pd.DataFrame) -> bytes:
+    """The CSV beside a table, which DVC plots."""
+    return accuracy_curves(table).to_csv(index=False).encode()
 
 
 def accuracy_curves(table: pd.DataFrame) -> pd.DataFrame:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from workspace.analysis import power
+from fedlib.errors import StoreError
+from workspace.analysis import kept, power
 from workspace.analysis.claim import claims_of
 from workspace.analysis.frozen import digest
 from workspace.analysis.paper import papers
@@ -83,14 +85,47 @@ def test_late_runs_of_the_faster_side_alone_are_not_bounded():
     assert rates["late faster"] > 0.05
 
 
-def test_an_unreadable_table_says_how_to_make_it_again(tmp_path):
-    from fedlib.errors import StoreError
+EDITS = {  # kind -> an edit of the table
+    "false passes": lambda t: t.assign(**{"all null": 0.9}),
+    "power": lambda t: t.assign(full=0.01),
+    "one share": lambda t: t.assign(full=[*t["full"][:-1], 0.123]),
+    "no share": lambda t: t.assign(full=2.0),
+    "not a number": lambda t: t.assign(half="?"),
+    "rows swapped": lambda t: t.iloc[::-1],
+    "a row deleted": lambda t: t.iloc[1:],
+    "a row doubled": lambda t: pd.concat([t, t.iloc[:1]]),
+    "all rows deleted": lambda t: t.iloc[:0],
+    "a claim renamed": lambda t: t.assign(claim="cs.M.z"),
+    "seeds": lambda t: t.assign(seeds=10),
+    "a digest": lambda t: t.assign(digest="0" * 16),
+    "a column renamed": lambda t: t.rename(columns={"full": "half", "half": "full"}),
+    "a column left out": lambda t: t.drop(columns="half"),
+}
 
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_an_edited_table_is_refused(kind, tmp_path):
     path = tmp_path / "error_rates.csv"
-    pd.DataFrame(
-        {"claim": ["x"], "digest": [""], "cells": [1], "seeds": [3], **dict.fromkeys(power.RATES, [2.0])}
-    ).to_csv(path)
-    with pytest.raises(StoreError, match="must be between 0 and 1; `fedlib fairness`"):
+    for name in ("error_rates.csv", kept.SUMS):
+        shutil.copy(power.TABLE.parent / name, tmp_path / name)
+    table = power.stored(path)
+    table.to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    power.stored(path)  # this writes the same bytes
+    EDITS[kind](table).to_csv(path, index=False, float_format="%.4g", lineterminator="\n")
+    with pytest.raises(StoreError, match=r"as written; `fedlib fairness` makes it again\.$"):
         power.stored(path)
-    with pytest.raises(StoreError, match="cannot be read"):
-        power.stored(tmp_path / "none.csv")
+
+
+def test_a_table_that_is_missing_or_not_named_says_how_to_make_it_again(tmp_path):
+    path = tmp_path / "error_rates.csv"
+    with pytest.raises(StoreError, match="error_rates.csv is missing; `fedlib fairness` makes it again"):
+        power.stored(path)
+    path.write_text("claim\n")
+    with pytest.raises(StoreError, match="SHA256SUMS is missing; `fedlib fairness`"):
+        power.stored(path)
+    kept.write(tmp_path / "other.csv", b"")
+    with pytest.raises(StoreError, match="does not name error_rates.csv"):
+        power.stored(path)
+    kept.write(path, b"claim\n")
+    assert list(power.stored(path)) == ["claim"]
+    assert set(kept.sums(tmp_path)) == {"other.csv", "error_rates.csv"}

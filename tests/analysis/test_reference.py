@@ -8,7 +8,7 @@ import pytest
 
 from fedlib.errors import StoreError
 from fedlib.settings import params
-from workspace.analysis.reference import NAMED, REFERENCE, beside, programs, reference
+from workspace.analysis.reference import NAMED, OURS, REFERENCE, beside, programs, reference
 
 
 @pytest.mark.parametrize("paper", programs())
@@ -31,7 +31,7 @@ def test_every_curve_stands_beside_planned_runs_of_ours(paper: str) -> None:
 
 
 def test_every_file_is_some_papers() -> None:
-    assert {path.stem for path in REFERENCE.glob("*.csv")} - {"same_start", "open_seed"} == set(programs())
+    assert {path.stem for path in REFERENCE.glob("*.csv")} - set(OURS) == set(programs())
 
 
 def test_other_scales_have_none_beside_them() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from fedlib.data import datasets
 from fedlib.settings import params
 from fedlib.settings.schema import Local, Method, Run
-from workspace.analysis.reference import REFERENCE, reference
+from workspace.analysis.reference import own_table, reference
 from workspace.papers.fedcor import program_start
 
 
@@ -78,7 +77,7 @@ def test_the_kept_table_comes_out_again(tmp_path: Path) -> None:
         "experiment == 'fedcor_fmnist' and setting == '1SPC' and method == 'Random'"
     )
     again = program_start.compare(run, datasets.load("fmnist", root=tmp_path), authors, seeds=[1]).iloc[0]
-    kept = pd.read_csv(REFERENCE / "same_start.csv", index_col=[0, 1]).loc[("Random", 1)]
+    kept = own_table("same_start", index_col=[0, 1]).loc[("Random", 1)]
     assert again.to_numpy() == pytest.approx(kept.to_numpy(), abs=0.05), (
         "points of accuracy, as another processor rounds"
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -60,6 +62,18 @@ def test_all_that_is_there_is_checked(small: Small, monkeypatch, capsys) -> None
     assert not any(one.wrong for one in found)
     assert fedlib(monkeypatch, "verify") == 0
     assert "as written" in capsys.readouterr().out
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("edit", ["another", "gone"])
+def test_curves_that_are_not_those_of_the_table_are_named(small: Small, edit: str) -> None:
+    path = small.results / "demo" / "e.csv"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(",1", ",9")
+    ) if edit == "another" else path.unlink()
+    found = {one.kind: one for one in everything(small)}
+    assert [name for name, one in found.items() if one.wrong] == ["results"]
+    assert "e.csv" in found["results"].wrong[0]
 
 
 @pytest.mark.bad_input
@@ -200,3 +214,33 @@ def test_one_run_that_differs_is_enough_to_fail(
     )
     monkeypatch.setattr(retrain, "train_again", lambda *_: next(compared))
     assert verify.trained_again("demo", 2, 2, 0, lambda line: None)[1] == all(outcomes)
+
+
+def test_every_file_in_git_that_a_page_can_show_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is added below data/ or arena/ must be read by `fedlib verify`, or it can be edited unseen."""
+    command = ["git", "ls-files", "-z", "data", "arena"]
+    names = subprocess.run(command, cwd=verify.ROOT, capture_output=True, text=True, check=True).stdout
+    shown = {
+        Path(name) for name in names.split("\0") if Path(name).suffix in (".csv", ".parquet", ".json", ".npz")
+    }
+    assert Path("data/error_rates.csv") in shown
+    seen: set[Path] = set()
+    read_bytes = Path.read_bytes
+
+    def reading(path: Path) -> bytes:
+        seen.add(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", reading)
+    monkeypatch.setattr(
+        verify.archives, "read", lambda name, scale, root: opened(root / scale / f"{name}.parquet")
+    )
+    _, wrong = verify.checked()
+    assert not wrong
+    assert {path for path in shown if verify.ROOT / path not in seen} == set()
+
+
+def opened(path: Path) -> SimpleNamespace:
+    """Reads an archive's file, without its rows, which takes long."""
+    path.read_bytes()
+    return SimpleNamespace(table=None)

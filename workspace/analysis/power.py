@@ -32,10 +32,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from fedlib.errors import StoreError
-from fedlib.files import write_whole
 from fedlib.settings.schema import ROOT
-from workspace.analysis import effects, judge
+from workspace.analysis import effects, judge, kept
 from workspace.analysis.claim import ROUNDS, Claim, claims_of
 from workspace.analysis.estimators import ALPHA, not_rejected, quantile
 from workspace.analysis.frozen import digest
@@ -61,6 +59,7 @@ BOUNDED = (
 )  # by 2.5 %
 COLUMNS = ["claim", "digest", "cells", "seeds", "draws", *RATES]
 TABLE = ROOT / "data" / "error_rates.csv"  # in git
+MEND = "`fedlib fairness` makes it again"
 
 
 @dataclass(frozen=True)
@@ -265,22 +264,9 @@ def stored(path: Path = TABLE) -> pd.DataFrame:
     """The table of all core claims as it was written.
 
     Raises:
-        StoreError: it is missing, lacks a column, or has a share that is none.
+        StoreError: it is missing, or not as `write` wrote it.
     """
-    remedy = "`fedlib fairness` makes it again."
-    try:
-        table = pd.read_csv(path, float_precision="round_trip")
-        shares = table[COLUMNS][list(RATES)].astype(float)
-    except (FileNotFoundError, ValueError, KeyError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); {remedy}") from None
-    for name, column in shares.items():
-        always = name in ("all null", "full", "half")
-        for claim, share in zip(table["claim"], column, strict=True):
-            if not 0 <= share <= 1 and (always or not math.isnan(share)):
-                raise StoreError(
-                    f"{path}: {name} of {claim} is {share:g}, and must be between 0 and 1; {remedy}"
-                )
-    return table
+    return kept.table(path, MEND, float_precision="round_trip")
 
 
 def write(path: Path = TABLE, archive: pd.DataFrame | None = None) -> bool:
@@ -288,6 +274,5 @@ def write(path: Path = TABLE, archive: pd.DataFrame | None = None) -> bool:
     old = path.read_bytes() if path.exists() else b""
     made = table(effects.load("paper") if archive is None else archive)
     new = made.to_csv(index=False, lineterminator="\n", float_format="%.4g").encode()
-    if new != old:
-        write_whole(path, new)
+    kept.write(path, new)
     return new != old

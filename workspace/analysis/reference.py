@@ -19,14 +19,17 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from fedlib.errors import StoreError
 from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis import kept
 from workspace.analysis.paper import parts
 
 REFERENCE = ROOT / "data" / "reference"
+OURS = ("same_start", "open_seed")  # tables of `papers/fedcor/program_start.py`
 GIVEN = ["paper", "program_commit", "setting", "method", "seed", "round"]
 NAMED = ["commit", "experiment", "setting", "method", "seed", "round"]
 
@@ -96,3 +99,13 @@ def beside(paper: str, experiment: str, scale: Scale, prefix: str = "") -> pd.Da
     table = reference(paper)
     table = table[table["experiment"] == experiment]
     return table.assign(setting=prefix + table["setting"])
+
+
+def own_table(name: str, **options: Any) -> pd.DataFrame:
+    """One of the tables `OURS`, as it was written. options: of `pandas.read_csv`.
+
+    Raises:
+        StoreError: it is missing, or not as written.
+    """
+    mend = "`python -c 'from workspace.papers.fedcor import program_start; program_start.write()'` makes it again"
+    return kept.table(REFERENCE / f"{name}.csv", mend, **options)

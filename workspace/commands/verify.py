@@ -12,13 +12,13 @@ from pathlib import Path
 from rich.table import Table
 
 from fedlib.data import datasets
-from fedlib.errors import DataError, StoreError
+from fedlib.errors import ConfigError, DataError, StoreError
 from fedlib.files import read_sealed
 from fedlib.runs import archive as archives
 from fedlib.runs import retrain
 from fedlib.runs.archive import ARCHIVE
 from fedlib.runs.place import Place
-from fedlib.runs.results import RESULTS, read_table
+from fedlib.runs.results import RESULTS, curves_of, read_table
 from fedlib.runs.sealed import from_kept, info_of, named
 from fedlib.runs.store import Store
 from fedlib.runs.work import words
@@ -26,6 +26,7 @@ from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import power, reference
 from workspace.commands.listing import table
 from workspace.commands.pipeline import INPUTS
+from workspace.figures import printed
 from workspace.pages import seals
 
 SECONDS = 5.0
@@ -75,7 +76,7 @@ def check_each(kind: str, files: Iterable, check: Callable[..., object]) -> Chec
     for file in files:
         try:
             check(file)
-        except (DataError, StoreError) as error:
+        except (ConfigError, DataError, StoreError) as error:
             checked.wrong.append(str(error))
     return checked
 
@@ -92,8 +93,16 @@ def _effects(path: Path) -> None:
 
 
 def _results(path: Path) -> None:
-    read_table(path)
+    table, _ = read_table(path)
     _json(path.with_suffix(".json"))
+    curves = path.with_suffix(".csv")
+    with named(curves, "`dvc repro -f` of its experiment makes it again"):
+        if not curves.is_file() or curves.read_bytes() != curves_of(table):
+            raise ValueError("it is not what the table beside it says")
+
+
+def _arena(path: Path) -> None:
+    _ = archives.read(path.stem, path.parent.name, path.parents[1]).table
 
 
 def checked() -> tuple[Table, list[str]]:
@@ -106,6 +115,9 @@ def checked() -> tuple[Table, list[str]]:
         check_each("effects", (ROOT / "data" / "effects").glob("*.parquet"), _effects),
         check_each("error rates of claims", [power.TABLE], power.stored),
         check_each("reference curves", reference.programs(), reference.reference),
+        check_each("printed curves", (ROOT / "data" / "printed").glob("*/*.csv"), printed.read),
+        check_each("arena", (ROOT / "arena").glob("*/*/*/*.parquet"), _arena),
+        check_each("tables beside them", reference.OURS, reference.own_table),
     ]
     rows = [(kind.kind, kind.files, kind.files - len(kind.wrong), len(kind.wrong)) for kind in kinds]
     return table("Stored files", ("", "files", "as written", "wrong"), rows), [

@@ -20,13 +20,13 @@ from torch import nn
 
 from fedlib.data.datasets import Dataset, load, tensors
 from fedlib.data.partition import Partition
-from fedlib.files import write_whole
 from fedlib.samplers.base import Round, Sampler, Selection
 from fedlib.samplers.fedcor import FedCor
 from fedlib.settings import params
 from fedlib.settings.schema import Run
 from fedlib.simulation.engine import Lockstep
 from fedlib.training.executors import make_executor
+from workspace.analysis import kept
 from workspace.analysis.experiments import opened
 from workspace.analysis.reference import REFERENCE, reference
 
@@ -172,9 +172,9 @@ def write() -> None:
     runs = {entry.method: entry.run for entry in planned if entry.setting == "1SPC" and entry.run.seed == 1}
     authors = reference("fedcor").query("experiment == 'fedcor_fmnist' and setting == '1SPC'")
     same_start = compare(runs["Random"], data, authors[authors["method"].isin(["Random", "FedCor"])])
-    write_whole(REFERENCE / "same_start.csv", same_start.round(2).to_csv().encode())
+    kept.write(REFERENCE / "same_start.csv", same_start.round(2).to_csv().encode())
     archived = opened("fedcor_fmnist", "paper", settings)
     assert archived  # it is in git
     ours = archived[0].query("setting == '1SPC' and method == 'FedCor'")
     late = to_its_end(runs["FedCor"], data, authors[authors["method"] == "FedCor"], ours)
-    write_whole(REFERENCE / "open_seed.csv", late.round(1).to_frame().to_csv().encode())
+    kept.write(REFERENCE / "open_seed.csv", late.round(1).to_frame().to_csv().encode())
