@@ -8,6 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 
 import forked
+import pandas as pd
+import pytest
 from copies import ForkedKernel, copy_project
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -81,3 +83,32 @@ def test_a_page_and_a_table_come_from_the_archive(tmp_path: Path) -> None:
     assert "fedcor_partitions.parquet" in table.stdout
     there, _ = results.open_results("fedcor_partitions", "paper", tmp_path / "data" / "results")
     assert len(there)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "experiments", "methods"),
+    [
+        ("fedcor-figure_4", ["fedcor_fmnist"], ["FedCor", "Random"]),
+        ("hics_fl-figure_13", ["hics_fmnist"], ["HiCS-FL", "Random"]),
+        ("clustered_sampling-figure_1", ["cs_mnist", "cs_partitions"], ["MD"]),
+    ],
+)
+def test_a_page_shows_what_its_reader_chose_from_the_archive(
+    page: str, experiments: list[str], methods: list[str], tmp_path: Path
+) -> None:
+    """Two methods, one seed, nothing trained: the figure has their lines alone."""
+    environment = copy_project(tmp_path)
+    for name in experiments:
+        packed = archive.path_of(name, "paper")
+        (tmp_path / packed.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(packed, tmp_path / packed.relative_to(ROOT))
+    chosen = {"scale": "paper", "methods": methods, "seeds": 0}
+    program = "from workspace.commands import notebooks as n\n"
+    program += f"n.executed(n.SOURCES / {notebooks.place(page) + '.ipynb'!r}, {chosen!r})"
+    ran = forked.run(["python", "-c", program], tmp_path, environment)
+    assert ran.returncode == 0, ran.stderr
+    drawn = pd.read_csv(tmp_path / "data" / "chosen" / "paper" / page / "figure.csv")
+    assert set(methods) <= set(drawn["line"])
+    assert not {"DivFL", "Pow-d", "Oort"} & set(drawn["line"])
+    assert not (tmp_path / "data" / "artifacts").exists()

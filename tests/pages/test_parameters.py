@@ -15,7 +15,7 @@ from fedlib.errors import ConfigError
 from fedlib.settings import params
 from workspace.pages.artifact import Artifact
 from workspace.pages.logbook import Logbook
-from workspace.pages.origin import chosen
+from workspace.pages.origin import Results, chosen
 
 
 @pytest.mark.bad_input
@@ -57,6 +57,7 @@ FRAMES = {
     "study": pd.DataFrame({"client": [1, 2]}),
 }
 INFO = {name: {"runs": frame.to_dict("records"), "planned": 9} for name, frame in FRAMES.items()}
+INFO["study"]["runs"] = [{"unit": {"labels": {"setting": "another"}}}]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +106,8 @@ def test_a_choice_that_leaves_nothing_is_refused() -> None:
 
 def test_a_chosen_part_touches_nothing_of_the_site(tmp_path: Path) -> None:
     folder = small_project(tmp_path, "cpu")
-    method = Artifact.open("fedcor-table_1", "cpu", root=folder).available["tiny"]["method"].iloc[0]
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    artifact = Artifact.open("fedcor-table_1", "cpu", method, root=folder)
-    assert set(artifact.available["tiny"]["method"]) == {method}
+    artifact = Artifact("fedcor-table_1", "cpu", ("tiny",), Results("cpu", {}), {}, folder, part=True)
     artifact.table(pd.DataFrame({"n": [1]}))
     artifact.judge()
     assert {path: path.read_bytes() for path in before} == before

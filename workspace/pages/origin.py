@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, meant
 from fedlib.runs.results import failed, lacking, record
+from fedlib.runs.work import is_measurement
 from fedlib.settings.params import Experiments, Labelled
 from fedlib.settings.schema import Scale
 from workspace.pages.layout import escaped
@@ -126,46 +127,38 @@ def chosen(
 ) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, Any]]]:
     """The rows and records of the runs with these methods, seeds and settings; the parameters of a page's notebook.
 
-    choice: `methods`, `seeds` and `settings`, each a value or a list of values; None: all.
+    choice: `methods`, `seeds` and `settings`, each a value or a list of values; None: all. What a study measured stays.
 
     Raises:
         ConfigError: no run has one of them, or none has all.
     """
-    wanted = {}
+    runs = [name for name in frames if not any(map(is_measurement, info[name]["runs"]))]
+    wanted: dict[str, list[Any]] = {}
     for name, given in choice.items():
         if given is None:
             continue
-        column, values = (
-            name.removesuffix("s"),
-            list(given) if isinstance(given, list | tuple | set | range) else [given],
-        )
-        known = {value for frame in frames.values() if column in frame for value in frame[column].unique()}
-        for value in values:
+        column = name.removesuffix("s")
+        wanted[column] = list(given) if isinstance(given, list | tuple | set | range) else [given]
+        known = {value for experiment in runs for value in frames[experiment][column].unique()}
+        for value in wanted[column]:
             if value not in known:
-                raise ConfigError(
-                    f"{name}: no run of this page has the {column} {value!r}; {meant(value, _words(known))}"
-                )
-        wanted[column] = values
+                there = meant(value, _words(known))
+                raise ConfigError(f"{name}: no run of this page has the {column} {value!r}; {there}")
     if not wanted:
         return dict(frames), dict(info)
-    some = {}
-    for name, frame in frames.items():
-        columns = [column for column in wanted if column in frame]
-        rows = frame[frame[columns].isin(wanted).all(axis=1)] if columns else frame
-        if len(rows):
-            some[name] = rows
-    if not some:
+    some = {name: frames[name][frames[name][[*wanted]].isin(wanted).all(axis=1)] for name in runs}
+    if not any(map(len, some.values())):
         raise ConfigError(
             f"{', '.join(choice)}: no run of this page has all of these; set one of them to None."
         )
-    return some, {name: info[name] | {"runs": _those(info[name]["runs"], wanted)} for name in some}
+    kept = {name: some.get(name, frame) for name, frame in frames.items() if len(some.get(name, frame))}
+    records = {name: info[name]["runs"] for name in kept}
+    for name in set(kept) & set(some):
+        records[name] = [
+            run for run in records[name] if all(run[column] in values for column, values in wanted.items())
+        ]
+    return kept, {name: info[name] | {"runs": records[name]} for name in kept}
 
 
 def _words(values: Iterable[Any]) -> list[str]:
     return [str(value) for value in sorted(values, key=lambda value: (isinstance(value, str), value))]
-
-
-def _those(runs: Sequence[dict[str, Any]], wanted: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    return [
-        run for run in runs if all(run.get(column, values[0]) in values for column, values in wanted.items())
-    ]
