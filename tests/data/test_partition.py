@@ -251,6 +251,33 @@ def test_dirichlet_classes_give_no_more_to_a_client_with_its_average() -> None:
     assert np.round(shares).sum(axis=1).tolist() == [1] * 10
 
 
+@pytest.mark.parametrize("tested", [True, False])
+def test_the_usual_dirichlet_split_of_the_literature(tested: bool) -> None:
+    """Dir(0.1) over 100 clients, each with ten samples at least, with parts of a test set and without one."""
+    dataset = labelled([6000] * 10, [1000] * 10 if tested else [0] * 10)
+    part = partition.make(schemes.DirichletClasses(alphas=[0.1], min_size=10), dataset, 100, 0)
+    assert part.sizes.sum() == 60_000
+    assert part.sizes.min() >= 10
+    assert min(map(len, part.test)) >= (1 if tested else 0)
+    same_share = partition.make(
+        schemes.DirichletClasses(alphas=[0.1], min_share=10 / 600), labelled([6000] * 10, [1000] * 10), 100, 0
+    )
+    assert not tested or all(np.array_equal(a, b) for a, b in zip(part.train, same_share.train, strict=True))
+
+
+def test_long_draws_say_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dirichlet, "ATTEMPTS", 50)
+    monkeypatch.setattr(dirichlet, "PATIENCE", -1.0)
+    with (
+        pytest.warns(
+            UserWarning, match=r"none of \d+ draws .*; up to 50 are tried, which takes about \d+ s"
+        ) as said,
+        pytest.raises(ConfigError, match="set min_size to the least number of samples"),
+    ):
+        partition.make(schemes.DirichletClasses(alphas=[0.001]), labelled([60] * 5), 50, 0)
+    assert len(said) == 1
+
+
 def test_description_of_clients() -> None:
     part = Partition([np.array([0, 1]), np.array([1, 2, 2, 3])], None, None, np.array([[2, 0], [1, 3]]))
     table = part.describe()

@@ -15,6 +15,9 @@ Deviations from the authors' programs:
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from time import monotonic
 from typing import Annotated, Literal
 
 import numpy as np
@@ -23,9 +26,10 @@ from pydantic import Field, Strict
 
 from fedlib.data.schemes.base import LabelledData, Parts, Scheme, Split, by_label, collect, register
 from fedlib.errors import ConfigError
-from fedlib.kinds import Count, Positive
+from fedlib.kinds import Count, Positive, optional
 
 ATTEMPTS = 5_000  # of schemes that repeat the draw until the result is acceptable
+PATIENCE = 2.0  # seconds of drawing without a word
 NEARLY = 0.02  # up to this concentration of a label, most of a client's samples have one label
 
 
@@ -86,7 +90,7 @@ class DirichletPrior(Scheme):
         total = np.bincount(y)
         present = np.flatnonzero(total)
         prior = total[present] / len(y)
-        for _ in range(ATTEMPTS):
+        for _ in attempts("uses up every class"):
             q = rng.dirichlet(self.alpha * prior, size=N)
             size = minimum_norm_sizes(q, prior)
             if size is None:
@@ -114,11 +118,15 @@ class DirichletClasses(Scheme):
 
     Every class is cut into |alphas| consecutive parts, one per group. A client that has reached the average size
     receives no more. A group is drawn again until every client has `min_share` of the average, in training and in test.
+
+    min_size: in place of `min_share`, the least number of training samples, as in NIID-Bench (Li et al., ICDE 2022,
+        section 4; its program asks for 10).
     """
 
     scheme: Literal["dirichlet_classes"] = "dirichlet_classes"
     alphas: Annotated[list[Positive], Field(min_length=1)]
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    min_size: Count | None = optional()
 
     def split(self, data: LabelledData, N: int, rng: np.random.Generator) -> Split:
         K, G = int(data.y_train.max()) + 1, len(self.alphas)
@@ -129,21 +137,29 @@ class DirichletClasses(Scheme):
         for g, alpha in enumerate(self.alphas):
             mine = [[rng.permutation(pool[g]) for pool in of_set] for of_set in pools]
             available = [np.array([len(pool) for pool in of_set]) for of_set in mine]
-            minima = [self.min_share * of_set.sum() / n for of_set in available]
-            for _ in range(ATTEMPTS):
+            minima = [self.least(of_set.sum(), available[0].sum(), n) for of_set in available]
+            for _ in attempts(f"gives each of {n} clients {minima[0]:.0f} training samples"):
                 shares = capped_shares(available[0], n, alpha, rng)
                 counts = [cumulative_floors(shares, of_set) for of_set in available]
-                if all(c.sum(axis=1).min() >= max(1, low) for c, low in zip(counts, minima, strict=True)):
+                if all(c.sum(axis=1).min() >= low for c, low in zip(counts, minima, strict=True)):
                     break
             else:
+                wanted = (
+                    f"{self.min_size} samples" if self.min_size else f"{self.min_share:g} of the average size"
+                )
                 raise ConfigError(
-                    f"partition.alphas: no draw of {ATTEMPTS} for alpha = {alpha} gave each of {n} clients at least "
-                    f"{self.min_share:g} of the average size; raise that alpha or the number of alphas, or lower N or "
-                    "min_share."
+                    f"partition.alphas: no draw of {ATTEMPTS:,} for alpha = {alpha} gave each of {n} clients at least "
+                    f"{wanted}; raise that alpha or the number of alphas, lower N, or set min_size to the least "
+                    "number of samples that a client needs (the literature often takes 10)."
                 )
             train += collect(mine[0], counts[0])
             test += collect(mine[1], counts[1])
         return Split(train, test, group=np.repeat(np.arange(G), n))
+
+    def least(self, n_set: int, n_train: int, n: int) -> float:
+        """How many samples each of n clients needs of a set of n_set; at least one of a set that has any."""
+        share = self.min_share if self.min_size is None else self.min_size * n / max(1, n_train)
+        return max(1.0, share * n_set / n) if n_set else 0.0
 
     def check(self, N: int) -> None:
         if N % len(self.alphas):
@@ -154,6 +170,24 @@ class DirichletClasses(Scheme):
     @property
     def mostly_one_label(self) -> bool:
         return max(self.alphas) <= NEARLY
+
+
+def attempts(what: str) -> Iterator[int]:
+    """ATTEMPTS draws. After `PATIENCE` seconds, a warning says how long all of them take.
+
+    what: an acceptable draw does it.
+    """
+    began = monotonic()
+    told = False
+    for i in range(ATTEMPTS):
+        if i and not told and (spent := monotonic() - began) > PATIENCE:
+            told = True
+            warnings.warn(
+                f"partition: none of {i} draws {what} so far; up to {ATTEMPTS:,} are tried, which takes about "
+                f"{ATTEMPTS * spent / i:.0f} s.",
+                stacklevel=3,
+            )
+        yield i
 
 
 def minimum_norm_sizes(q: np.ndarray, prior: np.ndarray) -> np.ndarray | None:
@@ -178,7 +212,8 @@ def capped_shares(available: np.ndarray, n: int, alpha: float, rng: np.random.Ge
     sizes = np.zeros(n)
     for label in np.flatnonzero(available):
         room = sizes < available.sum() / n
-        shares[room, label] = scipy.special.softmax(logs[room, label])
+        weights = np.exp(logs[room, label] - logs[room, label].max())
+        shares[room, label] = weights / weights.sum()
         sizes += np.diff(np.floor(np.cumsum(shares[:, label]) * available[label] + 1e-9), prepend=0)
     return shares
 
