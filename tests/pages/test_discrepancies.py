@@ -102,5 +102,6 @@ def test_the_page_draws_what_is_there_and_says_what_is_not(
     assert made == {"hcsfed_curve_1", "hcsfed_left_open"}, "nothing of the second claim is there"
     curve = pd.read_csv(artifact.folder / "hcsfed_curve_1.csv")
     assert sorted(curve["effect"].round(3)) == [1.333, 2, 2, 3]
-    assert told[1].endswith("FMNIST, q = 10 %, Random over HCSFed: not run.")
-    assert told[2].startswith("<details>")
+    assert told[0].startswith("192 readings are all combinations")
+    assert told[2].endswith("FMNIST, q = 10 %, Random over HCSFed: not run.")
+    assert told[3].startswith("<details>")

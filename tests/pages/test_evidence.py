@@ -233,4 +233,6 @@ def test_supporting_claims_of_a_page_with_many_open_on_a_click():
 def test_a_cells_seeds_are_counted_in_words_and_a_fact_has_none():
     row = cell("hcsfed.T1.a", ONE, [math.log(2)], low=math.nan, high=math.nan)
     assert ", one seed" in forest.plot([row])
-    assert "seed" not in forest.plot([row | {"estimator": "exact fact", "n": 0}])
+    assert "1 seeds" not in forest.plot([row])
+    fact = {"estimator": "exact fact", "n": 0, "outcome": "true"}
+    assert "seed" not in forest.plot([row | fact])

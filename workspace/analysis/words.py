@@ -87,7 +87,7 @@ def side(low: float, high: float, null: float) -> str:
     return "below no effect" if high < null else APART_WORDS[False]
 
 
-def whose(side_of_claim: str, side_of_control: str) -> str:
+def explained(side_of_claim: str, side_of_control: str) -> str:
     """Whose an effect is: of the rule in which two sides differ, or of what is compared.
 
     side_of_claim, side_of_control: `side` where they differ in the rule too, and with one rule for both.

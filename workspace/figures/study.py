@@ -23,34 +23,34 @@ def forest(core: pd.DataFrame) -> Figure:
 
     core: claim, unit, estimate, low, high, open, under, printed.
     """
-    ratios, others = (core[(core["unit"] == "times") == is_ratio] for is_ratio in (True, False))
+    ratios, differences = (core[(core["unit"] == "times") == is_ratio] for is_ratio in (True, False))
     fig, axes = plt.subplots(
-        1, 2, figsize=(7.2, 0.27 * max(len(ratios), len(others), 1) + 1.0), layout="constrained"
+        1, 2, figsize=(7.2, 0.27 * max(len(ratios), len(differences), 1) + 1.0), layout="constrained"
     )
-    left, right = axes
+    ratio_axes, right = axes
     names = [str(name) for name in ratios["claim"]]
     for y, row in enumerate(ratios.to_dict("records")):
         low, high = (min(MOST, max(FEWEST, float(row[end]))) for end in ("low", "high"))
-        left.plot([low, high], [y, y], color=INK, lw=1.6)
+        ratio_axes.plot([low, high], [y, y], color=INK, lw=1.6)
         for end, value, mark in (("low", low, "<"), ("high", high, ">")):
             if not math.isfinite(row[end]) or not FEWEST <= row[end] <= MOST:
-                left.plot(value, y, mark, color=INK, ms=5)
-        left.plot(min(MOST, max(FEWEST, row["estimate"])), y, "o", color=INK, ms=5)
+                ratio_axes.plot(value, y, mark, color=INK, ms=5)
+        ratio_axes.plot(min(MOST, max(FEWEST, row["estimate"])), y, "o", color=INK, ms=5)
         if math.isfinite(row["printed"]):
-            left.plot(min(MOST, row["printed"]), y, "D", mfc="none", color=PRINT, ms=6)
-    left.set(xscale="log", xlim=(FEWEST * 0.9, MOST * 1.1), xlabel="ratio; above 1: as claimed")
-    left.set_xticks([0.25, 0.5, 1, 2, 4, 8, 16], ["¼", "½", "1", "2", "4", "8", "16"])
-    left.axvline(1, color="black", lw=0.8)
-    half = (others["high"] - others["low"]) / 2
-    scaled = ((others["estimate"] - others["null"]) / half.where(half > 0)).clip(-6, 6)
+            ratio_axes.plot(min(MOST, row["printed"]), y, "D", mfc="none", color=PRINT, ms=6)
+    ratio_axes.set(xscale="log", xlim=(FEWEST * 0.9, MOST * 1.1), xlabel="ratio; above 1: as claimed")
+    ratio_axes.set_xticks([0.25, 0.5, 1, 2, 4, 8, 16], ["¼", "½", "1", "2", "4", "8", "16"])
+    ratio_axes.axvline(1, color="black", lw=0.8)
+    half = (differences["high"] - differences["low"]) / 2
+    scaled = ((differences["estimate"] - differences["null"]) / half.where(half > 0)).clip(-6, 6)
     for y, value in enumerate(scaled):
         right.plot([value - 1, value + 1], [y, y], color=INK, lw=1.6)
         right.plot(value, y, "o", color=INK, ms=5)
     right.set(xlabel="difference, in half-widths of its interval; above 0: as claimed", xlim=(-7.5, 7.5))
     right.axvline(0, color="black", lw=0.8)
-    _rows(left, names)
-    units = [f" ({row['unit']})" if row["unit"] else "" for row in others.to_dict("records")]
-    _rows(right, [f"{name}{unit}" for name, unit in zip(others["claim"], units, strict=True)])
+    _rows(ratio_axes, names)
+    units = [f" ({row['unit']})" if row["unit"] else "" for row in differences.to_dict("records")]
+    _rows(right, [f"{name}{unit}" for name, unit in zip(differences["claim"], units, strict=True)])
     return fig
 
 
@@ -78,8 +78,8 @@ def multiverse(readings: pd.DataFrame) -> Figure:
             colour, mark = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
             ax.plot(values, [heights] * len(rows), mark, color=colour, ms=3.5, alpha=0.6, ls="")
             if rows["primary"].any():
-                at = values[rows["primary"]].iloc[0]
-                ax.plot(at, heights, mark, color=colour, mec="black", mew=1, ms=7)
+                position = values[rows["primary"]].iloc[0]
+                ax.plot(position, heights, mark, color=colour, mec="black", mew=1, ms=7)
         printed = mine["printed"].dropna()
         if len(printed):
             ax.plot(min(MOST, printed.iloc[0]), y, "D", mfc="none", color=PRINT, ms=8)
@@ -110,8 +110,8 @@ def skew(gains: pd.DataFrame, methods: Sequence[str]) -> Figure:
                 ax.plot([row["low"], row["high"]], [y, y], color=colour, lw=1)
         values = [row["gain"] for _, row in where]
         ax.plot(values, ys, mark, color=colour, ms=4.5, ls="", label=method)
-    for y, (one, other) in enumerate(zip(places, places[1:], strict=False)):
-        if one["labels"] != other["labels"]:
+    for y, (first, second) in enumerate(zip(places, places[1:], strict=False)):
+        if first["labels"] != second["labels"]:
             ax.axhline(y + 0.5, color="black", lw=0.8, ls=":")
     ax.axvline(0, color="black", lw=0.8)
     _rows(ax, [str(place["setting"]) for place in places])
@@ -152,14 +152,14 @@ def worlds(claims: pd.DataFrame) -> Figure:
     wide = claims.pivot(index="method", columns="setting", values="difference")
     wide = wide.loc[claims["method"].unique(), claims["setting"].unique()]
     sure = claims.pivot(index="method", columns="setting", values="sure").reindex_like(wide)
-    most = float(np.nanmax(np.abs(wide.to_numpy())))
+    largest = float(np.nanmax(np.abs(wide.to_numpy())))
     fig, ax = plt.subplots(figsize=(7.2, 0.25 * len(wide) + 0.9), layout="constrained")
-    ax.imshow(wide, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto", alpha=0.75)
+    ax.imshow(wide, cmap="PuOr_r", vmin=-largest, vmax=largest, aspect="auto", alpha=0.75)
     for y, x in np.ndindex(*wide.shape):
         value = wide.iat[y, x]
         if math.isfinite(value):
             weight = "bold" if sure.iat[y, x] else "normal"
-            ink = "white" if abs(value) > 0.75 * most else "black"
+            ink = "white" if abs(value) > 0.75 * largest else "black"
             ax.text(x, y, f"{value:+.1f}", ha="center", va="center", fontsize=7, weight=weight, color=ink)
     ax.set_xticks(range(wide.shape[1]), list(wide.columns), fontsize=7)
     ax.set_yticks(range(len(wide)), list(wide.index), fontsize=7)

@@ -73,7 +73,7 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     ]
     for k, cell in enumerate(plotted):
         y = round(line * (k + 0.5), 1)
-        seeds = {0: "", 1: ", one seed"}.get(cell["n"], f", {cell['n']} seeds")
+        seeds = {0: "", 1: ""}.get(cell["n"], f", {cell['n']} seeds")
         words = f"{cell['cell']}: {effect(cell)}{seeds}{', ' * bool(cell['outcome'])}{cell['outcome']}"
         words += f"; printed {cell['shown']}" if cell["shown"] else ""
         marks = []

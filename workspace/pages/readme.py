@@ -125,8 +125,8 @@ def write_letters(table: pd.DataFrame, folder: Path = LETTERS) -> bool:
     Raises:
         ConfigError: the marks are gone.
     """
-    told = dict(zip(papers(), findings(table), strict=True))
-    changed = [replace_between(folder / f"{paper}.md", START, END, text) for paper, text in told.items()]
+    by_paper = dict(zip(papers(), findings(table), strict=True))
+    changed = [replace_between(folder / f"{paper}.md", START, END, text) for paper, text in by_paper.items()]
     return any(changed)
 
 

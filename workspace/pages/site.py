@@ -47,7 +47,7 @@ from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.page import INSTEAD as INSTEAD
 from workspace.pages.page import SCALES, Page, meaning, texts
 from workspace.pages.page import SECTIONS as SECTIONS
-from workspace.pages.study import PLACE, Study
+from workspace.pages.study import PLACE, StudyArticle
 
 REPORTS = ROOT / "reports"  # a folder a scale, and a page that leads to the papers' own
 STUDY = ROOT / "site" / "study.md"
@@ -335,20 +335,20 @@ class Site:
         return [list(table.columns), *rows]
 
     @cached_property
-    def study(self) -> Study | None:
+    def study(self) -> StudyArticle | None:
         """The study as an article; None where claims are not judged or the arena has not been made."""
-        settings, own = self.settings, set()
-        for name in readme.experiments_of_papers(settings):
-            own |= self.runs[name][1]
-        made = self.provenance(self.scale)
+        of_papers = set().union(*(self.runs[name][1] for name in readme.experiments_of_papers(self.settings)))
+        provenance = self.provenance(self.scale)
         facts = {
             "runs": self.coverage(),
-            "own": f"{len(own):,}",
+            "own": f"{len(of_papers):,}",
             "hours": f"{self._seconds() / 3600:,.0f} hours",
-            "devices": front.listed(made["device"]) if made["device"] else "no device that is known",
-            "data": "; ".join(made["data"]),
+            "devices": front.listed(provenance["device"])
+            if provenance["device"]
+            else "no device that is known",
+            "data": "; ".join(provenance["data"]),
         }
-        return Study.of(self.evidence, self.root / "data" / "artifacts" / self.scale, facts)
+        return StudyArticle.of(self.evidence, self.root / "data" / "artifacts" / self.scale, facts)
 
     def _seconds(self) -> float:
         """How long the rounds of all results took, each round by its share of what was computed together."""
@@ -364,15 +364,15 @@ class Site:
         """The study's figures, by the name of their file."""
         if self.study is None:
             return {}
-        return {f"{name}.svg": svg(drawn, name) for name, drawn in self.study.figures().items()}
+        return {f"{name}.svg": svg(figure, name) for name, figure in self.study.figures().items()}
 
     def _study(self) -> None:
         if self.study is None:
             return
         text = (self.root / "site" / STUDY.name).read_text()
         pdf = f'<p><a href="{PLACE}.pdf">As a PDF</a></p>'
-        title, _, rest = self.study.markdown(text).partition("\n")
-        self._text(f"{PLACE}.md", f"{title}\n\n{pdf}\n{rest}")
+        title, _, body = self.study.markdown(text).partition("\n")
+        self._text(f"{PLACE}.md", f"{title}\n\n{pdf}\n{body}")
         for name, picture in self.pictures.items():
             self._file(f"files/{PLACE}/{name}", picture)
 

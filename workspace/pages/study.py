@@ -5,7 +5,7 @@ worlds, looked up by a call such as `{{ effect("hcsfed.T1.b") }}`. Words that de
 `Entries.used` records every call with the row that it rests on, and the article's last table prints those of the
 abstract.
 
-    study = Study.of(evidence, folder, facts)   # None if the arena or the scoreboard has not been made
+    study = StudyArticle.of(evidence, folder, facts)   # None if the arena or the scoreboard has not been made
     study.markdown(template)                    # for the site, with its figures beside it
     study.typst(template)                       # the same as blocks, for `site/study.typ`
 """
@@ -90,8 +90,8 @@ class Entries:
     def _recorded(self, name: str) -> Callable[..., str]:
         def call(*values: Any) -> str:
             row, text = getattr(self, name)(*values)
-            asked = ", ".join(str(value) for value in values)
-            self.used.append(Entry(self.section, f"{name}({asked})", row, text))
+            arguments = ", ".join(str(value) for value in values)
+            self.used.append(Entry(self.section, f"{name}({arguments})", row, text))
             return text
 
         return call
@@ -110,7 +110,7 @@ class Entries:
         """A claim's mean effect with its interval."""
         return self._label(claim, reading), forest.mean_of(self._row(claim, reading))
 
-    def has(self, claim: str, reading: str) -> bool:
+    def measured(self, claim: str, reading: str) -> bool:
         """Whether a claim has been measured under a reading with two seeds or more."""
         rows = self.evidence.claims
         rows = rows[(rows["claim"] == claim) & (rows["reading"] == reading)]
@@ -125,7 +125,7 @@ class Entries:
         row = self._row(claim, reading)
         return self._label(claim, reading), words.side(row["low"], row["high"], row["null"])
 
-    def said(self, claim: str) -> tuple[str, str]:
+    def verdict(self, claim: str) -> tuple[str, str]:
         """What a claim comes to, order and size."""
         return self._label(claim), self.evidence.in_words(claim)
 
@@ -150,8 +150,8 @@ class Entries:
 
     def quote(self, claim: str) -> tuple[str, str]:
         """The paper's own sentence, with its place."""
-        said, place = sentence(claim)
-        return f"print: {claim}", f"“{said}” ({place})"
+        phrase, place = sentence(claim)
+        return f"print: {claim}", f"“{phrase}” ({place})"
 
     def called(self, paper: str) -> tuple[str, str]:
         """What a paper's primary reading is called, and why it is taken."""
@@ -168,8 +168,11 @@ class Entries:
     def spread(self, claim: str) -> tuple[str, str]:
         """How an effect depends on what is left open."""
         levels = self.evidence.levels[self.evidence.levels["claim"] == claim]
-        said = forest.spread(levels, self._row(claim)["unit"])
-        return f"levels: {claim}", f"{said[0].lower()}{said[1:]}" if said else "there is one reading alone"
+        phrase = forest.spread(levels, self._row(claim)["unit"])
+        return (
+            f"levels: {claim}",
+            f"{phrase[0].lower()}{phrase[1:]}" if phrase else "there is one reading alone",
+        )
 
     def decider(self, claim: str) -> tuple[str, str]:
         """The choice that explains most of the variance of an effect over readings."""
@@ -180,11 +183,11 @@ class Entries:
         row = shares.iloc[0]
         return f"sensitivity: {claim}", f"“{row['choice']}” ({100 * row['share']:.0f} %)"
 
-    def whose(self, claim: str, control: str) -> tuple[str, str]:
+    def explained(self, claim: str, control: str) -> tuple[str, str]:
         """Whose an effect is that a control with one rule for both sides has or lacks."""
-        row, other = self._row(claim), self._row(claim, control)
-        sides = [words.side(one["low"], one["high"], one["null"]) for one in (row, other)]
-        return self._label(claim, control), words.whose(*sides)
+        row, second = self._row(claim), self._row(claim, control)
+        sides = [words.side(entry["low"], entry["high"], entry["null"]) for entry in (row, second)]
+        return self._label(claim, control), words.explained(*sides)
 
     def _shares(self) -> pd.DataFrame:
         """How much of the variance of each effect over readings each choice explains (`effects.sensitivity`)."""
@@ -197,9 +200,9 @@ class Entries:
         shares = self._shares()
         core = set(self.evidence.summary.loc[self.evidence.summary["kind"] == "core", "claim"])
         shares = shares[shares["claim"].isin(core) & (shares["readings"] >= effects.SEPARATED)]
-        most = shares.groupby("claim", sort=False).first()
+        largest = shares.groupby("claim", sort=False).first()
         by_choice: dict[str, list[str]] = {}
-        for claim, row in most.iterrows():
+        for claim, row in largest.iterrows():
             by_choice.setdefault(str(row["choice"]), []).append(f"{claim} ({100 * row['share']:.0f} %)")
         parts = [f"“{choice}” in {front.listed(claims)}" for choice, claims in by_choice.items()]
         return "sensitivity of core claims", front.listed(parts) if parts else "no claim has enough readings"
@@ -246,19 +249,19 @@ class Entries:
     def gain(self, method: str) -> tuple[str, str]:
         """A sampler's points above random selection, over the settings that all ranked ones have."""
         row = next(row for row in self._ranked().rows if row.method == method)
-        found = row.gain
-        said = f"{ranking.signed(found.value)} points ({ranking.interval(found)})"
-        return f"arena: {method}", said if math.isfinite(found.low) else f"{said.split(' (')[0]} in one seed"
+        result = row.gain
+        phrase = f"{ranking.signed(result.value)} points ({ranking.interval(result)})"
+        return f"arena: {method}", phrase if math.isfinite(
+            result.low
+        ) else f"{phrase.split(' (')[0]} in one seed"
 
     def champion(self) -> tuple[str, str]:
         """The first sampler where clients hold one label, with its gain."""
-        found = first.by_labels(self.arena)[chooser.ONE].first
-        said = "none"
-        if found is not None:
-            said = (
-                f"{found.method}, {ranking.signed(found.gain.value)} points ({ranking.interval(found.gain)})"
-            )
-        return "arena: ranking where clients hold one label", said
+        result = first.by_labels(self.arena)[chooser.ONE].first
+        phrase = "none"
+        if result is not None:
+            phrase = f"{result.method}, {ranking.signed(result.gain.value)} points ({ranking.interval(result.gain)})"
+        return "arena: ranking where clients hold one label", phrase
 
     def settings(self) -> tuple[str, str]:
         return "arena: settings", in_words(len(self.arena["settings"]))
@@ -274,16 +277,18 @@ class Entries:
     def _ranked(self) -> ranking.Ranking:
         if not hasattr(self, "_ranking"):
             kinds: dict[str, ranking.Kind] = {
-                one["name"]: one["kind"] for one in self.arena["methods"] if one["name"] != ranking.BASE
+                entry["name"]: entry["kind"]
+                for entry in self.arena["methods"]
+                if entry["name"] != ranking.BASE
             }
-            places = [(one["experiment"], one["setting"]) for one in self.arena["settings"]]
+            places = [(entry["experiment"], entry["setting"]) for entry in self.arena["settings"]]
             ends = ranking.at_budget(first.runs_of(self.arena))
             self._ends, self._ranking = ends, ranking.ranking(ends, kinds, places)
         return self._ranking
 
     # -- worlds
 
-    def made(self, page: str) -> bool:
+    def exists(self, page: str) -> bool:
         """Whether a page of worlds has its table."""
         return page in self.tables
 
@@ -308,18 +313,18 @@ class Entries:
         """How many methods of how many are surely above random selection in a world, and surely below."""
         rows = self.tables[page]
         rows = rows[rows["setting"] == world]
-        above, below = (
+        higher, lower = (
             int(((rows["difference"] * sign > 0) & rows.apply(_sure, axis=1)).sum()) for sign in (1, -1)
         )
         return (
             f"{page}: {world}",
-            f"{in_words(above)} of {in_words(len(rows))} methods above random selection and {in_words(below)} below",
+            f"{in_words(higher)} of {in_words(len(rows))} methods above random selection and {in_words(lower)} below",
         )
 
-    def kendall(self, world: str, other: str, page: str = "world-claims") -> tuple[str, str]:
+    def kendall(self, world: str, second: str, page: str = "world-claims") -> tuple[str, str]:
         """Kendall's rank correlation of the methods' gains in two worlds."""
         wide = self.tables[page].pivot(index="method", columns="setting", values="difference")
-        return f"{page}: {world}, {other}", f"{wide[world].corr(wide[other], method='kendall'):.2f}"
+        return f"{page}: {world}, {second}", f"{wide[world].corr(wide[second], method='kendall'):.2f}"
 
     def methods(self, page: str = "world-claims") -> tuple[str, str]:
         return page, in_words(self.tables[page]["method"].nunique())
@@ -347,7 +352,7 @@ class Entries:
         return "papers", in_words(len(papers()))
 
 
-NOT_CALLED = ("functions", "evidence", "arena", "tables", "facts", "used", "section")
+NOT_CALLED = ("measured", "exists", "functions", "evidence", "arena", "tables", "facts", "used", "section")
 
 
 def _sure(row: Mapping[str, Any]) -> bool:
@@ -363,20 +368,20 @@ def in_words(n: int) -> str:
 
 
 @dataclass
-class Study:
+class StudyArticle:
     """entries: what the text asks for. numbered: its figures and tables in their order, by name."""
 
     entries: Entries
 
     @classmethod
-    def of(cls, evidence: Evidence | None, folder: Path, facts: Mapping[str, str]) -> Study | None:
+    def of(cls, evidence: Evidence | None, folder: Path, facts: Mapping[str, str]) -> StudyArticle | None:
         """folder: `data/artifacts/<scale>`; None if the scoreboard or the arena lacks what it tells."""
         arena = folder / "arena" / "chooser.json"
         core = {claim.id for paper in papers() for claim in claims_of(paper) if claim.kind == "core"}
         if evidence is None or not arena.exists() or not core <= set(evidence.summary["claim"]):
             return None
         content = json.loads(arena.read_text())
-        if not {*MINE.values(), *OTHERS} <= {one["name"] for one in content["methods"]}:
+        if not {*MINE.values(), *OTHERS} <= {entry["name"] for entry in content["methods"]}:
             return None
         tables = {
             page: pd.read_csv(path) for page in WORLDS if (path := folder / page / "outcomes.csv").exists()
@@ -392,7 +397,7 @@ class Study:
             keep_trailing_newline=True,
         )
         functions: dict[str, Any] = self.entries.functions()
-        functions |= {"has": self.entries.has, "made": self.entries.made}
+        functions |= {"has": self.entries.measured, "made": self.entries.exists}
         self.entries.used.clear()
         parts = []
         for part in re.split(r"(?m)^(?=## )", template):
@@ -404,13 +409,13 @@ class Study:
         """Name -> figure, those that can be drawn."""
         core = self._core()
         measured = core[core["estimate"].notna() & core["low"].notna()].reset_index(drop=True)
-        drawn = {"forest": figures.forest(measured)}
-        drawn["multiverse"] = figures.multiverse(self._readings())
+        pictures = {"forest": figures.forest(measured)}
+        pictures["multiverse"] = figures.multiverse(self._readings())
         ranked = self.entries._ranked()
-        shown = [*MINE.values(), *OTHERS]
-        gains = pd.DataFrame(self._gains(shown))
-        drawn["skew"] = figures.skew(gains, shown)
-        spent = {one["name"]: one for one in self.entries.arena["methods"]}
+        samplers = [*MINE.values(), *OTHERS]
+        gains = pd.DataFrame(self._gains(samplers))
+        pictures["skew"] = figures.skew(gains, samplers)
+        spent = {entry["name"]: entry for entry in self.entries.arena["methods"]}
         rows = [
             {
                 "method": row.method,
@@ -421,11 +426,11 @@ class Study:
             }
             for row in ranked.ranked
         ]
-        drawn["cost"] = figures.cost(rows)
+        pictures["cost"] = figures.cost(rows)
         if "world-claims" in self.entries.tables:
             table = self.entries.tables["world-claims"]
-            drawn["worlds"] = figures.worlds(table.assign(sure=table.apply(_sure, axis=1)))
-        return drawn
+            pictures["worlds"] = figures.worlds(table.assign(sure=table.apply(_sure, axis=1)))
+        return pictures
 
     def _readings(self) -> pd.DataFrame:
         """Every feasible reading of the core claims that are ratios and have several, for `figures.multiverse`."""
@@ -436,12 +441,12 @@ class Study:
         for claim, family in effects.counted(core).groupby("claim", sort=False):
             if len(family) < FEW:
                 continue
-            most = shares[shares["claim"] == claim]
-            choice = str(most["choice"].iloc[0]) if len(most) else ""
+            largest = shares[shares["claim"] == claim]
+            choice = str(largest["choice"].iloc[0]) if len(largest) else ""
             options = effects.options_taken(str(family["paper"].iloc[0]), family["reading"])
-            taken = options.get(choice.split(" + ")[0], [""] * len(family))
-            about = family[["claim", "estimate", "printed", "primary"]]
-            rows.append(about.assign(choice=choice, option=taken))
+            chosen = options.get(choice.split(" + ")[0], [""] * len(family))
+            labels = family[["claim", "estimate", "printed", "primary"]]
+            rows.append(labels.assign(choice=choice, option=chosen))
         columns = ["claim", "estimate", "printed", "primary", "choice", "option"]
         return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
 
@@ -449,14 +454,14 @@ class Study:
         self.entries._ranked()
         rows = []
         order = {label: k for k, label in enumerate(chooser.HELD)}
-        for one in sorted(self.entries.arena["settings"], key=lambda one: order[one["labels"]]):
+        for entry in sorted(self.entries.arena["settings"], key=lambda entry: order[entry["labels"]]):
             for method in methods:
-                found = ranking.gain(
-                    self.entries._ends, method, ranking.BASE, [(one["experiment"], one["setting"])]
+                result = ranking.gain(
+                    self.entries._ends, method, ranking.BASE, [(entry["experiment"], entry["setting"])]
                 )
-                if found:
-                    about = {"labels": one["labels"], "setting": _short(one["name"]), "method": method}
-                    rows.append(about | {"gain": found.value, "low": found.low, "high": found.high})
+                if result:
+                    labels = {"labels": entry["labels"], "setting": _short(entry["name"]), "method": method}
+                    rows.append(labels | {"gain": result.value, "low": result.low, "high": result.high})
         return rows
 
     def _core(self) -> pd.DataFrame:
@@ -488,11 +493,11 @@ class Study:
     def markdown(self, template: str) -> str:
         """The article as a page in MyST; its figures are files of the folder `files/study/`."""
         text, tables = self.text(template), self.tables()
-        drawn, numbers = set(self.figures_named(text)), {"figure": 0, "table": 0}
+        pictures, numbers = set(self.figures_named(text)), {"figure": 0, "table": 0}
 
         def put(match: re.Match[str]) -> str:
             kind, name, caption = match["kind"], match["name"], match["caption"].strip()
-            if kind == "figure" and name not in drawn:
+            if kind == "figure" and name not in pictures:
                 return ""
             numbers[kind] += 1
             caption = f"{kind.capitalize()} {numbers[kind]}. {caption}"
@@ -504,25 +509,25 @@ class Study:
 
     def figures_named(self, text: str) -> list[str]:
         """The figures that a text places and that can be drawn."""
-        there = {
+        available = {
             "forest",
             "multiverse",
             "skew",
             "cost",
             *(["worlds"] if "world-claims" in self.entries.tables else []),
         }
-        return [match["name"] for match in PLACED.finditer(text) if match["name"] in there]
+        return [match["name"] for match in PLACED.finditer(text) if match["name"] in available]
 
     def typst(self, template: str) -> dict[str, Any]:
         """The article as blocks for `site/study.typ`: kind, and text in Typst's markup."""
         text, tables = self.text(template), self.tables()
-        drawn, blocks = set(self.figures_named(text)), []
+        pictures, blocks = set(self.figures_named(text)), []
         for part in re.split(r"\n\s*\n", text):
             part = part.strip()
             if not part:
                 continue
             if placed := PLACED.fullmatch(part):
-                if placed["kind"] == "figure" and placed["name"] not in drawn:
+                if placed["kind"] == "figure" and placed["name"] not in pictures:
                     continue
                 block = {"kind": placed["kind"], "name": placed["name"], "text": inline(placed["caption"])}
                 if placed["kind"] == "table":

@@ -80,7 +80,7 @@ def in_words(results: pd.DataFrame) -> str:
     return (
         "As the authors' earlier program runs, where absent clients keep the old model under random selection alone, "
         f"random selection needs {attrition} times HCSFed's rounds to 80 %, where the paper prints 2.1 to 10.7; with "
-        f"one rule of aggregation for both, the plain mean, {mean}: {words.whose(*sides)}.\n\n"
+        f"one rule of aggregation for both, the plain mean, {mean}: {words.explained(*sides)}.\n\n"
         f"Mean over six columns, {seeds} seeds, alpha = 0.1, the clients' own test accuracy; judged by {GCS[0]}."
     )
 
