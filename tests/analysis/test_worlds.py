@@ -289,7 +289,7 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
     table = pd.DataFrame(rows, columns=["setting", "method", "difference", "low", "high", "outcome"])
     figure = summary.claims_in_worlds(table, "points")
     drawn = [
-        (ax.get_title(), x, y, line.get_label())
+        (ax.get_title("left"), x, y, line.get_label())
         for ax in figure.axes
         for line in ax.lines
         if line.get_label() in summary.MARKS
@@ -303,7 +303,7 @@ def test_every_claim_is_drawn_at_its_effect_and_by_its_outcome() -> None:
     ]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["X", "Y"]
     turned = summary.claims_in_worlds(table, "points", rows="setting")
-    assert [ax.get_title() for ax in turned.axes] == ["X", "Y"]
+    assert [ax.get_title("left") for ax in turned.axes] == ["X", "Y"]
     assert [tick.get_text() for tick in turned.axes[0].get_yticklabels()] == ["a", "b"]
     spent = {"arrived": [9.0, 8.0, 7.0, 6.0], "megabytes": 0.5}
     base = {"arrived_base": 10.0, "megabytes_base": [0.6, 0.6, 0.6, 0.7]}

@@ -75,9 +75,8 @@ def claims_in_worlds(
     titles, names = (list(dict.fromkeys(claims[key])) for key in (panels, rows))
     costly, occurring = "arrived" in claims, set(claims["outcome"])
     columns = min(columns, len(titles))
-    fig, axes = grid(
-        len(titles), columns, width=3.4 + 0.7 * costly, height=0.21 * len(names) + 0.75 + 0.2 * costly
-    )
+    width = 3.4 + costly * (0.7 if len(titles) > 1 else 3.0)
+    fig, axes = grid(len(titles), columns, width, height=0.21 * len(names) + 0.75 + 0.4 * costly)
     for place, (ax, title) in enumerate(zip(axes, titles, strict=True)):
         panel = claims[claims[panels] == title].set_index(rows).reindex(names)
         ax.axvline(0, color="black", lw=0.8)
@@ -85,11 +84,10 @@ def claims_in_worlds(
             shown, shade = panel["outcome"] == outcome, SHADES.get(outcome, SHADES["one seed"])
             y = np.flatnonzero(shown)
             ax.hlines(y, panel["low"][shown], panel["high"][shown], color=shade, lw=1.6)
-            label = (
-                outcome if outcome in occurring else None
-            )  # in all panels: the legend's order is that of MARKS
+            label = outcome if outcome in occurring else None  # in all panels, in the legend's order
             ax.plot(panel["difference"][shown], y, mark, color=shade, ms=5, label=label)
-        ax.set(title=title, ylim=(len(names) - 0.5, -0.5))
+        ax.set_title(title, loc="left", pad=28 if costly else None)  # above what stands over the costs
+        ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
         ax.grid(visible=False, axis="y")
         if costly:
