@@ -151,7 +151,11 @@ def modules_of(code: bytes) -> list[str]:
     aliases = {
         a.asname or a.name: a.name for node in nodes if isinstance(node, ast.Import) for a in node.names
     }
-    names = {*aliases.values(), "numpy.random"}
+    names = {
+        *aliases.values(),
+        "numpy.random",
+        "numpy.ma",
+    }  # which functions such as np.unique load when called
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}

@@ -387,7 +387,7 @@ CONTRACT = {  # of the example: old -> new text, and what the check of the contr
             "asks = frozenset()": 'asks = frozenset()\n    draws = "random"',
             "Selection(np.concatenate([shuffled[:explored], highest[: round.m - explored]]))": "Selection(shuffled)",
         },
-        "chose 30 clients, but in the arena at most m = ",
+        "chose 18 clients, but in the arena at most m = 10 train",
     ),
     "weights of its own": (
         {"explored]]))": "explored]]), np.full(round.m, 5 / round.m))"},

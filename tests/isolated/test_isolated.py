@@ -206,6 +206,18 @@ def test_nothing_is_remembered_from_another_run() -> None:
     assert choose(first).clients.tolist() == choose(second).clients.tolist() == [2, 3, 4, 5]
 
 
+def test_functions_that_load_modules_when_they_are_called_work() -> None:
+    body = """
+    def select(self, round):
+        np.unique(np.array([3, 1, 3]), return_counts=True), np.median(np.arange(3.0)), np.linalg.norm(np.ones(2))
+        np.percentile(np.arange(3.0), 50), np.isin(3, [1]), np.cov(np.eye(2)), np.fft.fft(np.ones(2))
+        np.setdiff1d(np.arange(3), [1]), np.intersect1d([1], [1]), np.histogram(np.ones(2))
+        round.rng.dirichlet(np.ones(3)), round.rng.multinomial(3, [0.5, 0.5]), np.array2string(np.ones(2))
+        return Selection(np.arange(round.m))
+    """
+    assert choose(started(body)).clients.tolist() == [0, 1, 2, 3]
+
+
 def test_what_it_prints_appears_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
     """Its environment has nothing to tell, and a line that it prints is not taken for an answer."""
     body = """
@@ -388,6 +400,7 @@ def test_modules_that_may_be_imported_are_those_of_mathematics() -> None:
     assert modules_of(file) == [
         "numpy",
         "numpy.fft",
+        "numpy.ma",
         "numpy.polynomial",
         "numpy.random",
         "scipy",

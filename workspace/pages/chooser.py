@@ -106,7 +106,7 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for experiment, table in tables.items():
         spent = cumulative_cost(comparable(table))
-        spent = spent.assign(megabytes=spent["megabytes"], client_steps=spent["megabytes"])
+        spent = spent.assign(megabytes=spent["megabytes"], client_steps=spent["work"])
         spent["server_seconds"] = spent.groupby(RUN, sort=False)["server_seconds"].cumsum()
         runs: list[tuple[Any, pd.DataFrame]] = list(spent.groupby(RUN, sort=False))
         for (setting, method, seed), run in runs:
