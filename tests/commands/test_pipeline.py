@@ -357,6 +357,7 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
     table = tmp_path / "paper" / "hcsfed_ablation.parquet"
     table.parent.mkdir()
     monkeypatch.setattr(results, "path_of", lambda *asked: table)
+    monkeypatch.setattr(pipeline.seals, "is_current", lambda *asked: False)  # also where its log was made
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "runs"))
 
     def stale(logs: bool) -> list[list[str]]:

@@ -508,7 +508,9 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     shutil.copytree(
         work / "html",
         new,
-        ignore=shutil.ignore_patterns(".buildinfo*", "_sources", "objects.inv", "webpack-macros.html"),
+        ignore=shutil.ignore_patterns(
+            ".buildinfo*", "_sources", "objects.inv", "webpack-macros.html", "*.map"
+        ),
     )
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
     footer = {"footer": site.report()["footer"]}
