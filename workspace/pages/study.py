@@ -100,8 +100,15 @@ class Entries:
 
     def _row(self, claim: str, reading: str = "") -> dict[str, Any]:
         rows = self.evidence.claims[self.evidence.claims["claim"] == claim]
-        rows = rows[rows["reading"] == reading] if reading else rows[rows["primary"]]
-        return {str(key): value for key, value in rows.iloc[0].items()}
+        row = rows[rows["primary"]].iloc[0].to_dict()
+        if reading:
+            read_so = rows[rows["reading"] == reading].to_dict("records")
+            row = (
+                read_so[0]
+                if read_so
+                else row | dict.fromkeys(("estimate", "low", "high"), math.nan) | {"n": 0}
+            )
+        return {str(key): value for key, value in row.items()}
 
     def _label(self, claim: str, reading: str = "") -> str:
         return f"effects: {claim}, {reading or 'primary reading'}"
