@@ -327,7 +327,7 @@ class Archived(dict[str, pd.DataFrame]):
         return table_of(experiment)
 
 
-@pytest.mark.parametrize("page", ["claims", "semantics", "aggregation", "deadlines"])
+@pytest.mark.parametrize("page", ["claims", "semantics", "aggregation", "deadlines", "fashion"])
 def test_docs_have_the_sentences_of_the_pages(page: str) -> None:
     """The cells of a page up to its sentence, on the archived runs at scale paper."""
     cells = json.loads((ROOT / "notebooks" / "world" / f"{page}.ipynb").read_text())["cells"]
