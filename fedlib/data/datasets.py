@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     import torch
 
 DATASETS = ROOT / "data" / "datasets"
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 @dataclass(frozen=True)
 class Dataset:
     """A loaded dataset.
 
-    x_train, x_test: uint8 (n, C, H, W), 0 to 255 (the 17 grey levels of digits are stretched over that range).
+    x_train, x_test: uint8 (n, C, H, W), 0 to 255 (the 17 grey levels of digits are stretched over that range); float32
+        (n, ...) where the data are no images.
     y_train, y_test: int64 (n,), labels 0 to n_classes - 1. classes: their names.
+    owner_train, owner_test: int64 (n,), the client whose sample it is; None where the data name no clients.
     provenance: a sentence that must appear on every page with results on this data.
-    digest: SHA-256 of the four arrays.
+    digest: SHA-256 of the arrays.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Dataset:
     classes: tuple[str, ...]
     provenance: str
     digest: str
+    owner_train: np.ndarray | None = None
+    owner_test: np.ndarray | None = None
 
     @property
     def n_classes(self) -> int:
@@ -59,7 +62,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Tensors:
-    """A scaled dataset: x float32 (n, C, H, W), y int64 (n,).
+    """A scaled dataset: x float32 (n, ...), y int64 (n,).
 
     pixels: None if x_train does not come from pixels. Otherwise these pixels, uint8 (n, C, H, W), and the (scale,
         shift) of each channel, (C,) float32 each.
@@ -76,11 +79,20 @@ def tensors(dataset: Dataset, scaling: str | None = None) -> Tensors:
     """The dataset as tensors, with pixels scaled by a scheme of `sources.SCALINGS` (None: the dataset's own).
 
     Raises:
-        DataError: the scheme's number of channels differs from the images'.
+        DataError: the scheme's number of channels differs from the images', or the data are no pixels.
     """
     import torch  # here, so that listing prepared datasets does not import torch
 
-    scaling = scaling or KINDS[dataset.name].scaling
+    kind = KINDS[dataset.name]
+    if kind.values == "numbers":
+        if scaling:
+            raise DataError(f"scaling: {dataset.name} has no pixels to scale; leave scaling out.")
+        x_train, y_train, x_test, y_test = (
+            torch.from_numpy(array)
+            for array in (dataset.x_train, dataset.y_train, dataset.x_test, dataset.y_test)
+        )
+        return Tensors(x_train, y_train, x_test, y_test)
+    scaling = scaling or kind.scaling
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in SCALINGS[scaling])
     channels = dataset.x_train.shape[1]
     if len(mean) not in (1, channels):
@@ -117,14 +129,14 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
             content, source = sources.find(name, mirror, Path(scratch))
             _check(name, content.arrays)
             made = Path(scratch) / path.name
-            np.savez(made, **content.arrays)  # ty: ignore[invalid-argument-type]  # ARRAYS are not allow_pickle
+            np.savez(made, **content.arrays)  # ty: ignore[invalid-argument-type]  # none is named allow_pickle
             record = {
                 "name": name,
                 "provenance": content.provenance,
                 "source": source,
-                "digest": digest_of_arrays((key, content.arrays[key]) for key in ARRAYS),
+                "digest": digest_of_arrays((key, content.arrays[key]) for key in KINDS[name].arrays),
                 "classes": list(content.classes),
-                "shapes": {key: list(content.arrays[key].shape) for key in ARRAYS},
+                "shapes": {key: list(content.arrays[key].shape) for key in KINDS[name].arrays},
                 "members": _members(made),
             }
             made.with_suffix(".json").write_text(json.dumps(sealed(record), indent=1) + "\n")
@@ -140,7 +152,7 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
 
 
 def load(name: str, root: Path = DATASETS) -> Dataset:
-    """Load a prepared dataset. `digits` is prepared on first use.
+    """Load a prepared dataset. One that is embedded is prepared on first use.
 
     Contents are checked against the CRCs recorded at preparation. Reading the file computes these anyway.
 
@@ -155,6 +167,15 @@ def load(name: str, root: Path = DATASETS) -> Dataset:
         digest=record["digest"],
         classes=tuple(record["classes"]),
     )
+
+
+def counts(name: str, root: Path = DATASETS) -> tuple[int, int]:
+    """Numbers of training and test samples; of a dataset whose kind does not say them it must be prepared."""
+    kind = _kind(name)
+    if kind.n_train and kind.n_test:
+        return kind.n_train, kind.n_test
+    shapes = _record(name, root)["shapes"]
+    return shapes["y_train"][0], shapes["y_test"][0]
 
 
 def digest(name: str, root: Path = DATASETS) -> str:
@@ -197,9 +218,8 @@ def _how_to_mend(name: str) -> str:
 
 def _record(name: str, root: Path) -> dict[str, Any]:
     """The content of `<name>.json`, checked against the directory of `<name>.npz`."""
-    _kind(name)
     path = root / f"{name}.npz"
-    if name == "digits" and not path.with_suffix(".json").exists():
+    if _kind(name).embedded and not path.with_suffix(".json").exists():
         prepare(name, root=root)
     try:
         record = unsealed(json.loads(path.with_suffix(".json").read_bytes()))
@@ -235,7 +255,7 @@ def _members(path: Path) -> dict[str, list[int]]:
 def _read(name: str, root: Path) -> Arrays:
     try:
         with np.load(root / f"{name}.npz", allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in ARRAYS}
+            arrays = {key: archive[key] for key in _kind(name).arrays}
     except Exception as error:  # a damaged archive raises almost anything
         raise DataError(
             f"{name}.npz cannot be read ({str(error).rstrip('.')}); {_how_to_mend(name)}."
@@ -245,24 +265,32 @@ def _read(name: str, root: Path) -> Arrays:
 
 
 def _check(name: str, arrays: Arrays) -> None:
-    """Raise DataError for arrays that do not have the dataset's shapes, types or labels."""
+    """Raise DataError for arrays that do not have the dataset's shapes, types, labels or owners."""
     kind = _kind(name)
-    for part, n in (("train", kind.n_train), ("test", kind.n_test)):
+    what, dtype = ("images", "uint8") if kind.values == "pixels" else ("values", "float32")
+    for part, size in (("train", kind.n_train), ("test", kind.n_test)):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        for what, array, dtype, shape in (
-            ("images", x, "uint8", (n, *kind.shape)),
-            ("labels", y, "int64", (n,)),
-        ):
-            if array.dtype != dtype or array.shape != shape:
+        n = size or len(y)
+        expected = [(what, x, dtype, (n, *kind.shape)), ("labels", y, "int64", (n,))]
+        whole = [("label", y, kind.n_classes)]
+        if kind.owners:
+            owner = arrays[f"owner_{part}"]
+            expected.append(("owners", owner, "int64", (n,)))
+            whole.append(("owner", owner, kind.owners))
+        for what_is, array, of, shape in expected:
+            if array.dtype != of or array.shape != shape:
                 raise DataError(
-                    f"{name}: the {part} {what} are {array.dtype} {array.shape}, expected {dtype} {shape}; get the "
+                    f"{name}: the {part} {what_is} are {array.dtype} {array.shape}, expected {of} {shape}; get the "
                     "data again."
                 )
-        if y.min() < 0 or y.max() >= kind.n_classes:
-            bad = y.min() if y.min() < 0 else y.max()
-            raise DataError(
-                f"{name}: a {part} label is {bad}, expected 0 to {kind.n_classes - 1}; get the data again."
-            )
+        for what_is, array, above in whole:
+            if array.min() < 0 or array.max() >= above:
+                bad = array.min() if array.min() < 0 else array.max()
+                raise DataError(
+                    f"{name}: a {part} {what_is} is {bad}, expected 0 to {above - 1}; get the data again."
+                )
+        if x.dtype == np.float32 and not np.isfinite(x).all():
+            raise DataError(f"{name}: a {part} value is not finite; get the data again.")
 
 
 def digest_of_arrays(arrays: Iterable[tuple[str, np.ndarray]]) -> str:

@@ -49,9 +49,10 @@ class Speed:
 def seconds(run: Run, speed: Speed | None = None) -> float:
     """Estimated training time of a run at this speed; None: on all cores of this machine."""
     speed = speed or measured(run.dataset, run.model, run.local.batch)
-    kind, measures = KINDS[run.dataset], run.evaluate
-    samples = kind.n_test * measures.test / measures.every
-    samples += kind.n_train * measures.train / (measures.train_every or measures.every)
+    measures = run.evaluate
+    n_train, n_test = datasets.counts(run.dataset)
+    samples = n_test * measures.test / measures.every
+    samples += n_train * measures.train / (measures.train_every or measures.every)
     return steps(run) * speed.step + run.T * samples * speed.sample
 
 
@@ -84,7 +85,7 @@ def local_steps(run: Run) -> float:
     steps = run.local.steps
     if isinstance(steps, int):
         return steps
-    sizes = run.partition.planned_sizes(run.N, KINDS[run.dataset].n_train)
+    sizes = run.partition.planned_sizes(run.N, datasets.counts(run.dataset)[0])
     kept = [
         (clients, int((1 - run.holdout) * n + 1e-9) if run.holdout else math.ceil(n)) for clients, n in sizes
     ]
@@ -93,12 +94,14 @@ def local_steps(run: Run) -> float:
 
 @cache
 def measured(dataset: str, model: str, batch: int, threads: int | None = None) -> Speed:
-    """Measure a few clients' steps, and an evaluation, on random images. threads = 1: in processor time."""
+    """Measure a few clients' steps, and an evaluation, on random samples. threads = 1: in processor time."""
     kind, rng = KINDS[dataset], np.random.default_rng(0)
     n = max(2 * batch, 512)
     x = rng.integers(256, size=(n, *kind.shape), dtype=np.uint8)
+    if kind.values == "numbers":
+        x = rng.standard_normal((n, *kind.shape), dtype=np.float32)
     y = np.arange(n) % kind.n_classes
-    images = datasets.Dataset(dataset, x, y, x, y, (), "random images", "")
+    images = datasets.Dataset(dataset, x, y, x, y, (), "random", "")
     executor = make_executor(model, datasets.tensors(images), threads=threads)
     clock = time.process_time if threads == 1 else time.perf_counter
     usual = torch.get_num_threads()

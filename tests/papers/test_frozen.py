@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from fedlib import measure
+from fedlib.errors import ConfigError
 from workspace.analysis import claim as claims
 from workspace.analysis import estimators, frozen
 from workspace.analysis.claim import claims_of
@@ -130,3 +131,16 @@ def test_the_primary_reading_and_its_reasons_count(monkeypatch):
     assert digest(claim("fedcor.T1.b")) != old
     monkeypatch.setattr(module, "PRIMARY", replace(first, why=("Another.", "way.", "to say it.")))
     assert digest(claim("fedcor.T1.b")) == old
+
+
+def test_a_paper_is_frozen_by_one_command_and_a_change_needs_an_amendment(tmp_path, monkeypatch):
+    (tmp_path / "hcsfed").mkdir()
+    (tmp_path / "hcsfed" / "claims.py").touch()
+    assert frozen.first("hcsfed", tmp_path) in (tmp_path / "hcsfed" / "amendments.md").read_text()
+    assert changed("hcsfed", folder=tmp_path) == []
+    edited = tuple(replace(c, margin=9.0) if c.id == "hcsfed.F5.a" else c for c in claims_of("hcsfed"))
+    monkeypatch.setattr(frozen, "claims_of", lambda paper: edited)
+    with pytest.raises(ConfigError, match=r"hcsfed\.F5\.a differs from how it was frozen; say in amendments.md why"):
+        frozen.first("hcsfed", tmp_path)
+    with pytest.raises(ConfigError, match="no 'hcsfedd' with a claims.py; did you mean hcsfed"):
+        frozen.first("hcsfedd", tmp_path)

@@ -16,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -24,13 +25,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedlib.errors import ConfigError, meant
 from fedlib.settings.schema import ROOT
 from workspace.analysis import arrivals, cells, effects, estimators, judge
 from workspace.analysis import claim as claims
 from workspace.analysis.claim import Claim, claims_of
+from workspace.analysis.paper import papers
 from workspace.analysis.readings import REASONS, Planned, planned, primary, readings
 
 FOLDER = ROOT / "workspace" / "papers"
+HEADING = """# Changes of claims
+
+One entry for each change of a claim in `frozen.csv`: its id and new digest, the date, what changed and why, and what was
+known of its results at the time.
+
+"""
 RULE: tuple[ModuleType | Callable, ...] = (
     *(estimators, judge, cells, arrivals, claims),
     *(effects.judged, effects.corrected, effects.under_readings, effects._state, Planned.seen),
@@ -225,9 +234,31 @@ def changed(paper: str, claims: Iterable[Claim] | None = None, folder: Path = FO
     return names + ([] if f"frozen.csv {seal(paper, folder)}" in said else ["frozen.csv"])
 
 
-def freeze(paper: str, date: str, folder: Path = FOLDER) -> str:
+def first(paper: str, folder: Path = FOLDER) -> str:
+    """Freeze a paper's claims today (`freeze`), with an `amendments.md` that says so if there is none.
+
+    Raises:
+        ConfigError: there is no such paper, or claims differ from what was frozen and no amendment says so.
+    """
+    if not (folder / paper / "claims.py").exists():
+        raise ConfigError(f"workspace/papers has no {paper!r} with a claims.py; {meant(paper, papers())}")
+    said, today = folder / paper / "amendments.md", date.today().isoformat()
+    if said.exists():
+        differ = [name for name in changed(paper, folder=folder) if name != "frozen.csv"]
+        if known := [name for name in differ if name in frozen(paper, folder)]:
+            raise ConfigError(
+                f"{known[0]} differs from how it was frozen; say in {said.name} why, with its id and new digest "
+                f"{next((digest(claim) for claim in claims_of(paper) if claim.id == known[0]), 'dropped')}."
+            )
+    line = freeze(paper, today, folder)
+    if not said.exists():
+        said.write_text(f"{HEADING}- {today}: all claims are frozen before any run that they judge; {line}.\n")
+    return line
+
+
+def freeze(paper: str, day: str, folder: Path = FOLDER) -> str:
     """Write `frozen.csv` anew; returns the line with which an amendment must name it."""
-    rows = [(claim.id, claim.version, date, digest(claim)) for claim in claims_of(paper)]
+    rows = [(claim.id, claim.version, day, digest(claim)) for claim in claims_of(paper)]
     table = pd.DataFrame(rows, columns=["claim", "version", "date", "digest"])
     table.to_csv(folder / paper / "frozen.csv", index=False, lineterminator="\n")
     return f"frozen.csv {seal(paper, folder)}"

@@ -15,7 +15,7 @@ FOR_USERS = ("ConfigError", "DataError", "SamplerError", "StoreError", "Unfinish
 commands = typer.Typer(
     name="fedlib",
     cls=Group,
-    help="Client selection in federated learning: four papers, re-run claim by claim.",
+    help="Client selection in federated learning: papers, re-run claim by claim.",
     epilog="Begin with `fedlib repro` and `fedlib open`: every page, then the site. `fedlib list` shows what there is, "
     "`fedlib run cs_mnist` trains one experiment, `make lab` opens the lab.",
     no_args_is_help=True,

@@ -107,6 +107,14 @@ def readme() -> None:
 
 
 @commands.command(rich_help_panel=MAINTAIN)
+def freeze(paper: Annotated[str, typer.Argument(help="A folder of workspace/papers/.")]) -> None:
+    """Freeze a paper's claims as they are now, before their runs; a change of frozen ones needs an amendment."""
+    from workspace.analysis import frozen
+
+    typer.echo(f"workspace/papers/{paper}/frozen.csv: written. Its amendments name it so: {frozen.first(paper)}")
+
+
+@commands.command(rich_help_panel=MAINTAIN)
 def fairness() -> None:
     """Update data/error_rates.csv: both error rates of every claim."""
     from workspace.analysis import power

@@ -216,7 +216,7 @@ def described(experiment: str, setting: str, run: Run) -> dict[str, Any]:
     sizes = run.partition.model_dump().get("sizes")
     unequal = bool(sizes and len({size for _, size in sizes}) > 1)
     unequal |= run.partition.scheme == "dirichlet_prior"
-    data = front.DATA.get(run.dataset, run.dataset)
+    data = front.title(run.dataset)
     return {
         "experiment": experiment,
         "setting": setting,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedlib.data.sources import KINDS
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import Scale
 from workspace.analysis.claim import sentence as quoted
@@ -17,7 +18,7 @@ from workspace.pages import forest, layout, tables
 from workspace.pages.evidence import Evidence, pooled
 
 SUMMARY = (
-    "Four papers propose how a server selects the clients that train in a round of federated learning. Each of their "
+    "Papers propose how a server selects the clients that train in a round of federated learning. Each of their "
     "claims is run again with one simulator. A claim is tested under one way of reading the paper, chosen before by "
     "reasons that are given; what the paper leaves open is varied beside it."
 )
@@ -32,14 +33,11 @@ MEANINGS = (
     "the settings lies above at least half of the effect that the paper prints for them; *smaller than "
     "printed*: below it. ≥: the effect may be larger, as runs ended before they reached the target."
 )
-DATA = {
-    "mnist": "MNIST",
-    "fmnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "mini_imagenet": "Mini-ImageNet",
-    "digits": "scikit-learn's digits",
-}
+
+
+def title(data: str) -> str:
+    """A data set's name in texts."""
+    return KINDS[data].title if data in KINDS else data
 
 
 def planned_and_finished(
@@ -66,7 +64,7 @@ def runs_by_data(planned: Mapping[str, str], finished: Iterable[str]) -> str:
     for data in dict.fromkeys(planned.values()):
         mine = [run for run, dataset in planned.items() if dataset == data]
         n = len(finished_runs.intersection(mine))
-        texts.append(f"{DATA.get(data, data)} {f'{n:,}' if n else 'none'} of {len(mine):,}")
+        texts.append(f"{title(data)} {f'{n:,}' if n else 'none'} of {len(mine):,}")
     return ", ".join(texts)
 
 

@@ -21,7 +21,7 @@ SECTIONS = {  # section -> title, what it is about
     "world": ("Worlds", "Every method where clients come and go, differ in speed, or are too late."),
 }
 SCALES = {
-    "demo": "scikit-learn's digits in place of every dataset, few clients and rounds; it shows that everything runs",
+    "demo": "scikit-learn's digits in place of images, few clients and rounds; it shows that everything runs",
     "cpu": "the papers' datasets, with rounds and seeds cut to what two cores train in nights",
     "paper": "the papers' own settings",
 }

@@ -29,7 +29,7 @@ find, version_of, load_all = REGISTRY.find, REGISTRY.version_of, REGISTRY.load_a
 
 
 class LabelledData(Protocol):
-    """A dataset's labels: int64 (n,), 0 to K - 1."""
+    """A dataset's labels: int64 (n,), 0 to K - 1. Some datasets have owners, too (`schemes/owners.py`)."""
 
     @property
     def y_train(self) -> np.ndarray: ...

@@ -13,13 +13,16 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from fedlib.errors import DataError
 from fedlib.registry import Registry
 
-Arrays = dict[str, np.ndarray]  # x_train, x_test: uint8 (n, C, H, W); y_train, y_test: int64 (n,)
+Arrays = dict[
+    str, np.ndarray
+]  # x_train, x_test: (n, ...); y_train, y_test (and owner_train, owner_test): int64 (n,)
 SILENCE = 60.0  # seconds without an answer, after which a download has failed
 REGISTRY = Registry("dataset", "fedlib.data.sources", group="fedlib.datasets")
 
@@ -37,27 +40,41 @@ SCALINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 class Kind:
     """What a dataset must look like, and where it comes from.
 
-    n_train, n_test: numbers of samples. shape: (C, H, W).
+    n_train, n_test: numbers of samples; 0: as many as the reader finds. shape: of a sample; images are (C, H, W).
     classes: names in label order, or only their number where the data contains the names.
-    scaling: the scheme of `SCALINGS` for runs that name none. files: SHA-256 by file name. title: its name in texts.
+    scaling: the scheme of `SCALINGS` for runs that name none; of pixels only. files: SHA-256 by file name.
+    title: its name in texts.
     download: fetches the published files into an empty folder and returns the folder that has a mirror's layout.
-    embedded: the installed package that contains the data; it then needs neither a mirror nor a download.
+    embedded: what contains the data: an installed package, or the reader, which computes them. They are then prepared
+        on first use, without a mirror or a download.
+    values: what x holds: pixels (uint8, 0 to 255), or numbers (float32), which are taken as they are.
+    owners: number of clients whose samples these are. The reader then gives `owner_train` and `owner_test`, int64 (n,),
+        and the partition {scheme: owners} takes them.
     """
 
     n_train: int
     n_test: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: tuple[str, ...] | int
-    scaling: str
+    scaling: str = "unit"
     files: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     download: Callable[[Path], Path] | None = None
     embedded: str = ""
+    values: Literal["pixels", "numbers"] = "pixels"
+    owners: int = 0
 
     @property
     def n_classes(self) -> int:
         """Number of classes K."""
         return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of the arrays that the reader gives."""
+        return ("x_train", "y_train", "x_test", "y_test") + (
+            ("owner_train", "owner_test") if self.owners else ()
+        )
 
 
 @dataclass(frozen=True)
