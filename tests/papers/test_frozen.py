@@ -140,7 +140,9 @@ def test_a_paper_is_frozen_by_one_command_and_a_change_needs_an_amendment(tmp_pa
     assert changed("hcsfed", folder=tmp_path) == []
     edited = tuple(replace(c, margin=9.0) if c.id == "hcsfed.F5.a" else c for c in claims_of("hcsfed"))
     monkeypatch.setattr(frozen, "claims_of", lambda paper: edited)
-    with pytest.raises(ConfigError, match=r"hcsfed\.F5\.a differs from how it was frozen; say in amendments.md why"):
+    with pytest.raises(
+        ConfigError, match=r"hcsfed\.F5\.a differs from how it was frozen; say in amendments.md why"
+    ):
         frozen.first("hcsfed", tmp_path)
     with pytest.raises(ConfigError, match="no 'hcsfedd' with a claims.py; did you mean hcsfed"):
         frozen.first("hcsfedd", tmp_path)

@@ -36,8 +36,8 @@ from workspace.analysis.readings import REASONS, Planned, planned, primary, read
 FOLDER = ROOT / "workspace" / "papers"
 HEADING = """# Changes of claims
 
-One entry for each change of a claim in `frozen.csv`: its id and new digest, the date, what changed and why, and what was
-known of its results at the time.
+One entry for each change of a claim in `frozen.csv`: its id and new digest, the date, what changed and why, and what
+was known of its results at the time.
 
 """
 RULE: tuple[ModuleType | Callable, ...] = (
@@ -252,7 +252,9 @@ def first(paper: str, folder: Path = FOLDER) -> str:
             )
     line = freeze(paper, today, folder)
     if not said.exists():
-        said.write_text(f"{HEADING}- {today}: all claims are frozen before any run that they judge; {line}.\n")
+        said.write_text(
+            f"{HEADING}- {today}: all claims are frozen before any run that they judge; {line}.\n"
+        )
     return line
 
 

@@ -111,7 +111,9 @@ def freeze(paper: Annotated[str, typer.Argument(help="A folder of workspace/pape
     """Freeze a paper's claims as they are now, before their runs; a change of frozen ones needs an amendment."""
     from workspace.analysis import frozen
 
-    typer.echo(f"workspace/papers/{paper}/frozen.csv: written. Its amendments name it so: {frozen.first(paper)}")
+    typer.echo(
+        f"workspace/papers/{paper}/frozen.csv: written. Its amendments name it so: {frozen.first(paper)}"
+    )
 
 
 @commands.command(rich_help_panel=MAINTAIN)
