@@ -71,7 +71,7 @@ def texts_of(file: Path) -> Iterator[tuple[str, str]]:
         current = waiting.pop()
         if current not in visited:
             visited.add(current)
-            text = current.read_text()
+            text = current.read_text(encoding="utf-8")
             yield current.relative_to(top).as_posix(), text
             if not installed:
                 bases = list(top.parents) if packaged else [top]

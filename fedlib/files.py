@@ -183,7 +183,7 @@ def alone(folder: Path) -> Generator[int]:
 def holder(folder: Path) -> str:
     """The process that holds a folder (`alone`), or held it last, with its command."""
     with suppress(FileNotFoundError):
-        return (folder / ".lock").read_text(errors="replace") or "another process"
+        return (folder / ".lock").read_text(encoding="utf-8", errors="replace") or "another process"
     return "another process"
 
 

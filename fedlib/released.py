@@ -46,7 +46,7 @@ class File(NamedTuple):
 @cache
 def text_of(path: Path) -> str:
     """The text of a file as this process first saw it: what it runs does not change when the file does."""
-    return path.read_text()
+    return path.read_text(encoding="utf-8")
 
 
 @cache

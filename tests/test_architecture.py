@@ -210,3 +210,19 @@ def test_no_two_classes_have_one_name():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, times in names.items() if times > 1] == ["Method"]
+
+
+def test_files_are_read_and_written_as_utf_8_whatever_the_locale() -> None:
+    """The C locale without UTF-8 mode would otherwise read the project's texts as ASCII."""
+    plain = []
+    for path in [file for root in ("fedlib", "workspace") for file in sorted((ROOT / root).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                least = {"read_text": 1, "write_text": 2}.get(node.func.attr)
+                stated = {keyword.arg for keyword in node.keywords} & {"encoding", None}
+                if least and len(node.args) < least and not stated:
+                    plain.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert [place for place in plain if not place.startswith(ASCII)] == []
+
+
+ASCII = "fedlib/data/schemes/given.py:"  # numbers and plain names alone

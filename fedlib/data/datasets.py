@@ -139,7 +139,9 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
                 "shapes": {key: list(content.arrays[key].shape) for key in KINDS[name].arrays},
                 "members": _members(made),
             }
-            made.with_suffix(".json").write_text(json.dumps(sealed(record), indent=1) + "\n")
+            made.with_suffix(".json").write_text(
+                json.dumps(sealed(record), indent=1) + "\n", encoding="utf-8"
+            )
             for suffix in (".npz", ".json"):
                 _move(made.with_suffix(suffix), path.with_suffix(suffix))
     except OSError as error:

@@ -48,7 +48,7 @@ class Progress:
     def _watch(self) -> None:
         first = last = (0.0, 0)
         while not self.stop.wait(min(60.0, max(self.interval, (time.monotonic() - self.started) / 20))):
-            beats = [json.loads(file.read_text()) for file in self.folder.glob("[0-9]*.json")]
+            beats = [json.loads(file.read_text(encoding="utf-8")) for file in self.folder.glob("[0-9]*.json")]
             finished, total = sum(beat[0] for beat in beats), self.total - sum(beat[1] for beat in beats)
             moment = time.monotonic()
             if finished > last[1]:

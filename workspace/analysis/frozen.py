@@ -129,7 +129,7 @@ def file_of(value: Any) -> str:
 
 @cache
 def parsed(file: str) -> ast.Module:
-    return ast.parse(Path(file).read_text())
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
 
 
 def nodes_of(function: FunctionType) -> Iterator[ast.AST]:
@@ -222,7 +222,7 @@ def changed(paper: str, claims: Iterable[Claim] | None = None, folder: Path = FO
     An amendment names the claim and its new digest. "frozen.csv" stands for the file itself, whose digest the
     amendments name too: a row cannot be dropped or written anew in silence.
     """
-    said = (folder / paper / "amendments.md").read_text()
+    said = (folder / paper / "amendments.md").read_text(encoding="utf-8")
     there = {claim.id: digest(claim) for claim in (claims_of(paper) if claims is None else claims)}
     before = frozen(paper, folder)
     names = [

@@ -69,7 +69,7 @@ class Rules(Settings):
     def read(cls, path: Path = HOME / "rules.md") -> Rules:
         """Raises ConfigError: the file is missing, or its block of settings is."""
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror}); get it back from git.") from None
         if not (block := BLOCK.search(text)):

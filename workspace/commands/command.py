@@ -103,7 +103,7 @@ class Command:
                 self.connection.shutdown(socket.SHUT_RDWR)
 
     def _follow(self, read: int, log: IO[str], tell: Tell) -> None:
-        with open(read, errors="replace") as output:
+        with open(read, encoding="utf-8", errors="replace") as output:
             for line in output:
                 self.tail.append(f"{self.stage}: {line.rstrip()}")
                 with suppress(ValueError):  # the log is closed

@@ -142,7 +142,7 @@ def forget_missing(dataset: str | None = None, root: Path = INPUTS) -> None:
 def forget_changed(scale: Scale) -> None:
     """Delete the inputs of experiments whose samplers' code changed or whose runs failed: DVC runs them again."""
     for path in (INPUTS / scale).glob("*.json"):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         code = content.pop("code", {})
         with suppress(ValueError):  # a sampler that no longer exists is reported by its own stage
             if code_of(content) != code or _failed(path.stem, scale):
@@ -180,7 +180,7 @@ def _stage(name: str, experiments: list[str]) -> str:
 
 def write_stages(path: Path = PIPELINE) -> bool:
     """Update the artifacts' part of `dvc.yaml`; True if it changed."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if MARK not in text:
         raise ConfigError(
             f"{path.name} has lost the line {MARK.strip()!r}; put it back before the artifacts."
@@ -228,7 +228,11 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
-    with alone(ROOT / "data"), open(LOG, "w", buffering=1) as log, commands(log, tell) as start:
+    with (
+        alone(ROOT / "data"),
+        open(LOG, "w", encoding="utf-8", buffering=1) as log,
+        commands(log, tell) as start,
+    ):
         notebooks.normalise_all()
         todo = steps(params.load(), scale)
         if with_site:

@@ -88,7 +88,7 @@ def _reproduced(arguments: list[str], scale: Scale) -> tuple[int, bool]:
     progress = StageProgress(LOG.with_suffix(".json"), scale, at_once, alone, tell)
     with ExitStack() as stack:
         stack.enter_context(_terminated_as_interrupted())
-        log = stack.enter_context(open(LOG, "w", buffering=1))
+        log = stack.enter_context(open(LOG, "w", encoding="utf-8", buffering=1))
         stack.callback(progress.keep)
         stack.enter_context(redirect_stdout(log))
         errors = stack.enter_context(redirect_stderr(Errors(log)))

@@ -145,7 +145,7 @@ def closure(files: Iterable[Path], root: Path) -> set[Path]:
         file = waiting.pop()
         if file not in files_used:
             files_used.add(file)
-            waiting += imported(file.read_text(), root)
+            waiting += imported(file.read_text(encoding="utf-8"), root)
     return files_used
 
 

@@ -40,7 +40,7 @@ def handwritten(paper: str) -> dict[str, list[str]]:
     source = files("workspace") / "papers" / paper / "article.md"
     if not source.is_file():
         return {}
-    title, *parts = re.split(r"^##? ", source.read_text(), flags=re.M)[1:]
+    title, *parts = re.split(r"^##? ", source.read_text(encoding="utf-8"), flags=re.M)[1:]
     sections = {"title": [title.strip()]}
     for part in parts:
         heading, _, text = part.partition("\n")
@@ -55,7 +55,7 @@ def handwritten(paper: str) -> dict[str, list[str]]:
 def replies(paper: str) -> str:
     """What a paper's authors replied (`workspace/papers/<paper>/reply.md`); empty until they do."""
     reply = files("workspace") / "papers" / paper / "reply.md"
-    return reply.read_text() if reply.is_file() else ""
+    return reply.read_text(encoding="utf-8") if reply.is_file() else ""
 
 
 def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[str, Any]:

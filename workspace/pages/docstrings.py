@@ -39,7 +39,7 @@ def signature(
 def models() -> Iterator[tuple[str, str]]:
     """Each model's name and what its function's docstring says first, read without importing it."""
     for file in sorted((HOUSE / "training" / "models").glob("[!_]*.py")):
-        for node in ast.parse(file.read_text()).body:
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name == file.stem:
                 yield file.stem, " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
 

@@ -85,7 +85,7 @@ class Page:
     def finding(self) -> str:
         """The finding of its notebook in words (`Artifact.say`)."""
         path = self.folder / "finding.txt"
-        return path.read_text() if path.exists() else ""
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @property
     def printed(self) -> tuple[str, str] | None:

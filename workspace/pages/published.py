@@ -128,7 +128,7 @@ def report(
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, template.name)
         source.write_bytes(template.read_bytes())
-        Path(folder, "report.json").write_text(json.dumps(data))
+        Path(folder, "report.json").write_text(json.dumps(data), encoding="utf-8")
         for name, picture in (pictures or {}).items():
             Path(folder, name).write_bytes(picture)
         write_whole(pdf, typst.compile(str(source)))
@@ -165,5 +165,7 @@ def index(site: Path, repeated: Iterable[str] = ()) -> str:
     """The script that holds the index of a rendered site. repeated: pages that repeat another one."""
     left_out = {"search.html", "genindex.html", *repeated}
     pages = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*.html"))}
-    entries = [entry(path.read_text(), name) for name, path in pages.items() if name not in left_out]
+    entries = [
+        entry(path.read_text(encoding="utf-8"), name) for name, path in pages.items() if name not in left_out
+    ]
     return f"searchIndex({json.dumps([page for page in entries if page], ensure_ascii=False)});\n"

@@ -155,7 +155,7 @@ def replace_between(path: Path, start: str, end: str, text: str) -> bool:
     Raises:
         ConfigError: the marks are gone.
     """
-    old = path.read_text()
+    old = path.read_text(encoding="utf-8")
     if start not in old or end not in old:
         raise ConfigError(f"{path.name} has lost its marks; put {start!r} and {end!r} back.")
     new = f"{old.split(start)[0]}{start}\n\n{text}\n\n{end}{old.split(end)[1]}"

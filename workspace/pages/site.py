@@ -206,7 +206,7 @@ class Site:
     @cached_property
     def links(self) -> dict[str, str]:
         """Where the repository and its tracker are published (`site/links.yaml`)."""
-        return YAML(typ="safe").load((self.root / "site" / "links.yaml").read_text())
+        return YAML(typ="safe").load((self.root / "site" / "links.yaml").read_text(encoding="utf-8"))
 
     @cached_property
     def runs(self) -> dict[str, tuple[dict[str, str], set[str]]]:
@@ -277,27 +277,37 @@ class Site:
     def guides(self) -> list[str]:
         """The pages of `docs/`, in the order in which its index names them: what a beginner needs comes first."""
         pages = {path.stem: path for path in sorted((self.root / "docs").glob("*.md"))}
-        index = pages["README"].read_text() if "README" in pages else ""
+        index = pages["README"].read_text(encoding="utf-8") if "README" in pages else ""
         named = [name for name in re.findall(r"\]\(([\w-]+)\.md\)", index) if name in pages]
         return list(dict.fromkeys([*named, *pages]))
 
     def _glossary(self) -> None:
         """The words of `docs/glossary.md`, which the site's pages explain where a pointer rests on them."""
         page = self.root / "docs" / "glossary.md"
-        rows = re.findall(r"^\| (.+?) \| (.+) \|$", page.read_text(), re.MULTILINE) if page.exists() else []
+        rows = (
+            re.findall(r"^\| (.+?) \| (.+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            if page.exists()
+            else []
+        )
         words = {word: re.sub(r"[*`]", "", meaning) for word, meaning in rows[1:] if "---" not in word}
         self._text("static/glossary-words.js", f"explain({json.dumps(words, ensure_ascii=False)});\n")
 
     def answer(self) -> str:
         """Which sampler beats random selection, in sentences (`first.answer`); "" without the arena's runs."""
-        return first.answer(json.loads(self._data_of("chooser").read_text())) if self.has("chooser") else ""
+        return (
+            first.answer(json.loads(self._data_of("chooser").read_text(encoding="utf-8")))
+            if self.has("chooser")
+            else ""
+        )
 
     def _tools(self) -> None:
         """The pages that answer questions: the chooser, the multiverse, how to reply; with their data beside them."""
         replies = [(name, paper, article.replies(name)) for name, paper in papers().items()]
         self._text("reply.md", self._filled("reply.md", papers=replies, programs=front.programs))
         for tool in filter(self.has, TOOLS):
-            self._text(f"static/{tool}-data.js", f"{tool}Data({self._data_of(tool).read_text()});\n")
+            self._text(
+                f"static/{tool}-data.js", f"{tool}Data({self._data_of(tool).read_text(encoding='utf-8')});\n"
+            )
             texts = [f"{paper.title}: {how_many(name)}" for name, paper in papers().items() if how_many(name)]
             self._text(f"{tool}.md", self._filled(f"{tool}.md", how_many=texts))
             self._plotly()
@@ -369,7 +379,7 @@ class Site:
     def _study(self) -> None:
         if self.study is None:
             return
-        text = (self.root / "site" / STUDY.name).read_text()
+        text = (self.root / "site" / STUDY.name).read_text(encoding="utf-8")
         pdf = f'<p><a href="{PLACE}.pdf">As a PDF</a></p>'
         title, _, body = self.study.markdown(text).partition("\n")
         self._text(f"{PLACE}.md", f"{title}\n\n{pdf}\n{body}")
@@ -414,7 +424,10 @@ class Site:
         for picture in page.folder.glob("*.svg"):
             if (data := picture.with_suffix(".json")).exists():
                 name = f"{page.place}/{picture.stem}"
-                self._text(f"static/figures/{name}.js", f'figureData("{name}", {data.read_text()});\n')
+                self._text(
+                    f"static/figures/{name}.js",
+                    f'figureData("{name}", {data.read_text(encoding="utf-8")});\n',
+                )
                 names[picture.stem] = name
         if names:
             self._plotly()
@@ -517,7 +530,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     for paper, content in site.articles.items():
         published.report(new / paper / "article.pdf", root / "site" / "article.typ", content | footer)
     if site.study is not None:
-        article_of = site.study.typst((root / "site" / STUDY.name).read_text())
+        article_of = site.study.typst((root / "site" / STUDY.name).read_text(encoding="utf-8"))
         title = {"title": article_of["blocks"][0]["text"]}
         published.report(
             new / f"{PLACE}.pdf", STUDY.with_suffix(".typ"), article_of | title | footer, site.pictures

@@ -387,7 +387,7 @@ class StudyArticle:
         core = {claim.id for paper in papers() for claim in claims_of(paper) if claim.kind == "core"}
         if evidence is None or not arena.exists() or not core <= set(evidence.summary["claim"]):
             return None
-        content = json.loads(arena.read_text())
+        content = json.loads(arena.read_text(encoding="utf-8"))
         if not {*MINE.values(), *OTHERS} <= {entry["name"] for entry in content["methods"]}:
             return None
         tables = {
