@@ -253,7 +253,8 @@ def first(paper: str, folder: Path = FOLDER) -> str:
     line = freeze(paper, today, folder)
     if not said.exists():
         said.write_text(
-            f"{HEADING}- {today}: all claims are frozen before any run that they judge; {line}.\n"
+            f"{HEADING}- {today}: all claims are frozen before any run that they judge; {line}.\n",
+            encoding="utf-8",
         )
     return line
 
