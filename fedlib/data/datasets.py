@@ -128,8 +128,8 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
         with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as scratch:
             content, source = sources.find(name, mirror, Path(scratch))
             _check(name, content.arrays)
-            made = Path(scratch) / path.name
-            np.savez(made, **content.arrays)  # ty: ignore[invalid-argument-type]  # none is named allow_pickle
+            file = Path(scratch) / path.name
+            np.savez(file, **content.arrays)  # ty: ignore[invalid-argument-type]  # none is named allow_pickle
             record = {
                 "name": name,
                 "provenance": content.provenance,
@@ -137,13 +137,13 @@ def prepare(name: str, mirror: Path | None = None, root: Path = DATASETS) -> Pat
                 "digest": digest_of_arrays((key, content.arrays[key]) for key in KINDS[name].arrays),
                 "classes": list(content.classes),
                 "shapes": {key: list(content.arrays[key].shape) for key in KINDS[name].arrays},
-                "members": _members(made),
+                "members": _members(file),
             }
-            made.with_suffix(".json").write_text(
+            file.with_suffix(".json").write_text(
                 json.dumps(sealed(record), indent=1) + "\n", encoding="utf-8"
             )
             for suffix in (".npz", ".json"):
-                _move(made.with_suffix(suffix), path.with_suffix(suffix))
+                _move(file.with_suffix(suffix), path.with_suffix(suffix))
     except OSError as error:
         where = Path(error.filename or root).name
         reason = error.strerror or error
@@ -269,27 +269,27 @@ def _read(name: str, root: Path) -> Arrays:
 def _check(name: str, arrays: Arrays) -> None:
     """Raise DataError for arrays that do not have the dataset's shapes, types, labels or owners."""
     kind = _kind(name)
-    what, dtype = ("images", "uint8") if kind.values == "pixels" else ("values", "float32")
+    name_of_x, dtype = ("images", "uint8") if kind.values == "pixels" else ("values", "float32")
     for part, size in (("train", kind.n_train), ("test", kind.n_test)):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         n = size or len(y)
-        expected = [(what, x, dtype, (n, *kind.shape)), ("labels", y, "int64", (n,))]
+        expected = [(name_of_x, x, dtype, (n, *kind.shape)), ("labels", y, "int64", (n,))]
         whole = [("label", y, kind.n_classes)]
         if kind.owners:
             owner = arrays[f"owner_{part}"]
             expected.append(("owners", owner, "int64", (n,)))
             whole.append(("owner", owner, kind.owners))
-        for what_is, array, of, shape in expected:
-            if array.dtype != of or array.shape != shape:
+        for part_name, array, element, shape in expected:
+            if array.dtype != element or array.shape != shape:
                 raise DataError(
-                    f"{name}: the {part} {what_is} are {array.dtype} {array.shape}, expected {of} {shape}; get the "
-                    "data again."
+                    f"{name}: the {part} {part_name} are {array.dtype} {array.shape}, expected {element} {shape}; "
+                    "get the data again."
                 )
-        for what_is, array, above in whole:
-            if array.min() < 0 or array.max() >= above:
+        for part_name, array, limit in whole:
+            if array.min() < 0 or array.max() >= limit:
                 bad = array.min() if array.min() < 0 else array.max()
                 raise DataError(
-                    f"{name}: a {part} {what_is} is {bad}, expected 0 to {above - 1}; get the data again."
+                    f"{name}: a {part} {part_name} is {bad}, expected 0 to {limit - 1}; get the data again."
                 )
         if x.dtype == np.float32 and not np.isfinite(x).all():
             raise DataError(f"{name}: a {part} value is not finite; get the data again.")
@@ -304,8 +304,8 @@ def digest_of_arrays(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
     return total.hexdigest()
 
 
-def _move(made: Path, path: Path) -> None:
+def _move(whole: Path, path: Path) -> None:
     """Give a file its final name, once it is on the disk as a whole."""
-    with made.open("rb") as file:
+    with whole.open("rb") as file:
         os.fsync(file.fileno())
-    os.replace(made, path)
+    os.replace(whole, path)

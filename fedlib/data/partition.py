@@ -78,7 +78,7 @@ class Partition:
         """Each client's samples, including the hold-out part."""
         if self.holdout is None:
             return self.train
-        return [np.concatenate(both) for both in zip(self.train, self.holdout, strict=True)]
+        return [np.concatenate(parts) for parts in zip(self.train, self.holdout, strict=True)]
 
     @cached_property
     def sizes(self) -> np.ndarray:

@@ -122,7 +122,7 @@ def damage(root: Path, how: str) -> None:
         case "no record":
             record.write_text("{")
         case "old record":
-            record.write_text(json.dumps({"name": "mnist"}))
+            record.write_text(json.dumps(sealed({"name": "mnist"})))
 
 
 @pytest.mark.bad_input

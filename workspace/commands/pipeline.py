@@ -200,7 +200,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class Step:
+class Making:
     """A command of a report: `fedlib <words> --scale <scale>`, once the steps that it needs have ended.
 
     is_stale: whether it still has to run, when its turn comes.
@@ -236,26 +236,26 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
         notebooks.normalise_all()
         todo = steps(params.load(), scale)
         if with_site:
-            todo["report"] = Step(["report", "--as-is"], scale, frozenset(todo))
+            todo["report"] = Making(["report", "--as-is"], scale, frozenset(todo))
         return _run(todo, scale, tell, start)
 
 
-def steps(settings: Experiments, scale: Scale) -> dict[str, Step]:
+def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
     """What a report at a scale has to make: tables with their logs, and pages."""
     from workspace.pages import site
 
     sources = settings.artifacts
-    found = _found([*settings.names, *settings.studies], settings, scale)
-    tables = _stale_tables(found, scale)
-    todo = tables | _stale_pages(sources, scale, found, tables)
+    finished_work = _finished([*settings.names, *settings.studies], settings, scale)
+    tables = _stale_tables(finished_work, scale)
+    todo = tables | _stale_pages(sources, scale, finished_work, tables)
     if instead := site.INSTEAD.get(scale):
-        gaps = {name for name, addresses in found.items() if not all(addresses.values())}
+        gaps = {name for name, addresses in finished_work.items() if not all(addresses.values())}
         used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
-        more = _found(sorted(used), settings, instead)
+        more = _finished(sorted(used), settings, instead)
         fuller = {
             name: experiments
             for name, experiments in sources.items()
-            if any(_covered(more.get(n, {})) - _covered(found[n]) for n in experiments)
+            if any(_covered(more.get(n, {})) - _covered(finished_work[n]) for n in experiments)
         }
         ending = f" at scale {instead}"
         tables = _stale_tables(more, instead, logs=False, ending=ending)
@@ -263,55 +263,55 @@ def steps(settings: Experiments, scale: Scale) -> dict[str, Step]:
     return todo
 
 
-def _found(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
+def _finished(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
     """Experiment or study -> its work, with the address of what is finished, in the store or the archive."""
     from fedlib.runs.lookup import Finished
     from fedlib.runs.place import Place
     from workspace.analysis.experiments import plan
 
-    found, environment = {}, Place.from_environment()
+    finished_work, environment = {}, Place.from_environment()
     for name in names:
         whole = plan(name, scale, settings)
         finished = Finished(whole, environment, any_data=True)
-        found[name] = {work: finished.address(work) for work in whole.work}
-    return found
+        finished_work[name] = {work: finished.address(work) for work in whole.work}
+    return finished_work
 
 
-def _covered(found: Mapping[Work, str | None]) -> set[tuple[str, str, str]]:
+def _covered(finished_work: Mapping[Work, str | None]) -> set[tuple[str, str, str]]:
     """All (data, setting, method) that have at least one seed."""
     return {
         (str(work.labels.get("data", "")), work.columns["setting"], work.columns["method"])
-        for work, address in found.items()
+        for work, address in finished_work.items()
         if address
     }
 
 
 def _stale_tables(
-    found: Mapping[str, Mapping[Work, str | None]], scale: Scale, logs: bool = True, ending: str = ""
-) -> dict[str, Step]:
-    """The stale tables and logs of experiments and studies (`_found`); without `logs`, only tables."""
+    finished_work: Mapping[str, Mapping[Work, str | None]], scale: Scale, logs: bool = True, ending: str = ""
+) -> dict[str, Making]:
+    """The stale tables and logs of experiments and studies (`_finished`); without `logs`, only tables."""
     from fedlib.runs import results
     from fedlib.runs.archive import path_of
 
     stale = {}
-    for name, addresses in found.items():
+    for name, addresses in finished_work.items():
         page = path_of(name, scale, results.RESULTS).with_suffix(".ipynb")
         current = results.shows(name, scale, list(addresses.values())) and (
             not logs or seals.is_current(page, notebooks.log_sources(name, scale))
         )
         if any(addresses.values()) and not current:
             log = ["notebook", "run", "simulate", "--experiment", name, "--only-finished"]
-            stale[f"table@{name}{ending}"] = Step(log if logs else ["results", name], scale)
+            stale[f"table@{name}{ending}"] = Making(log if logs else ["results", name], scale)
     return stale
 
 
 def _stale_pages(
     sources_of: Mapping[str, list[str]],
     scale: Scale,
-    found: Mapping[str, Mapping[Work, str | None]],
-    tables: Mapping[str, Step],
+    finished_work: Mapping[str, Mapping[Work, str | None]],
+    tables: Mapping[str, Making],
     ending: str = "",
-) -> dict[str, Step]:
+) -> dict[str, Making]:
     """The stale pages of artifacts.
 
     sources_of: artifact -> the experiments that its page shows. tables: those that are made before.
@@ -320,7 +320,7 @@ def _stale_pages(
     """
     sizes, stale = {}, {}
     for name, experiments in sources_of.items():
-        needed = found if name in notebooks.WHOLE_SCALE else experiments
+        needed = finished_work if name in notebooks.WHOLE_SCALE else experiments
         needs = frozenset(key for key, step in tables.items() if set(step.words) & set(needed))
 
         def is_stale(name: str = name, experiments: list[str] = experiments) -> bool:
@@ -328,14 +328,14 @@ def _stale_pages(
             return not seals.is_current(notebooks.page(name, scale), sources)
 
         if needs or is_stale():
-            finished = [address for n in needed for address in found.get(n, {}).values() if address]
+            finished = [address for n in needed for address in finished_work.get(n, {}).values() if address]
             sizes[name] = len(finished)
-            stale[name] = Step(["notebook", "run", name], scale, needs, is_stale)
+            stale[name] = Making(["notebook", "run", name], scale, needs, is_stale)
     order = sorted(stale, key=lambda name: (sizes[name] > 0, -sizes[name]))
     return {f"{name}{ending}": stale[name] for name in order}
 
 
-def _run(todo: Mapping[str, Step], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
+def _run(todo: Mapping[str, Making], scale: Scale, tell: Callable[[str], None], start: Start) -> list[str]:
     """Run the steps, one a core; returns the commands that failed, of which the last lines are shown."""
     from fedlib.runs.place import cores
 

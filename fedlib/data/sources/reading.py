@@ -31,8 +31,8 @@ def decode(where: str, content: bytes, side: int | None = None) -> np.ndarray:
             image = image.resize(
                 [max(side, round(length * scale)) for length in image.size], Image.Resampling.BILINEAR
             )
-            left, top = ((length - side) // 2 for length in image.size)
-            image = image.crop((left, top, left + side, top + side))
+            x, y = ((length - side) // 2 for length in image.size)
+            image = image.crop((x, y, x + side, y + side))
         return np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         raise DataError(f"{where} is not a readable image; fetch it again.") from None

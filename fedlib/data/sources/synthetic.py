@@ -42,9 +42,9 @@ def draw(alpha: float, beta: float, number: int = 0) -> Arrays:
 def add(name: str, alpha: float, beta: float) -> None:
     """Register one fixed draw."""
     title = f"Synthetic({alpha:g}, {beta:g})"
-    shape, made = (FEATURES,), "fedlib"
+    shape, source = (FEATURES,), "fedlib"
 
-    @register(name, Kind(0, 0, shape, CLASSES, title=title, embedded=made, values="numbers", owners=N))
+    @register(name, Kind(0, 0, shape, CLASSES, title=title, embedded=source, values="numbers", owners=N))
     def read(name: str, kind: Kind, folder: Path) -> Found:
         """Drawn when it is prepared."""
         sentence = (
