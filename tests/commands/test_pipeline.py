@@ -329,7 +329,7 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
         runs = {name: Plan.of_experiment(name, scale, only).work[:1] for name in names}
         return {name: dict.fromkeys(runs[name], "a" if (name, scale) in there else None) for name in runs}
 
-    monkeypatch.setattr(pipeline, "_found", found)
+    monkeypatch.setattr(pipeline, "_finished", found)
     monkeypatch.setattr(results, "shows", lambda *asked: False)
     monkeypatch.setattr(pipeline.seals, "is_current", lambda *asked: False)
     todo = pipeline.steps(only, "paper")
@@ -361,7 +361,7 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
     monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "runs"))
 
     def stale(logs: bool) -> list[list[str]]:
-        found = pipeline._found(["hcsfed_ablation"], SETTINGS, "paper")
+        found = pipeline._finished(["hcsfed_ablation"], SETTINGS, "paper")
         return [step.words for step in pipeline._stale_tables(found, "paper", logs).values()]
 
     assert stale(False) == [["results", "hcsfed_ablation"]]
