@@ -120,13 +120,16 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
 
 
 def write_letters(table: pd.DataFrame, folder: Path = LETTERS) -> bool:
-    """Update what came out in the letters to the papers' authors; True if that changed one. table: `effects.table`.
+    """Update what came out in the letters to papers' authors, where one is drafted; True if that changed one.
+
+    table: `effects.table`.
 
     Raises:
         ConfigError: the marks are gone.
     """
     by_paper = dict(zip(papers(), findings(table), strict=True))
-    changed = [replace_between(folder / f"{paper}.md", START, END, text) for paper, text in by_paper.items()]
+    letters = {folder / f"{paper}.md": text for paper, text in by_paper.items()}
+    changed = [replace_between(path, START, END, text) for path, text in letters.items() if path.exists()]
     return any(changed)
 
 
