@@ -15,7 +15,7 @@ from fedlib.settings.schema import ROOT
 from workspace.analysis import effects, judge, words
 from workspace.analysis.estimators import cell_outcome
 from workspace.analysis.readings import primary, readings
-from workspace.pages import forest, front, published, readme
+from workspace.pages import first, forest, front, published, readme
 from workspace.pages.evidence import Evidence, pooled
 
 # Effects of five seeds on the logarithmic scale, under the primary reading and under others.
@@ -207,11 +207,16 @@ def test_verdicts_are_those_of_the_schema(evidence: Evidence):
 
 
 def test_the_report_is_a_pdf_of_two_pages_at_most(evidence: Evidence, tmp_path: Path):
+    grid = front.grid(evidence)
     data = {
         "title": published.NAME,
         "summary": front.SUMMARY,
         "papers": front.story(evidence, {}),
         "footer": "Scale paper",
+        "answer": ["", "Clustered Sampling", " is above random selection."],
+        "figure": first.figure(first.headlines(evidence), ink="#1f2328"),
+        "key": first.KEY,
+        "grid": [list(grid.columns), *grid.astype(str).to_numpy().tolist()],
     }
     published.report(tmp_path / "report.pdf", ROOT / "site" / "report.typ", data)
     content = (tmp_path / "report.pdf").read_bytes()
