@@ -62,7 +62,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
     def dataset() -> Any:
         found = datasets.load("digits", place.datasets)
         datasets.verify("digits", place.datasets)
-        arrays = [getattr(found, name).tobytes() for name in datasets.ARRAYS]
+        arrays = [getattr(found, name).tobytes() for name in datasets.KINDS["digits"].arrays]
         return arrays, found.digest, found.provenance, found.classes
 
     def noted() -> Any:

@@ -24,8 +24,8 @@ COLUMNS = ["clock", "available", "arrived", "wasted_steps", "jain", "coverage", 
 
 def test_the_documented_settings_are_valid() -> None:
     page = (ROOT / "docs" / "world.md").read_text()
-    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    world = World(**yaml.safe_load(block)["world"])
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    world, *_ = [World(**yaml.safe_load(block)["world"]) for block in blocks]
     assert world.model_dump().keys() == {*World.model_fields} - {"trace"}
 
 
