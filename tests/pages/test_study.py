@@ -12,6 +12,7 @@ import pytest
 
 from fedlib.settings.schema import ROOT
 from workspace.analysis import effects, words
+from workspace.analysis.paper import papers
 from workspace.figures.picture import svg
 from workspace.pages import chooser, published
 from workspace.pages.evidence import Evidence
@@ -188,3 +189,8 @@ def test_whose_a_speed_up_is_follows_both_intervals() -> None:
 )
 def test_markdown_becomes_typst(text: str, typst: str) -> None:
     assert inline(text) == typst
+
+
+def test_it_counts_the_papers_that_it_is_about_and_their_claims_alone(made: StudyArticle) -> None:
+    assert "Four papers propose" in made.text(TEMPLATE)
+    assert set(made.entries.evidence.claims["paper"]) == set(MINE) < set(papers())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,12 @@ class Evidence:
         if not all(path.exists() for path in paths):
             return None
         return cls(*(typed(pd.read_csv(path, dtype={"commit": str, "runs": str})) for path in paths))
+
+    def of_papers(self, names: Iterable[str]) -> Evidence:
+        """The same of some papers alone."""
+        claims = self.claims.loc[self.claims["paper"].isin(list(names)), "claim"].unique()
+        tables = (self.table, self.claims, self.summary, self.outcomes, self.levels)
+        return Evidence(*(table[table["claim"].isin(claims)] for table in tables))
 
     def parts(self) -> dict[str, pd.DataFrame]:
         """Name -> table, to keep; without the effects of single seeds."""

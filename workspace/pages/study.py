@@ -1,4 +1,4 @@
-"""The study as an article, for a page and a PDF: its text is `site/pages/study.md`, its numbers are looked up here.
+"""The study as an article, for a page and a PDF: its text is `site/study.md`, its numbers are looked up here.
 
 The text is a Jinja template without a number of its own: each one is an entry of the effects table, the arena or the
 worlds, looked up by a call such as `{{ effect("hcsfed.T1.b") }}`. Words that depend on an outcome come from calls too.
@@ -27,7 +27,6 @@ from matplotlib.figure import Figure
 from workspace.analysis import effects, power, words
 from workspace.analysis.claim import claims_of, sentence
 from workspace.analysis.estimators import LEVEL
-from workspace.analysis.paper import papers
 from workspace.analysis.readings import how_many, primary, readings
 from workspace.figures import study as figures
 from workspace.pages import chooser, first, forest, front, ranking
@@ -52,7 +51,7 @@ NUMBERS = (
     "eleven",
     "twelve",
 )
-MINE = {  # the papers' own samplers in the arena
+MINE = {  # the papers that the study is about -> their own sampler in the arena
     "clustered_sampling": "Clustered Sampling (Algorithm 2)",
     "hcsfed": "HCSFed-R (GC-A)",
     "fedcor": "FedCor",
@@ -243,7 +242,7 @@ class Entries:
     def rate(self, column: str, seeds: int) -> tuple[str, str]:
         """The largest of an error rate over core claims, or the mean of a power."""
         table = power.stored()
-        share = table.loc[table["seeds"] == seeds, column].dropna()
+        share = table.loc[(table["seeds"] == seeds) & table["claim"].isin(_core_claims()), column].dropna()
         value = share.median() if column in ("full", "half") else share.max()
         return f"error_rates: {column}, {seeds} seeds", f"{100 * value:.1f} %"
 
@@ -356,18 +355,20 @@ class Entries:
         return f"judging: {name}", values[name]
 
     def papers(self) -> tuple[str, str]:
-        return "papers", in_words(len(papers()))
+        return "papers", in_words(len(MINE))
 
 
 NOT_CALLED = ("measured", "exists", "functions", "evidence", "arena", "tables", "facts", "used", "section")
 
 
+def _core_claims() -> set[str]:
+    """The core claims of the study's papers."""
+    return {claim.id for paper in MINE for claim in claims_of(paper) if claim.kind == "core"}
+
+
 def _sure(row: Mapping[str, Any]) -> bool:
     """Whether a world's claim is decided, after correction."""
-    return row["outcome"] in SURE
-
-
-SURE = ("holds", "contradicted", "replicated", "refuted")
+    return row["outcome"] in ("holds", "contradicted")
 
 
 def in_words(n: int) -> str:
@@ -384,8 +385,7 @@ class StudyArticle:
     def of(cls, evidence: Evidence | None, folder: Path, facts: Mapping[str, str]) -> StudyArticle | None:
         """folder: `data/artifacts/<scale>`; None if the scoreboard or the arena lacks what it tells."""
         arena = folder / "arena" / "chooser.json"
-        core = {claim.id for paper in papers() for claim in claims_of(paper) if claim.kind == "core"}
-        if evidence is None or not arena.exists() or not core <= set(evidence.summary["claim"]):
+        if evidence is None or not arena.exists() or not _core_claims() <= set(evidence.summary["claim"]):
             return None
         content = json.loads(arena.read_text(encoding="utf-8"))
         if not {*MINE.values(), *OTHERS} <= {entry["name"] for entry in content["methods"]}:
@@ -393,7 +393,7 @@ class StudyArticle:
         tables = {
             page: pd.read_csv(path) for page in WORLDS if (path := folder / page / "outcomes.csv").exists()
         }
-        return cls(Entries(evidence, content, tables, facts))
+        return cls(Entries(evidence.of_papers(MINE), content, tables, facts))
 
     def text(self, template: str) -> str:
         """The text with its numbers, before figures and tables are put in."""
