@@ -15,8 +15,9 @@ from workspace.analysis import effects, words
 from workspace.analysis.paper import papers
 from workspace.figures.picture import svg
 from workspace.pages import chooser, published
+from workspace.pages.entries import MINE, OTHERS
 from workspace.pages.evidence import Evidence
-from workspace.pages.study import MINE, OTHERS, StudyArticle, inline
+from workspace.pages.study import StudyArticle, inline
 
 TEMPLATE = (ROOT / "site" / "study.md").read_text()
 CALL = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.S)
