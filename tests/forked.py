@@ -100,6 +100,9 @@ def serve(address: str) -> None:
             del sys.modules[name]
         own = os.environ.get("PYTHONPATH")
         sys.path[:] = [*(own.split(os.pathsep) if own else []), *path]
+        sys.dont_write_bytecode = bool(
+            os.environ.get("PYTHONDONTWRITEBYTECODE")
+        )  # read once, before the fork
         os.environ[VARIABLE] = address
         if sys.argv[1] in PROGRAMS:
             return PROGRAMS[sys.argv[1]](sys.argv[2:])

@@ -40,7 +40,11 @@ from tests.training.test_contract import (
     start_of,
 )
 
-SHAPES = test_contract.SHAPES | {"hics_cifar_cnn": (3, 18, 18), "resnet18_head": (8, 1, 1)}
+SHAPES = test_contract.SHAPES | {
+    "hics_cifar_cnn": (3, 18, 18),
+    "poc_mlp": (1, 8, 8),
+    "resnet18_head": (8, 1, 1),
+}
 CNNS = ["cs_cnn", "fedcor_cnn", "hics_cifar10_cnn"]
 HICS = Local(lr=0.001, batch=64, epochs=2, optimizer="adam", mu=0.1)
 
