@@ -315,7 +315,7 @@ def test_holm_takes_back_a_core_claim_that_many_others_outweigh():
     assert list(claims_of_rows(rows[:1])["outcome"]) == ["holds"]
     many = claims_of_rows(rows)
     assert set(many["outcome"]) == {"not after correction"}
-    assert set(many["said"]) == {"shown by itself, not after correction for the paper's other claims"}
+    assert set(many["said"]) == {"shown, but not after correction for the paper's other main claims"}
     assert (many["needed"] > 5).all()
     for kind in ("supporting", "control"):
         assert set(claims_of_rows([row | {"kind": kind} for row in rows])["outcome"]) == {"holds"}

@@ -71,6 +71,7 @@ from workspace.analysis.estimators import ALPHA, Effect, holm
 from workspace.analysis.experiments import table_file
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import AS_WRITTEN, readings
+from workspace.analysis.sentences import said
 
 COLUMNS = [
     *("paper", "claim", "artifact", "kind", "estimator", "over", "reading", "commit", "primary"),
@@ -214,7 +215,7 @@ def judged(cells: list[Row]) -> Row:
         return line | {"size": "", "size_needed": 0, "outcome": _apart(line["outcome"])}
     if first["kind"] == "construction":
         return line | {"outcome": "by construction", "said": "by construction", "size": "", "size_needed": 0}
-    return line | {"said": judge.said(found, line["outcome"], first["over"])}
+    return line | {"said": said(found, line["outcome"], first["over"])}
 
 
 def _apart(outcome: str) -> str:
@@ -274,7 +275,7 @@ def corrected(claims: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
             continue
         outcome = judge.decided(found, row["adjusted"], row["adjusted_reversed"], row["over"])
         needed, weakest = judge.seeds_to_hold(cells, levels[index], row["over"], mean)
-        claims.loc[index, ["outcome", "said"]] = outcome, judge.said(found, outcome, row["over"])
+        claims.loc[index, ["outcome", "said"]] = outcome, said(found, outcome, row["over"])
         if outcome not in words.DECIDED:
             claims.loc[index, ["needed", "weakest"]] = needed, weakest
     return claims

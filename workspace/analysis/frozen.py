@@ -27,7 +27,7 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, meant
 from fedlib.settings.schema import ROOT
-from workspace.analysis import arrivals, cells, effects, estimators, judge
+from workspace.analysis import arrivals, cells, effects, estimators, judge, sentences
 from workspace.analysis import claim as claims
 from workspace.analysis.claim import Claim, claims_of
 from workspace.analysis.paper import papers
@@ -107,7 +107,12 @@ def plain(value: Any, visited: frozenset[int] = frozenset()) -> Any:
 def code(function: Callable, visited: frozenset[int] = frozenset()) -> Any:
     """The syntax tree of a function, and what it uses."""
     function = inspect.unwrap(function)
-    if not isinstance(function, FunctionType) or id(function) in visited or not ours(function.__module__):
+    if (
+        not isinstance(function, FunctionType)
+        or id(function) in visited
+        or not ours(function.__module__)
+        or function is sentences.said
+    ):
         return getattr(function, "__qualname__", repr(type(function)))
     visited |= {id(function)}
     nodes = list(nodes_of(function))

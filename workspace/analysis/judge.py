@@ -21,7 +21,6 @@ from workspace.analysis.claim import BELOW, HALF
 from workspace.analysis.estimators import ALPHA, LEVEL, MOST, POWER, Effect, not_rejected, quantile, simes
 
 Row = Mapping[str, Any]
-NAMED = 3  # cells that a sentence names
 
 
 def effect_of(row: Row) -> Effect:
@@ -121,41 +120,6 @@ def decided(found: Order, adjusted: float, adjusted_reversed: float, over: str) 
     if found.p <= ALPHA:
         return "not after correction"
     return "shown in part" if over != "average" and (found.shown or found.reversed) else "not shown"
-
-
-def said(found: Order, outcome: str, over: str) -> str:
-    """The outcome in words, with its numbers: "holds in all 3 run; 3 open"."""
-    m, M = found.m, found.M
-    open_cells = f"; {M - m} open" if m < M else ""
-    if over == "average" and outcome in ("holds", "holds where run", "not after correction"):
-        verb = "holds" if outcome.startswith("holds") else "shown by itself"
-        tail = "" if outcome.startswith("holds") else ", not after correction for the paper's other claims"
-        return f"{verb} on average over {'all ' if m == M else ''}{m}{open_cells}{tail}"
-    if M == 1:
-        alone = {"not after correction": "shown by itself, not after correction for the paper's other claims"}
-        return "reversed, not after correction" if outcome == "shown in part" else alone.get(outcome, outcome)
-    least = "" if over in ("all", "average") else f"at least {over} of "
-    none = f"any of {m}" if m > 1 else "the one run"
-    if outcome == "holds":
-        return f"holds in {least or 'all '}{m}"
-    run = f"all {m} run" if m > 1 else "the one run"
-    if outcome == "holds where run":
-        return f"holds in {f'{least}{m} run' if least else run}{open_cells}"
-    if outcome == "contradicted":
-        return f"contradicted: {_reversed(found)}{open_cells}"
-    if outcome == "not after correction":
-        return f"in {least or 'all '}{m} by itself, not after correction for the paper's other claims{open_cells}"
-    if outcome == "shown in part":
-        parts = [f"shown in at least {found.shown} of {m}"] if found.shown else [f"not shown in {none}"]
-        return ", ".join([*parts, *([_reversed(found)] if found.reversed else [])]) + open_cells
-    return f"not shown in {none}{open_cells}" if outcome == "not shown" else outcome
-
-
-def _reversed(found: Order) -> str:
-    names = found.where_reversed[:NAMED]
-    more = f" and {len(found.where_reversed) - NAMED} more" if len(found.where_reversed) > NAMED else ""
-    named = f" ({'; '.join(names)}{more})" if names else ""
-    return f"reversed in at least {max(1, found.reversed)} of {found.m}{named}"
 
 
 def seeds_to_hold(cells: Sequence[Row], level: float, over: str, mean: Effect) -> tuple[int, str]:

@@ -20,8 +20,8 @@ ORDER: dict[str, str] = {
     "holds": "the claimed direction is shown in every setting that the claim names",
     "holds where run": "the claimed direction is shown in every setting that was run; others that it names are open",
     "contradicted": "the opposite direction is shown in at least one setting",
-    "not after correction": "every setting shows the direction by itself; correction for the paper's other claims "
-    "takes it back",
+    "not after correction": "every setting, taken alone, shows the direction; correction for the paper's other "
+    "claims takes it back",
     "shown in part": "the direction is shown in some of the settings",
     "not shown": "no setting shows either direction",
     "one seed": "there is one seed, which has no interval",

@@ -29,7 +29,7 @@ MEANINGS = (
     "one it lies on the other side; *not shown*: in none on either; *open*: there are no runs, or too few. "
     "Numbers count comparisons: a data set, a partition, a share of clients, and the method that is compared "
     "with. A paper's main claims are corrected together (Holm's method); *not after correction*: each setting "
-    "shows it by itself, and the correction takes it back. *As large as printed*: the interval of the mean over "
+    "shows it when taken alone, but the correction takes it back. *As large as printed*: the interval of the mean over "
     "the settings lies above at least half of the effect that the paper prints for them; *smaller than "
     "printed*: below it. ≥: the effect may be larger, as runs ended before they reached the target."
 )
