@@ -27,6 +27,7 @@ COMMANDS = [
     "doctor",
     "data",
     "notebook",
+    "new",
 ]
 
 

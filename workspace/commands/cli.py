@@ -28,6 +28,7 @@ for theme in (cli_runs, cli_pages, cli_data):
 commands.add_typer(cli_data.data_commands, name="data")
 commands.add_typer(cli_data.revision_commands, name="revision", rich_help_panel=MAINTAIN)
 commands.add_typer(cli_pages.notebook_commands, name="notebook", rich_help_panel=MAINTAIN)
+commands.add_typer(cli_pages.new_commands, name="new", rich_help_panel=MAINTAIN)
 commands.add_typer(cli_arena.commands, name="arena")
 
 

@@ -16,6 +16,11 @@ notebook_commands = typer.Typer(
 )
 
 
+new_commands = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Begin a paper, an artifact, a sampler or a dataset, and check it."
+)
+
+
 @commands.command()
 def report(
     scale: ScaleOption = None,
@@ -176,3 +181,59 @@ def notebook_normalise(
         notebooks.clean(path)
     if not paths:
         typer.echo(f"{len(notebooks.normalise_all())} notebooks normalised.")
+
+
+@new_commands.command("paper")
+def new_paper(
+    name: Annotated[str, typer.Argument(help="Its folder, such as power_of_choice.")],
+    title: Annotated[str, typer.Option(help="Its short title.")] = "",
+    year: Annotated[int, typer.Option(help="Of its publication; default: this year.")] = 0,
+    authors: Annotated[str, typer.Option(help="As they are cited.")] = "Nobody",
+) -> None:
+    """A folder with a claim, readings and an article, an experiment, a figure and a test: an example to replace."""
+    from workspace.commands import new
+
+    list_files(new.paper(name, title, year, authors))
+    tell(f"Then: fedlib freeze {name}, fedlib fairness, fedlib new check {name} (docs/add-a-paper.md).")
+
+
+@new_commands.command("artifact")
+def new_artifact(
+    name: Annotated[str, typer.Argument(help="<folder>-<name>, such as fedcor-figure_8.")],
+    experiments: Annotated[list[str] | None, typer.Argument(help="The experiments that it opens.")] = None,
+) -> None:
+    """A notebook that opens experiments, its line in params.yaml and its stage in dvc.yaml."""
+    from workspace.commands import new
+
+    list_files(new.artifact(name, experiments or []))
+
+
+@new_commands.command("sampler")
+def new_sampler(name: Annotated[str, typer.Argument(help="As params.yaml will name it.")]) -> None:
+    """A file of a sampler and its test."""
+    from workspace.commands import new
+
+    list_files(new.sampler(name))
+    tell(f"Then: python tests/test_pins.py, fedlib revision keep {name}, fedlib new check {name}.")
+
+
+@new_commands.command("dataset")
+def new_dataset(name: Annotated[str, typer.Argument(help="As params.yaml will name it.")]) -> None:
+    """A file of a dataset."""
+    from workspace.commands import new
+
+    list_files(new.dataset(name))
+    tell(f"Then: fedlib data prepare {name}, fedlib new check {name}.")
+
+
+@new_commands.command("check")
+def new_check(name: Annotated[str, typer.Argument(help="Of the addition.")]) -> None:
+    """Run the tests that an addition must pass, its own and those of all entries and records."""
+    from workspace.commands import new
+
+    raise typer.Exit(new.check(name))
+
+
+def list_files(files: list[Path]) -> None:
+    for path in files:
+        typer.echo(short(path))
