@@ -16,6 +16,7 @@ from papermill import execute_notebook
 import workspace.commands.inprocess  # noqa: F401 - here, so that the child processes find it imported
 from fedlib.errors import ConfigError
 from workspace.commands import notebooks
+from workspace.pages import seals
 
 
 def execute(source: Path, output: Path, parameters: dict) -> None:
@@ -139,16 +140,37 @@ def test_a_cell_shows_what_a_kernel_would_show(tmp_path: Path) -> None:
     assert outputs(tmp_path / "ours.ipynb") == outputs(kernel)
 
 
-def test_running_drops_files_that_are_no_longer_made_and_no_folder(
+def test_a_page_is_replaced_only_when_its_notebook_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One whose cells fail leaves the page as it was; one that ends leaves nothing that it no longer makes."""
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    monkeypatch.setattr(notebooks, "executed", lambda *_: new_notebook())
     page = tmp_path / "data" / "artifacts" / "demo" / "arena"
-    (page / ".ipynb_checkpoints").mkdir(parents=True)
-    (page / "no_longer_made.csv").touch()
-    notebooks.run("arena", "demo")
-    assert {path.name for path in page.iterdir()} == {".ipynb_checkpoints", "notebook.ipynb"}
+
+    def run(name: str, ending: str) -> str:
+        keep = f"artifact.keep(pd.DataFrame({{'x': [1]}}), {name!r})"
+        opened = (
+            f"artifact = Artifact('arena', scale, (), Results(scale, {{}}), {{}}, Path({str(tmp_path)!r}))"
+        )
+        imports = "import sys\nfrom pathlib import Path\nimport pandas as pd\n"
+        imports += "from workspace.pages.artifact import Artifact\nfrom workspace.pages.origin import Results"
+        source = written(tmp_path / "a.ipynb", imports, opened, keep, ending)
+        return in_child(notebooks.make, source, page / "notebook.ipynb", [])
+
+    def kept() -> dict[str, bytes]:
+        assert not list((tmp_path / "data").glob("making/*/*"))
+        seals.opened(page / "notebook.ipynb")
+        return {path.name: path.read_bytes() for path in page.iterdir()}
+
+    assert run("first", "1") == ""
+    first = kept()
+    assert first.keys() == {"first.csv", "notebook.ipynb"}
+    for ending in ("1 / 0", "exit()", "quit", "sys.exit()", "sys.exit(1)", "raise SystemExit('enough')"):
+        said = run("second", ending)
+        assert ("ZeroDivisionError" if "/" in ending else f"the cell {ending!r} ends the notebook") in said
+        assert kept() == first
+    assert run("second", "1") == ""
+    assert kept().keys() == {"second.csv", "notebook.ipynb"}
 
 
 def test_a_misspelt_parameter_is_refused_by_name(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from traitlets.config import Config
 
+from fedlib.errors import ConfigError
+from fedlib.kinds import shortened
 from fedlib.measure import Missing
 from workspace.pages.origin import ResultsMissing
 
@@ -38,6 +40,10 @@ class Shell(InteractiveShell):
         self.outputs = cell.outputs = []
         with redirect_stdout(Tee(self.outputs)):
             return self.run_cell(cell.source, store_history=True)
+
+    def ask_exit(self) -> None:
+        """`exit` and `quit` end a cell as `sys.exit` does."""
+        raise SystemExit
 
     def init_display_pub(self) -> None:
         self.display_pub = Publisher(parent=self, shell=self)
@@ -103,6 +109,9 @@ def run_cells(notebook: NotebookNode) -> None:
     """Run a notebook's cells, which get their outputs, up to the first that fails.
 
     Where a page cannot show everything, its claims are still decided, on the results that exist.
+
+    Raises:
+        ConfigError: a cell ends the process.
     """
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False}}))
@@ -110,7 +119,11 @@ def run_cells(notebook: NotebookNode) -> None:
     waiting = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     result = None
     while waiting and (result is None or result.success):
-        result = shell.run(waiting.pop(0))
+        result = shell.run(cell := waiting.pop(0))
+        if isinstance(result.error_in_exec, SystemExit):  # which IPython takes for the end of a session
+            raise ConfigError(
+                f"the cell {shortened(cell.source)} ends the notebook before its end; take it away."
+            )
     if result and isinstance(result.error_in_exec, IN_ORDER) and "artifact" in shell.user_ns:
         for cell in waiting:
             if cell.source.strip() == JUDGE:

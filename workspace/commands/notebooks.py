@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from fedlib.errors import ConfigError, meant
-from fedlib.files import say, write_whole
+from fedlib.files import replace_folder, say, write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import printed_curves
@@ -30,6 +31,7 @@ SOURCES = ROOT / "notebooks"
 EXAMPLES = SOURCES / "natural"  # of the library: no artifacts, run by hand
 NORMALISED = ROOT / "data" / "notebooks"
 RESULTS = ROOT / "data" / "results"
+MAKING = "making"  # the folder of `data` with pages whose notebooks have not ended
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
 BESIDE = {  # artifact -> files and folders in git that it reads beside results
     "scoreboard": ["data/error_rates.csv"],
@@ -134,15 +136,27 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         seals.seal(ran, [], log_sources(experiment, scale))
     else:
         output = page(name, scale)
-        old = {path: path.stat().st_mtime_ns for path in output.parent.glob("*") if path.is_file()}
-        ran = executed(source, {"scale": scale})
-        for path, modified in old.items():  # files that the notebook no longer makes
-            if path.stat().st_mtime_ns == modified:
-                path.unlink()
-        experiments = params.load().artifacts.get(name, [])
-        seals.seal(ran, seals.files_beside(output), page_sources(name, experiments, scale))
+        make(source, output, page_sources(name, params.load().artifacts.get(name, []), scale))
+        return output
     write_whole(output, nbformat.writes(ran).encode())
     return output
+
+
+def make(source: Path, output: Path, sources: Iterable[Path]) -> None:
+    """Make the page of an artifact elsewhere, and replace its folder once its notebook has ended."""
+    *_, scale, name = output.parent.parts
+    made = ROOT / "data" / MAKING / scale / name
+    shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+    os.environ[seals.PAGES] = MAKING
+    try:
+        ran = executed(source, {"scale": scale})
+        seals.seal(ran, seals.files_beside(made / output.name), sources)
+        write_whole(made / output.name, nbformat.writes(ran).encode())
+        output.parent.parent.mkdir(parents=True, exist_ok=True)
+        replace_folder(output.parent, made)
+    finally:
+        del os.environ[seals.PAGES]
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def forget(experiment: str, scale: Scale) -> None:
@@ -197,7 +211,7 @@ def executed(source: Path, parameters: Mapping[str, Any]) -> NotebookNode:
     terminal. Running a notebook twice gives the same bytes if its cells print the same.
 
     Raises:
-        ConfigError: no such parameter. PapermillExecutionError: a cell failed.
+        ConfigError: no such parameter, or a cell ends the process. PapermillExecutionError: a cell failed.
     """
     from papermill.execute import execute_notebook, raise_for_execution_errors
     from papermill.inspection import inspect_notebook

@@ -14,6 +14,7 @@ command to run. An artifact that can show a part loops over `artifact.available`
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ from workspace.figures import interactive, picture, printed
 from workspace.pages import forest, tables
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.origin import Results, chosen, described
+from workspace.pages.seals import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +109,7 @@ class Artifact:
 
     @property
     def folder(self) -> Path:
-        kind = "chosen" if self.part else "artifacts"
+        kind = "chosen" if self.part else os.environ.get(PAGES, "artifacts")
         return self.root / "data" / kind / self.scale / self.name
 
     @property

@@ -20,6 +20,7 @@ from fedlib.files import sealed, unsealed
 from fedlib.settings.schema import ROOT
 
 KEY = "seal"  # of the notebook's metadata
+PAGES = "FEDLIB_PAGES"  # the folder of `data` that pages are made in; without it, `artifacts`
 FILES = (".csv", ".json", ".svg", ".txt")  # that a page makes beside its notebook
 
 
