@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Generator
@@ -62,10 +63,20 @@ def temporary() -> Path:
     Raises:
         OSError: there is none that this user alone can write.
     """
-    folder = Path(tempfile.gettempdir()) / f"fedlib-{os.getuid()}"
+    return private(Path(tempfile.gettempdir()) / f"fedlib-{os.getuid()}")
+
+
+def private(folder: Path) -> Path:
+    """Make a folder that this user alone can read and write, because what it holds is run.
+
+    Raises:
+        OSError: it cannot be made or written, or others can reach what it holds.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid() or folder.is_symlink():  # what it holds is run
-        raise PermissionError(f"{folder} is another user's")
+    found = folder.lstat()
+    alone = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    if not (alone and os.access(folder, os.W_OK)):
+        raise PermissionError(f"{folder} is not this user's alone")
     return folder
 
 

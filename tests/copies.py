@@ -26,6 +26,11 @@ def copy_project(root: Path) -> dict[str, str]:
     shutil.copytree(ROOT / "data" / "reference", root / "data" / "reference")
     for name in ("params.yaml", "dvc.yaml", "data/error_rates.csv", "data/SHA256SUMS"):
         shutil.copy(ROOT / name, root / name)
+    return environment_of(root)
+
+
+def environment_of(root: Path) -> dict[str, str]:
+    """The environment in which `fedlib` is that of a copy of the project."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("FEDLIB_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     return forked.forking({**own, "PYTHONPATH": str(root), "PATH": path, "FEDLIB_WORKERS": "1"})

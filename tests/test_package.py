@@ -77,6 +77,17 @@ def test_settings_are_missed_in_one_sentence(run, tmp_path: Path):
     assert not list((tmp_path / "here").iterdir())
 
 
+def test_a_dataset_that_would_be_downloaded_says_what_it_needs(run, tmp_path: Path):
+    done = run(
+        "import os\nos.environ.pop('FEDLIB_MIRROR', None)\n"
+        "from fedlib.data import datasets\ndatasets.prepare('mnist')"
+    )
+    assert (
+        "mnist is downloaded by torchvision, which is not installed: pip install"
+        in done.stderr.splitlines()[-1]
+    )
+
+
 def test_the_package_is_typed_and_of_one_version():
     assert (ROOT / "fedlib" / "py.typed").exists()
     assert f"\n## {fedlib.__version__}" in (ROOT / "CHANGELOG.md").read_text()

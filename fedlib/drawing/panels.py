@@ -81,7 +81,9 @@ def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5, only_kinds
         ncols = max(1, min(columns, len(entries), fit))
         rows = math.ceil(len(entries) / ncols) - math.ceil(len(entries) / columns)
         fig.set_figheight(fig.get_figheight() + 0.25 * rows)  # so the panels keep theirs
-        fig.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=ncols)
+        legend = fig.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=ncols)
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # a name is no formula
 
 
 def names_beside(ax: Axes) -> bool:
@@ -114,7 +116,7 @@ def names_beside(ax: Axes) -> bool:
     for (_, line), y in zip(ends, heights, strict=True):
         ax.annotate(
             str(line.get_label()), (1, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
-            va="center", fontsize="small", color=line.get_color(), annotation_clip=False,
+            va="center", fontsize="small", color=line.get_color(), annotation_clip=False, parse_math=False,
         )  # fmt: skip
     return True
 

@@ -1,25 +1,31 @@
 """Numba compiles, once and for this processor, the loops that neither NumPy nor torch offers.
 
 The machine code runs without the interpreter's lock (GIL). It is cached beside its source; if that folder cannot be
-written, in the user's cache; and otherwise in a folder for temporary files. Each cache file starts with its digest. A
-damaged or empty file is ignored, and its loop is compiled again. Numba has no public way to check its files; therefore
+written, in the user's cache; and otherwise in a folder for temporary files, in each in a folder that nobody else can
+reach, because Numba unpickles it. Each cache file starts with its digest. A damaged or empty file is ignored, and its
+loop is compiled again. Numba has no public way to check its files; therefore
 `pyproject.toml` caps its version.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numba
 from numba import njit
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserWideCacheLocator,
+)
 
-from fedlib.files import temporary
+from fedlib.files import private, temporary
 
 DIGEST = 32  # bytes at the start of each file
 
@@ -49,8 +55,35 @@ class CheckedFiles(IndexDataCacheFile):
             file.write(hashlib.sha256(content).digest() + content)
 
 
+class Private(UserWideCacheLocator):
+    """Where a function's machine code is kept: as Numba unpickles it, in a folder of this user's alone."""
+
+    def __init__(self, function: Callable[..., Any], source: str) -> None:
+        super().__init__(function, source)
+        self._cache_path = str(_folder_of(Path(source)))
+
+
+def _folder_of(source: Path) -> Path:
+    """Beside the source, or else among the user's or the system's temporary files. Raises OSError: nowhere."""
+    digest = hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
+    with suppress(OSError):
+        (beside := source.parent / "__pycache__").mkdir(exist_ok=True)
+        return private(beside / "machine-code")
+    with suppress(OSError, RuntimeError):  # no home
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        caches.mkdir(parents=True, exist_ok=True)
+        return private(private(caches / "fedlib") / digest)
+    return private(temporary() / digest)
+
+
+class Files(CompileResultCacheImpl):
+    _locator_classes = [Private]
+
+
 class Cache(FunctionCache):
     """Numba's cache of a function, stored in `CheckedFiles`; nothing is kept where it cannot be written."""
+
+    _impl_class = Files
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -65,12 +98,8 @@ class Cache(FunctionCache):
 
 
 def _cache_of(function: Callable[..., Any]) -> Cache | None:
-    try:
+    with suppress(RuntimeError, OSError):  # it can be kept nowhere
         return Cache(function)
-    except RuntimeError:  # neither the source's folder nor the user's cache can be written
-        with suppress(OSError, RuntimeError):
-            setattr(numba.config, "CACHE_DIR", str(temporary()))  # noqa: B010 - it is set where it is read
-            return Cache(function)
     return None
 
 

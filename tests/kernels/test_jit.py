@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from fedlib.files import private
 
 LOOP = """\
 from fedlib.kernels.jit import exact
@@ -51,7 +54,7 @@ def test_machine_code_that_is_damaged_is_compiled_again(folder: Path, monkeypatc
     """Empty, cut, or a bit flipped: the same sum each time, and then it is kept again."""
     monkeypatch.syspath_prepend(folder)
     assert ran(folder) == ["6.0", "0"]
-    files = sorted((folder / "__pycache__").glob("checked-*.nb[ic]"))
+    files = sorted((folder / "__pycache__" / "machine-code").glob("checked-*.nb[ic]"))
     assert len(files) == 2
     assert ran(folder) == ["6.0", "1"]
     rng = np.random.default_rng(0)
@@ -82,3 +85,28 @@ def test_machine_code_is_kept_elsewhere_where_the_source_cannot_be_written(folde
     assert ran(folder, **there) == ["6.0", "0"]
     assert ran(folder, **there) == ["6.0", "1"]
     assert ran(folder, **home, TMPDIR=str(nowhere)) == ["6.0", "0"]
+
+
+def test_machine_code_is_kept_where_nobody_else_can_write(folder: Path) -> None:
+    """It is unpickled. A folder that others can write, or a link to one, is passed over."""
+    own = folder / "__pycache__" / "machine-code"
+    home = {"HOME": str(folder / "home"), "XDG_CACHE_HOME": ""}
+    assert ran(folder, **home) == ["6.0", "0"]
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o770)
+    assert ran(folder, **home) == ["6.0", "0"]
+    (kept,) = (folder / "home" / ".cache" / "fedlib").iterdir()
+    assert [path.stat().st_mode & 0o777 for path in (kept, kept.parent)] == [0o700, 0o700]
+    assert ran(folder, **home) == ["6.0", "1"]
+    shutil.rmtree(own)
+    (folder / "elsewhere").mkdir(mode=0o700)
+    own.symlink_to(folder / "elsewhere")
+    assert ran(folder, **home) == ["6.0", "1"]
+    assert not list((folder / "elsewhere").iterdir())
+
+
+def test_machine_code_of_another_user_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private(folder / "mine")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(PermissionError, match="mine is not this user's alone"):
+        private(folder / "mine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,14 @@ def test_a_run_that_goes_on_for_more_rounds_has_measured_what_a_longer_one_has(
     again, at_once = blobs.simulate(T=6, store=tmp_path, **how), blobs.simulate(T=6, **how)
     times = ["seconds", "server_seconds"]
     pd.testing.assert_frame_equal(again.table.drop(columns=times), at_once.table.drop(columns=times))
+
+
+@pytest.mark.parametrize("name", ["Top $k_$", "$x^2$", "100 % <b>_a"])
+def test_a_name_in_a_figure_is_no_formula(name: str, tmp_path: Path) -> None:
+    table = made()
+    for methods in (["a"], list("abcdefghij")):  # beside its line, or in a legend
+        several = pd.concat([table[table["method"] == "a"].assign(method=f"{name} {m}") for m in methods])
+        figure = fedlib.Result(several).plot("test_loss")
+        figure.savefig(tmp_path / "figure.svg")
+        shown = html.unescape((tmp_path / "figure.svg").read_text())
+        assert all(f">{name} {m}<" in shown for m in methods)

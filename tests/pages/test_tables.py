@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -75,3 +76,18 @@ def test_a_name_over_several_columns_spans_them():
     ]
     assert head.count('colspan="2"') == 2
     assert 'data-label="t · paper">4<' in table
+
+
+def test_a_downloaded_table_holds_no_formulas(tmp_path: Path):
+    """A spreadsheet runs text that begins so; numbers, and everything that stands further on, stay as they are."""
+    risky = ["=1+1", "+importance", "-x", "@sum", "\t=1", "- 3"]
+    plain = ["a=1", "1 + 1", "", "-", 'it\'s, "quoted"\nand long']
+    numbers = [-1.5, 1e-300, np.inf, -np.inf, np.nan, 34.699999999999996, -4, -3, -2, -1, 0]
+    table = pd.DataFrame({"=head": [*risky, *plain], "n": numbers})
+    path = tmp_path / "table.csv"
+    path.write_text(tables.csv_of(table.set_index("=head"), index=True), newline="")
+    shown = pd.read_csv(path, keep_default_na=False, dtype=str)
+    assert shown["'=head"].tolist() == [*(f"'{cell}" for cell in risky), *plain]
+    assert shown["n"].tolist()[:6] == ["-1.5", "1e-300", "inf", "-inf", "", "34.7"]
+    assert tables.read_csv(path, keep_default_na=False)["'=head"].tolist() == [*risky, *plain]
+    assert tables.csv_of(table[["n"]]) == table[["n"]].to_csv(index=False, float_format="%.10g")

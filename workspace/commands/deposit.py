@@ -22,6 +22,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.runs import archive
 from fedlib.settings.schema import ROOT, SCALES
+from workspace.pages import tables
 
 LICENCES = "data/LICENCES.md"  # of datasets, and of what is derived from them
 
@@ -71,7 +72,7 @@ def _files(root: Path, site: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(site.rglob("*")):
         if path.is_file() and not path.is_symlink():
             yield f"site/{path.relative_to(site).as_posix()}", path.read_bytes()
-    yield "computed.csv", computed(root / "data" / "archive").to_csv(index=False).encode()
+    yield "computed.csv", tables.csv_of(computed(root / "data" / "archive")).encode()
     yield "LICENCES.md", (root / LICENCES).read_bytes()
 
 

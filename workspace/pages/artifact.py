@@ -189,9 +189,7 @@ class Artifact:
 
     def keep(self, frame: pd.DataFrame, name: str, index: bool = False) -> None:
         """Save a table as `<name>.csv` without displaying it."""
-        # Ten digits: 34.7, where binary arithmetic gave 34.699999999999996.
-        text = frame.to_csv(index=index, float_format="%.10g")
-        write_whole(self.folder / f"{name}.csv", text.encode())
+        write_whole(self.folder / f"{name}.csv", tables.csv_of(frame, index).encode())
 
     def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
         """Save the claims with their outcomes, and how many have each that occurs; of a part nothing is said."""

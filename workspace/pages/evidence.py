@@ -15,7 +15,7 @@ import pandas as pd
 from workspace.analysis import effects, words
 from workspace.analysis.claim import claims_of
 from workspace.analysis.paper import Paper, papers
-from workspace.pages import forest
+from workspace.pages import forest, tables
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Evidence:
         paths = [folder / f"{name}.csv" for name in PARTS]
         if not all(path.exists() for path in paths):
             return None
-        return cls(*(typed(pd.read_csv(path, dtype={"commit": str, "runs": str})) for path in paths))
+        return cls(*(typed(tables.read_csv(path, dtype={"commit": str, "runs": str})) for path in paths))
 
     def of_papers(self, names: Iterable[str]) -> Evidence:
         """The same of some papers alone."""

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from workspace.analysis import effects
 from workspace.figures import study as figures
-from workspace.pages import chooser, forest, ranking
+from workspace.pages import chooser, forest, ranking, tables
 from workspace.pages.entries import MINE, OTHERS, Entries, core_claims, surely_apart
 from workspace.pages.evidence import Evidence
 
@@ -52,7 +52,9 @@ class StudyArticle:
         if not {*MINE.values(), *OTHERS} <= {entry["name"] for entry in content["methods"]}:
             return None
         tables = {
-            page: pd.read_csv(path) for page in WORLDS if (path := folder / page / "outcomes.csv").exists()
+            page: tables.read_csv(path)
+            for page in WORLDS
+            if (path := folder / page / "outcomes.csv").exists()
         }
         return cls(Entries(evidence.of_papers(MINE), content, tables, facts))
 

@@ -149,6 +149,11 @@ def download(name: str, kind: Kind, scratch: Path) -> Path:
     socket.setdefaulttimeout(SILENCE)
     try:
         return kind.download(scratch)
+    except ImportError:
+        raise DataError(
+            f"{name} is downloaded by torchvision, which is not installed: pip install torchvision, or name a mirror "
+            "in FEDLIB_MIRROR."
+        ) from None
     except (OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(

@@ -39,8 +39,12 @@ def features(x: Tensor, weights: Path | None = None) -> Tensor:
         raise ConfigError(
             f"{path} is not torchvision's {RESNET18} (its SHA-256 is {digest[:8]}...); replace it."
         )
-    from torchvision.models import resnet18  # slow to import, and rarely needed
-
+    try:
+        from torchvision.models import resnet18  # slow to import, and rarely needed
+    except ImportError:
+        raise ConfigError(
+            "model 'resnet18_head' needs torchvision; install it: pip install torchvision."
+        ) from None
     net = resnet18(weights=None)
     net.load_state_dict(torch.load(path, weights_only=True))
     net.fc = nn.Identity()
