@@ -31,7 +31,14 @@ from workspace.pages.entries import MINE, OTHERS, Entries, core_claims, surely_a
 from workspace.pages.evidence import Evidence
 
 PLACE = "study"  # of the page, and of its files
-WORLDS = ("world-claims", "world-semantics", "world-deadlines", "world-aggregation", "world-methods")
+WORLDS = (
+    "world-claims",
+    "world-semantics",
+    "world-deadlines",
+    "world-aggregation",
+    "world-methods",
+    "world-asynchronous",
+)
 ABSTRACT = "Abstract"
 FEW = 4  # readings: a claim with fewer is not in the figure of readings
 
