@@ -307,3 +307,25 @@ def test_a_legend_of_long_labels_is_no_wider_than_its_figure():
     assert figure.legends[0].get_window_extent().width <= figure.bbox.width
     assert axes[0].bbox.height > 0.7 * before
     plt.close(figure)
+
+
+def test_a_small_picture_is_the_same_picture():
+    """Every vertex that is left out lies within half a point of the line that is left."""
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 300, 900)
+    y = 100 + 40 * np.sin(t / 20) + 0.2 * rng.standard_normal(len(t))
+    line = " \n".join(
+        f"{'L' if k else 'M'} {a:.6f} {b:.6f}" for k, (a, b) in enumerate(zip(t, y, strict=True))
+    )
+    full = f'<path d="{line} \n" style="x"/>\n   <path d="M 1.123456 2 \nC 1 2 3.987654 4 5 6 \nz \n"/>'
+    small = picture.compact(full)
+    first, second = re.findall(r' d="M ([^"]*)"', small)
+    kept = np.array(first.split(), float).reshape(-1, 2)
+    assert len(small) < len(full) / 3
+    sides = kept[1:] - kept[:-1]
+    lengths = np.maximum((sides**2).sum(axis=1), 1e-12)
+    from_start = np.column_stack([t, y])[:, None] - kept[:-1]
+    along = np.clip((from_start * sides).sum(axis=2) / lengths, 0, 1)
+    distances = np.linalg.norm(from_start - along[..., None] * sides, axis=2).min(axis=1)
+    assert distances.max() < 0.5
+    assert second.split() == "1.12 2 C 1 2 3.99 4 5 6 z".split()

@@ -113,7 +113,8 @@ class Page:
 
     @property
     def downloads(self) -> list[str]:
-        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".svg", ".csv", ".ipynb"))
+        """Its tables and its notebook; a browser saves a picture from where it stands."""
+        return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".csv", ".ipynb"))
 
 
 def heading(notebook: NotebookNode) -> str:

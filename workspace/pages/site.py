@@ -399,7 +399,10 @@ class Site:
         if page.notebook is None:
             self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
             return
-        for name in page.downloads:
+        for name in [
+            *page.downloads,
+            *([page.picture] if page.picture else []),
+        ]:  # the tiles show the picture
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
         self._file("files/params.yaml", (self.root / "params.yaml").read_bytes())
         if page.scale != self.scale:

@@ -72,8 +72,8 @@ def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:
 
 def csv_of(frame: pd.DataFrame, index: bool = False) -> str:
     """A table as CSV. Text that a spreadsheet would run as a formula gets an apostrophe; numbers stay."""
-    # Ten digits: 34.7, where binary arithmetic gave 34.699999999999996.
-    rows = csv.reader(io.StringIO(frame.to_csv(index=index, float_format="%.10g")))
+    # Seven digits: 34.7, where binary arithmetic gave 34.699999999999996.
+    rows = csv.reader(io.StringIO(frame.to_csv(index=index, float_format="%.7g")))
     csv.writer(made := io.StringIO(), lineterminator="\n").writerows(
         [safe(cell) for cell in row] for row in rows
     )
