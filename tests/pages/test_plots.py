@@ -328,4 +328,4 @@ def test_a_small_picture_is_the_same_picture():
     along = np.clip((from_start * sides).sum(axis=2) / lengths, 0, 1)
     distances = np.linalg.norm(from_start - along[..., None] * sides, axis=2).min(axis=1)
     assert distances.max() < 0.5
-    assert second.split() == "1.12 2 C 1 2 3.99 4 5 6 z".split()
+    assert second.split() == ["1.12", "2", "C", "1", "2", "3.99", "4", "5", "6", "z"]

@@ -42,7 +42,7 @@ def thinned(found: re.Match[str]) -> str:
     line = Path(np.array(numbers, float).reshape(-1, 2))
     line.simplify_threshold = INVISIBLE
     line = line.cleaned(simplify=True)
-    vertices = line.vertices[line.codes != Path.STOP]
+    vertices = np.asarray(line.vertices)[np.asarray(line.codes) != Path.STOP]
     return f' d="M {" ".join(f"{value:.6f}" for value in vertices.ravel())}{closed}"'
 
 
