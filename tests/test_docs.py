@@ -38,6 +38,7 @@ LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted([*DOCS.glob("add-*.md"), DOCS / "enter-the-arena.md"])
 PROGRAMS = [
     "getting-started",
+    "answers",
     "your-model",
     "your-data",
     "your-sampler",

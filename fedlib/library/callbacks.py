@@ -22,6 +22,7 @@ from fedlib.settings.schema import Run
 from fedlib.simulation.live import Live
 
 Keep = Literal["last", "best"]
+MOST_METHODS = 4  # of which a progress line says what was measured
 KEPT = "kept.npz"  # in a run's folder: its clients' losses and scores, and its weights
 
 
@@ -123,6 +124,9 @@ class Watcher:
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
+    measured: dict[str, tuple[str, float]] = field(
+        default_factory=dict
+    )  # latest column and value of each run
     cut: dict[str, int] = field(default_factory=dict)  # of these, the rounds whose models are no longer there
 
     def __call__(self, address: str, live: Live) -> None:
@@ -138,6 +142,8 @@ class Watcher:
             if row is live.rows[-1] and not live.diverged:
                 models = live.models
             self._keep_best(address, row, models)
+            if column := quality_of(row):
+                self.measured[address] = column, row[column]
             if self._tell(address, row, models):
                 live.stopped = row["round"] < live.run.T
                 self.ended[address] = live.rows[: row["round"] + 1]
@@ -149,6 +155,18 @@ class Watcher:
                 return
         if live.ended:
             self._end(address, live)
+
+    def latest(self) -> str:
+        """What was measured last, a mean over seeds for each method, as the end of a progress line."""
+        values: dict[str, list[float]] = {}
+        for address, (_, value) in list(self.measured.items()):
+            for method in dict.fromkeys(run.method for run in self.labels[address]):
+                values.setdefault(method, []).append(value)
+        if not values:
+            return ""
+        column, _ = next(iter(self.measured.values()))
+        means = [f"{method} {np.mean(several):.3g}" for method, several in values.items()]
+        return f"; {column}: {', '.join(means[:MOST_METHODS])}{', ...' if len(means) > MOST_METHODS else ''}"
 
     def replay(self, address: str, rounds: pd.DataFrame) -> None:
         """Tell callbacks about a run that was finished before."""

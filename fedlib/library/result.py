@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from fedlib import measure
+from fedlib import __version__, measure
 from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.library.metric import QUALITY, Better, check_better, is_low
@@ -30,12 +30,26 @@ Key = tuple[str, int]  # (method, seed)
 Shapes = Sequence[tuple[str, Sequence[int]]]  # names and shapes of a module's tensors, in order
 
 
+CITATION = f"fedlib: client selection in federated learning, version {__version__} (fedlib-selection)."
+UNITS = {  # of the table's columns; losses are in nats where the loss is cross-entropy
+    **dict.fromkeys(("test_loss", "train_loss", "train_loss_std", "local_loss", "local_loss_std"), "nats"),
+    **dict.fromkeys(("test_accuracy", "client_accuracy", "client_accuracy_std"), "fraction"),
+    **dict.fromkeys(("parameters_down", "parameters_up", "scalars_up"), "numbers sent in the round"),
+    **dict.fromkeys(("client_steps", "wasted_steps"), "local steps in the round"),
+    **dict.fromkeys(("seconds", "server_seconds"), "s, of this machine"),
+    "samples_evaluated": "samples in the round",
+    "clock": "s, simulated",
+    "round": "aggregations",
+}
+
+
 @dataclass(frozen=True)
 class Result:
     """The measures of all methods and seeds.
 
     table: one row per (method, seed, round), with the columns of ARCHITECTURE.md; `test_metric` holds a program's own
-        metric. clients: names of the clients 0 to N - 1, if the program named them.
+        metric. `table.attrs` has the units of its columns, and what to cite.
+    clients: names of the clients 0 to N - 1, if the program named them.
     ends: (method, seed) -> what was kept of the run's last round: each client's measures, and weights.
     sizes: seed -> (N,) number of samples of each client. failures: (method, seed) -> why the run failed.
     make: makes the module that `model` gives. better: which values of the program's own metric are good, if it said so.
@@ -50,6 +64,10 @@ class Result:
     make: Callable[[], nn.Module] | None = field(default=None, repr=False)
     better: Better | None = None
     layout: Shapes = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        units = {column: unit for column, unit in UNITS.items() if column in self.table}
+        self.table.attrs |= {"units": units, "citation": CITATION}
 
     @property
     def column(self) -> str:

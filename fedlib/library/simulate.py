@@ -204,7 +204,8 @@ def train(
     for a in lacking:
         store.try_again(a)
     if lacking:
-        with Progress(place.runs, sum(run.T for run in lacking.values()), tell, "simulate") as progress:
+        total = sum(run.T for run in lacking.values())
+        with Progress(place.runs, total, tell, "simulate", more=watch.latest) as progress:
             for group in groups_of(list(lacking.values()), 1):
                 train_group(group, place, threads, progress.folder, supply, watch)
     failures = {a: why["reason"] for a in lacking if (why := store.failure(a))}

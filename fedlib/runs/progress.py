@@ -16,6 +16,8 @@ class Progress:
     """Prints a progress line for all workers together, with the remaining time; less often the longer it takes.
 
     A worker's heartbeat counts the rounds that its runs have done, and those saved by an early end.
+
+    more: what else the line says.
     """
 
     def __init__(
@@ -26,9 +28,11 @@ class Progress:
         title: str,
         bound: str = "about",
         interval: float = 5.0,
+        more: Callable[[], str] = str,
     ) -> None:
         self.folder = root / ".progress" / f"{os.getpid()}-{time.monotonic_ns()}"
         self.total, self.tell, self.title, self.bound, self.interval = total, tell, title, bound, interval
+        self.more = more
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -57,7 +61,7 @@ class Progress:
             if finished > first[1]:
                 rate = (last[1] - first[1]) / (last[0] - first[0])
                 remaining = max(0.0, (total - finished) / rate - (moment - last[0]))
-                self.tell(report(self.title, finished, total, rate, remaining, self.bound))
+                self.tell(report(self.title, finished, total, rate, remaining, self.bound) + self.more())
 
 
 def report(title: str, finished: int, total: int, rate: float, remaining: float, bound: str = "about") -> str:

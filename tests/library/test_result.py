@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+import re
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from torch.nn.functional import mse_loss
 
 import fedlib
 from fedlib.library.callbacks import Running
+from fedlib.runs.progress import Progress
 
 METHODS, SEEDS, T = ("a", "b", "c"), (0, 1, 2), 10
 
@@ -169,3 +173,32 @@ def test_a_name_in_a_figure_is_no_formula(name: str, tmp_path: Path) -> None:
         figure.savefig(tmp_path / "figure.svg")
         shown = html.unescape((tmp_path / "figure.svg").read_text())
         assert all(f">{name} {m}<" in shown for m in methods)
+
+
+def test_a_table_says_its_units_and_what_to_cite(tmp_path: Path) -> None:
+    result = blobs.simulate()
+    result.save(tmp_path / "result.zip")
+    for found in (result, fedlib.load(tmp_path / "result.zip")):
+        assert found.table.attrs["units"]["test_loss"] == "nats"
+        assert set(found.table.attrs["units"]) <= set(found.table)
+        assert fedlib.__version__ in found.table.query("round > 1").attrs["citation"]
+    numbers = result.table.select_dtypes("number").columns.difference(["seed", "test_metric"])
+    assert set(numbers) <= set(result.table.attrs["units"])
+
+
+def test_the_progress_line_says_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedlib.library.simulate.Progress", partial(Progress, interval=0.01))
+    told: list[str] = []
+    slow = [Waits()]
+    result = blobs.simulate(
+        T=6, methods={"a": "uniform", "b": "md"}, seeds=2, callbacks=slow, tell=told.append
+    )
+    line = next(line for line in reversed(told) if "left; test_accuracy: a 0." in line)
+    shown = re.fullmatch(r".*; test_accuracy: a (\S+), b (\S+)", line)
+    rows = result.table.groupby(["method", "round"])["test_accuracy"].mean().round(3).reset_index()
+    assert {float(shown[1]), float(shown[2])} <= set(rows["test_accuracy"])
+
+
+class Waits(fedlib.Callback):
+    def on_round(self, run: Any, row: Any, model: Any) -> None:
+        time.sleep(0.1)
