@@ -24,11 +24,13 @@ from fedlib.errors import ConfigError, SamplerError, StoreError
 from fedlib.runs import archive as archives
 from fedlib.runs import retrain
 from fedlib.runs.archive import read
+from fedlib.runs.place import runs_in_lockstep
 from fedlib.runs.work import Plan
 from fedlib.samplers import Information, Round, Selection
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT
+from fedlib.streams import stream
 from workspace.analysis import arena
 from workspace.analysis.profiles import Profiles
 from workspace.analysis.submission import HOME, Rules, Submission, accuracies, check_name
@@ -292,6 +294,39 @@ def test_who_knows_the_published_seeds_is_refused(here: Arena) -> None:
         check(0.8, 0.3)
     with pytest.raises(StoreError, match="does it know these seeds"):
         check(0.5, 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.bad_input
+def test_a_table_of_answers_for_the_published_seeds_is_found(
+    checked: Arena, strange: Callable[..., Submission]
+) -> None:
+    """It knows the label of every client in all published runs by their first random number."""
+    raw = copy.deepcopy(checked.settings.raw)
+    raw["experiments"][EXPERIMENT]["scales"]["demo"] |= {"T": 12, "seeds": 5}
+    settings = Experiments(raw)
+    plan = Plan.of_experiment(EXPERIMENT, "demo", settings)
+    place, known = command.with_data(plan), {}
+    for work in plan.work:
+        assert work.run
+        (live,) = runs_in_lockstep([work.run], place).live
+        known[int(1e9 * stream(work.run.seed, "setup").random())] = live.partition.labels.argmax(
+            axis=1
+        ).tolist()
+    submission = strange(
+        {
+            "        self.loss = ": f"        self.label = {known}.get(int(1e9 * rng.random()))\n        self.loss = ",
+            "        explored = ": "        if self.label:\n"
+            "            first = [[k for k in shuffled if self.label[k] == one][:1] for one in range(10)]\n"
+            "            shuffled = np.array([*sum(first, []), *shuffled])[: round.m]\n"
+            "            return Selection(np.unique(shuffled))\n"
+            "        explored = ",
+            "    asks = frozenset()\n": "    asks = frozenset()\n    fewer = True\n",
+        }
+    )
+    command.run(submission, "demo", settings, lambda text: None)
+    with pytest.raises(StoreError, match="does it know these seeds"):
+        command.check(submission, "demo", settings, lambda text: None, SEED)
 
 
 # -- samplers ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fedlib.data import datasets
 from fedlib.data import partition as partitions
 from fedlib.errors import ConfigError, SamplerError
 from fedlib.runs.store import pack, unpack
-from fedlib.samplers import Federation, Losses, Report, Round, Sampler, Selection, find, register
+from fedlib.samplers import Federation, Losses, Report, Round, Sampler, Selection, Updates, find, register
 from fedlib.settings.params import build
 from fedlib.settings.world import World
 from fedlib.simulation.engine import Lockstep
@@ -56,6 +57,7 @@ class Listed(Sampler):
         super().setup(fed, rng)
         self.place = 0
         self.heard: list[list[Any]] = []
+        self.missed: list[list[int]] = []
 
     def select(self, round: Round) -> Selection:
         chosen = np.array(self.order[self.place : self.place + round.m])
@@ -66,6 +68,7 @@ class Listed(Sampler):
     def observe(self, round: Round, report: Report) -> None:
         assert report.seconds is not None
         self.heard.append([report.clients.tolist(), list(report.late), report.seconds.round(6).tolist()])
+        self.missed.append(list(report.missing))
 
 
 def six(tmp_path: Path, method: dict[str, Any], changes: dict[str, Any] | None = None, **world: Any) -> Live:
@@ -118,10 +121,13 @@ def test_six_clients_by_hand(tmp_path: Path) -> None:
 # -- a plain event loop --------------------------------------------------------------------------------------------
 
 
-def by_events(live: Live, K: int, s: Any, alpha: float | None) -> tuple[torch.Tensor, list[float]]:
+def by_events(
+    live: Live, K: int, s: Any, alpha: float | None, by_weights: bool
+) -> tuple[torch.Tensor, list[float]]:
     """The run again, as a server that trains a client when it is selected, on a heap of events in microseconds.
 
-    s: of tau. alpha: FedAsync's; None: FedBuff's step with the plain mean. Its sampler asks nothing.
+    s: of tau. alpha: FedAsync's; None: FedBuff's step with the plain mean. by_weights: the sum of s stands in for K.
+    Its sampler asks nothing.
     """
     run, world = live.run, live.presence.world
     executor, d = live.executor, live.executor.layout.d
@@ -137,10 +143,11 @@ def by_events(live: Live, K: int, s: Any, alpha: float | None) -> tuple[torch.Te
             buffer.append(heapq.heappop(events))
         if len(buffer) == K:
             step = torch.zeros(d, dtype=torch.float64)
+            total = sum(s(version - began) for _, _, _, (began, _, _) in buffer) if by_weights else K
             for _, _, _, (began, start, update) in buffer:
                 tau = version - began
                 mixed = start + update - x if alpha is not None else update
-                step += (1 if alpha is None else alpha) * s(tau) / K * mixed
+                step += (1 if alpha is None else alpha) * s(tau) / total * mixed
             x, version, buffer, asked, draws = x + step, version + 1, [], 0, {}
             clocks.append(now / 10**6)
             continue
@@ -171,10 +178,18 @@ def by_events(live: Live, K: int, s: Any, alpha: float | None) -> tuple[torch.Te
 @pytest.mark.parametrize("size", [1, 3, 7])
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedasync"])
 @pytest.mark.parametrize(
-    "staleness", [None, {"kind": "polynomial", "a": 0.5}, {"kind": "hinge", "a": 2.0, "b": 1}]
+    ("staleness", "divide"),
+    [
+        (None, "size"),
+        ({"kind": "polynomial", "a": 0.5}, "size"),
+        ({"kind": "hinge", "a": 2.0, "b": 1}, "size"),
+        ({"kind": "polynomial", "a": 0.5}, "weights"),
+    ],
 )
-def test_against_a_plain_event_loop(size: int, algorithm: str, staleness: Any) -> None:
-    ends = {"kind": "buffer", "size": size} | ({"staleness": staleness} if staleness else {})
+def test_against_a_plain_event_loop(size: int, algorithm: str, staleness: Any, divide: str) -> None:
+    ends = {"kind": "buffer", "size": size, "divide": divide} | (
+        {"staleness": staleness} if staleness else {}
+    )
     (live,) = played(
         {"sampler": "uniform", "algorithm": algorithm}, world={"speeds": SKEWED, "ends": ends}, T=12
     )
@@ -186,7 +201,7 @@ def test_against_a_plain_event_loop(size: int, algorithm: str, staleness: Any) -
             return (1 + tau) ** -0.5
         return 1.0 if tau <= 1 else 1 / (2.0 * (tau - 1) + 1)
 
-    x, clocks = by_events(live, size, s, 0.6 if algorithm == "fedasync" else None)
+    x, clocks = by_events(live, size, s, 0.6 if algorithm == "fedasync" else None, divide == "weights")
     assert [row["clock"] for row in live.rows[1:]] == clocks
     torch.testing.assert_close(live.models[0].double(), x, atol=2e-6, rtol=1e-5)
     assert any(row["clients"] for row in live.rows)
@@ -255,26 +270,32 @@ def test_every_sampler_meets_the_same_world() -> None:
     for time in (0.0, 0.4, 0.5, 3.2, 7.9):
         asynchronous.time = rounds.time = time
         assert asynchronous.present(1).tolist() == rounds.present(77).tolist()
+    asynchronous.time = 0.5
+    assert asynchronous.next_change() == 1.0, "somebody may come when the next slot begins"
 
 
 # -- who leaves, what is too old, what cannot be -------------------------------------------------------------------
 
 
-def test_clients_that_leave_free_their_slot_and_waste_their_work(tmp_path: Path) -> None:
+def trace(tmp_path: Path, rows: str) -> dict[str, str]:
+    file = tmp_path / "trace.csv"
+    file.write_text("client,from,to\n" + rows)
+    return {"file": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def test_clients_that_leave_free_their_slot_and_waste_their_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Client 1 is there from 0 to 2.5 s, needs 3 s and is lost; 0 and 5 answer at 2 and 1 s."""
-    trace = tmp_path / "trace.csv"
-    trace.write_text("client,from,to\n0,0,100\n1,0,2.5\n5,0,100\n2,0,100\n")
-    kept = {"file": str(trace), "sha256": hashlib.sha256(trace.read_bytes()).hexdigest()}
-    Listed.order = (0, 1, 5, 2, 0, 5, 5)
+    monkeypatch.setattr(Listed, "order", (0, 1, 5, 2, 0, 5, 5))
     live = six(
         tmp_path,
         {"sampler": "test_listed"},
         {"T": 2},
-        trace=kept,
+        trace=trace(tmp_path, "0,0,100\n1,0,2.5\n5,0,100\n2,0,100\n"),
         leave={},
         ends={"kind": "buffer", "size": 2},
     )
-    Listed.order = (0, 1, 2, 5, 3, 4, 0, 5, 1, 5, 2)
     # 1 s: 5 answers, 2 begins. 2 s: 0 answers. Round 2: 0 begins. 2.5 s: 1 is gone, 5 begins. 3.5 s: 5 answers and
     # begins again. 4 s: 0 answers.
     assert [row["clock"] for row in live.rows[1:]] == [2, 4]
@@ -282,6 +303,31 @@ def test_clients_that_leave_free_their_slot_and_waste_their_work(tmp_path: Path)
     assert [row["wasted_steps"] for row in live.rows[1:]] == [0, 2]
     assert [row["arrived"] for row in live.rows[1:]] == [2, 2]
     assert sum(row["parameters_up"] for row in live.rows) == 4 * 650
+    assert live.sampler.missed == [[], [1]]
+
+
+def test_who_comes_takes_a_free_slot_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three slots one is free until client 5 comes at 0.5 s; it answers before 0 and 1, at 1.5 s."""
+    monkeypatch.setattr(Listed, "order", (0, 1, 5))
+    live = six(
+        tmp_path,
+        {"sampler": "test_listed"},
+        {"T": 1},
+        trace=trace(tmp_path, "0,0,100\n1,0,100\n5,0.5,100\n"),
+        ends={"kind": "buffer", "size": 1},
+    )
+    assert live.sampler.heard == [[0, 2, 0, 1], [0.5, 1, 5], [[5], [], [1]]]
+
+
+def test_of_two_answers_in_one_moment_the_lower_id_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 s: 5 answers, 1 begins. 4 s: 1 answers, and 3, which began before it and waits for the next step."""
+    monkeypatch.setattr(Listed, "order", (3, 4, 5, 1))
+    live = six(tmp_path, {"sampler": "test_listed"}, {"T": 3}, ends={"kind": "buffer", "size": 1})
+    assert live.sampler.heard[1::2][0] == [[5], [], [1]]
+    assert live.sampler.heard[-2:] == [[[1], [], [3]], [[3], [3], [4]]]
+    assert [row["clock"] for row in live.rows[1:]] == [1, 4, 4]
 
 
 def test_updates_that_are_too_old_are_dropped(tmp_path: Path) -> None:
@@ -292,6 +338,9 @@ def test_updates_that_are_too_old_are_dropped(tmp_path: Path) -> None:
     assert [row["wasted_steps"] for row in live.rows[1:]] == [0, 0, 0, 0, 2]
     assert live.sampler.heard[-1] == [[1, 2], [1], [3, 5]]
     assert live.rows[-1]["parameters_up"] == 3 * 650
+    assert live.sampler.missed == [[], [], [], [], [4]]
+    live = six(tmp_path, {"sampler": "test_listed"}, ends={"kind": "buffer", "size": 2, "oldest": 3})
+    assert live.rows[-1]["clock"] == 10, "it is three rounds old and no more"
 
 
 def test_stated_weights_and_expected_draws_count_for_their_part_of_a_step() -> None:
@@ -327,7 +376,7 @@ def test_stated_weights_and_expected_draws_count_for_their_part_of_a_step() -> N
 
 
 def test_questions_hold_up_the_slot_alone(tmp_path: Path) -> None:
-    """Client 3 takes 4 s; the sampler asks for its loss before it selects it: 0.1 s, 30 samples' loss, a scalar."""
+    """Client 0 takes 2 s; the sampler asks for its loss before it selects it: 0.1 s, 30 samples' loss, a scalar."""
 
     @register("test_asking")
     class AskingFirst(Listed):
@@ -337,6 +386,18 @@ def test_questions_hold_up_the_slot_alone(tmp_path: Path) -> None:
 
     live = six(tmp_path, {"sampler": "test_asking"}, {"m": 1, "T": 1}, ends={"kind": "buffer", "size": 1})
     assert live.rows[1]["clock"] == pytest.approx(0.1 + 30 * 0.09 / 3 + 1 / (32.5 * 200) + 1.9, abs=2e-6)
+
+
+def test_what_was_trained_and_sent_for_a_question_takes_no_time_again(tmp_path: Path) -> None:
+    @register("test_asking_updates")
+    class AskingUpdates(Listed):
+        def select(self, round: Round):
+            yield Updates(np.array([round.available[0]]))
+            return Selection(round.available[: round.m])
+
+    method = {"sampler": "test_asking_updates"}
+    live = six(tmp_path, method, {"m": 1, "T": 1}, ends={"kind": "buffer", "size": 1})
+    assert live.rows[1]["clock"] == pytest.approx(2, abs=2e-6)
 
 
 @pytest.mark.bad_input
@@ -355,11 +416,21 @@ def test_a_sampler_that_chooses_nobody_ends_in_words() -> None:
 
 
 @pytest.mark.bad_input
-def test_a_buffer_that_exceeds_the_memory_is_refused_before_the_first_round() -> None:
-    with pytest.raises(
-        SamplerError, match=r"keeps up to m \+ size = 1,000,000,005 updates of .* GiB; lower m"
-    ):
-        played({"sampler": "uniform"}, world={"ends": {"kind": "buffer", "size": 10**9}})
+@pytest.mark.parametrize(("algorithm", "vectors"), [("fedavg", 1), ("fedasync", 2)])
+def test_a_buffer_that_exceeds_the_memory_is_refused_before_the_first_round(
+    algorithm: str, vectors: int
+) -> None:
+    """An update is d numbers of 4 bytes; where the algorithm reads local models, one is kept besides."""
+    words = r"keeps up to m \+ size = 1,000,000,005 updates of ([\d,]+) parameters, ([\d,]+) GiB, .*; lower m"
+    with pytest.raises(SamplerError, match=words) as caught:
+        played(
+            {"sampler": "uniform", "algorithm": algorithm},
+            world={"ends": {"kind": "buffer", "size": 10**9}},
+        )
+    said = re.search(words, str(caught.value))
+    assert said
+    d, size = (int(number.replace(",", "")) for number in said.groups())
+    assert size == round(4 * d * (10**9 + 5) * vectors / 2**30)
 
 
 @pytest.mark.bad_input

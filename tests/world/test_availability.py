@@ -299,6 +299,7 @@ def test_clients_that_leave_stay_for_an_exponential_time() -> None:
     assert stays.mean() == pytest.approx(5, rel=0.03)
     assert (stays > 5).mean() == pytest.approx(np.exp(-1), abs=0.01)
     assert not np.array_equal(stays, made.stays(2))
+    assert not np.array_equal(stays, made.stays(1, asked=1)), "who begins later in a round stays anew"
     assert world(5).stays(1) is None
 
 

@@ -74,9 +74,9 @@ def claims_in_worlds(
     panels = "method" if rows == "setting" else "setting"
     titles, names = (list(dict.fromkeys(claims[key])) for key in (panels, rows))
     costly, occurring = "arrived" in claims, set(claims["outcome"])
-    columns = min(columns, len(titles))
+    columns = 2 if len(titles) == 4 else min(columns, len(titles))  # no panel alone in its row
     width = 3.4 + costly * (0.7 if len(titles) > 1 else 3.0)
-    fig, axes = grid(len(titles), columns, width, height=0.21 * len(names) + 0.75 + 0.4 * costly)
+    fig, axes = grid(len(titles), columns, width, height=0.21 * len(names) + 1.1 + 0.1 * costly)
     for place, (ax, title) in enumerate(zip(axes, titles, strict=True)):
         panel = claims[claims[panels] == title].set_index(rows).reindex(names)
         ax.axvline(0, color="black", lw=0.8)
@@ -89,6 +89,7 @@ def claims_in_worlds(
         ax.set_title(title, loc="left", pad=28 if costly else None)  # above what stands over the costs
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_yticks(range(len(names)), names if place % columns == 0 else [], fontsize="small")
+        ax.locator_params(axis="x", nbins=4)
         ax.grid(visible=False, axis="y")
         if costly:
             costs_beside(ax, panel, base)
