@@ -87,6 +87,10 @@ WRAPPERS = {  # kinds of values that hold others -> the attributes that hold the
     staticmethod: ("__func__",),
     slice: ("start", "stop", "step"),
 }
+HOOKS = tuple(  # attributes of a module of torch
+    f"_{kind}_hooks"
+    for kind in ("forward", "forward_pre", "backward", "backward_pre", "state_dict", "state_dict_pre")
+) + ("_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 NOT_COMPUTED = {  # attributes of a class that say nothing about what it computes
     *("__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__abstractmethods__"),
     *("_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__qualname__"),
@@ -129,6 +133,7 @@ class _Walk:
         self.total, self.skip = hashlib.sha256(), skip
         self.ordinals: dict[int, int] = {}
         self.alive: list[Any] = []  # so that no id is used twice
+        self.hooks: set[int] = set()  # mappings of torch's hooks
         self.names: set[str] = set()  # that code reads
 
     def put(self, *words: Any) -> None:
@@ -262,7 +267,7 @@ class _Walk:
         kind = type(value)
         self.put("thing", kind.__qualname__)
         if kind in MAPPINGS:
-            keys = kind is MappingProxyType or not name.endswith("_hooks")  # the keys of hooks are counted up
+            keys = id(value) not in self.hooks
             self.put(len(value))
             for key, part in list(value.items()):
                 self.add(key if keys else "", name)
@@ -310,6 +315,8 @@ class _Walk:
         if (state := _state(value)) is None:
             self.refuse(value, name)
         else:
+            if _instance_of(value, "torch.nn", "Module"):  # the keys of its hooks are counted up
+                self.hooks |= {id(vars(value).get(key)) for key in HOOKS}
             self.add_parts("attributes", state, name)
 
     def refuse(self, value: Any, name: str, why: str = "") -> None:

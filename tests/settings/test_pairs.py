@@ -17,7 +17,7 @@ import pytest
 from fedlib.errors import ConfigError
 from fedlib.settings.identity import digest_of_value
 
-PAIRS = 300
+PAIRS = 900
 VALUES = [  # two texts of values that differ
     *[
         ("1", "2"),
@@ -30,6 +30,7 @@ VALUES = [  # two texts of values that differ
     ],
     *[
         ("[1, [2]]", "[1, [3]]"),
+        ("{'a': 1}", "{'b': 1}"),
         ("{'a': 1}", "{'a': 2}"),
         ("{1, 2}", "{1, 3}"),
         ("frozenset({1})", "frozenset({2})"),
@@ -89,6 +90,8 @@ HOLDERS = [  # statements that make h hold what v holds
     "def h(*, v=v):\n    return v",
     "def h():\n    return h.v\nh.v = v",
     "G{n} = v\ndef h():\n    return G{n}",
+    "G{n}_hooks = v\ndef h():\n    return G{n}_hooks",
+    "h = nn.Identity()\nh.my_hooks = v",
     "G{n} = v\ndef g{n}():\n    return G{n}\ndef h():\n    return [g{n}() for _ in range(2)]",
     "class C:\n    pass\nh = C()\nh.v = v",
     "class C:\n    pass\nh = C()\nh.func, h.v = print, v",
@@ -170,7 +173,7 @@ def pair(k: int) -> tuple[tuple[str, str], list[str]]:
     return VALUES[int(rng.integers(len(VALUES)))], [HOLDERS[i] for i in rng.permutation(places)]
 
 
-@pytest.mark.outside("two values, one store")
+@pytest.mark.outside("two values, one store (a hundred pairs each)")
 @pytest.mark.parametrize("first", range(0, PAIRS, 100))
 def test_two_values_are_never_taken_for_one(first: int) -> None:
     refused = 0
