@@ -225,7 +225,7 @@ def test_every_update_comes_once_and_bytes_are_counted_when_they_are_sent() -> N
 SAMPLERS = ("uniform", "power_of_choice", "oort", "hics_fl", "f3ast")
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedvarp"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedvarp", "ifca"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_full_buffer_of_equal_clients_is_a_synchronous_round(sampler: str, algorithm: str) -> None:
     """Concurrency = K = m and equal speeds: FedAvg's bytes, for samplers that choose a client once."""
