@@ -20,7 +20,7 @@ from fedlib.settings.world import Deadline, First, Markov, Speeds, Trace
 from fedlib.settings.world import World as Settings
 from fedlib.streams import stream
 from fedlib.world import LiveWorld, availability, latent
-from fedlib.world.availability import scaled
+from fedlib.world.availability import check_cycles, scaled
 
 RATES = [
     {"kind": "equal"},
@@ -364,6 +364,7 @@ def test_cycles_in_which_clients_would_never_come_are_refused() -> None:
         world(100, mean=0.02, process={"kind": "cyclic", "length": 20})
     made = world(100, mean=0.02, process={"kind": "cyclic", "length": 50})
     assert len({k for t in range(1, 51) for k in made.present(t).tolist()}) == 100
+    check_cycles(np.array([0.0, 0.5]), 4)  # a client with p = 0 never comes, as asked
 
 
 @pytest.mark.bad_input
