@@ -317,10 +317,14 @@ def test_a_small_picture_is_the_same_picture():
     line = " \n".join(
         f"{'L' if k else 'M'} {a:.6f} {b:.6f}" for k, (a, b) in enumerate(zip(t, y, strict=True))
     )
-    full = f'<path d="{line} \n" style="x"/>\n   <path d="M 1.123456 2 \nC 1 2 3.987654 4 5 6 \nz \n"/>'
+    words = '<?xml version="1.0"?><text x="10.123456" style="opacity: 0.125">0.00125</text>'
+    full = (
+        f'{words}<path d="{line} \n" style="x"/>\n   <path d="M 1.123456 2 \nC 1 2 3.987654 4 5 6 \nz \n"/>'
+    )
     small = picture.compact(full)
     first, second = re.findall(r' d="M ([^"]*)"', small)
     kept = np.array(first.split(), float).reshape(-1, 2)
+    assert small.startswith(words.replace("10.123456", "10.12")), "words and opacities are no places"
     assert len(small) < len(full) / 3
     sides = kept[1:] - kept[:-1]
     lengths = np.maximum((sides**2).sum(axis=1), 1e-12)

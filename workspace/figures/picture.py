@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 PATH = re.compile(r' d="(M [^"]*)"')
+PLACE = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')  # what is written in points
 FRACTION = re.compile(r"-?\d+\.\d+")
 INVISIBLE = 0.25  # points: about how far a line may be from where it was, once it has fewer vertices
 
@@ -29,7 +30,7 @@ def svg(figure: Figure, salt: str) -> bytes:
 
 def compact(svg: str) -> str:
     """An SVG with hundredths of a point for millionths, and without vertices that nobody would miss."""
-    return re.sub(r"\n +", "\n", FRACTION.sub(lambda found: rounded(found[0]), PATH.sub(thinned, svg)))
+    return re.sub(r"\n +", "\n", PLACE.sub(rounded, PATH.sub(thinned, svg)))
 
 
 def thinned(found: re.Match[str]) -> str:
@@ -46,9 +47,12 @@ def thinned(found: re.Match[str]) -> str:
     return f' d="M {" ".join(f"{value:.6f}" for value in vertices.ravel())}{closed}"'
 
 
-def rounded(number: str) -> str:
-    text = f"{float(number):.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+def rounded(place: re.Match[str]) -> str:
+    def hundredths(number: re.Match[str]) -> str:
+        text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+        return "0" if text == "-0" else text
+
+    return FRACTION.sub(hundredths, place[0])
 
 
 def show(picture: bytes, /, **metadata: Any) -> None:
