@@ -21,6 +21,7 @@ COMMANDS = [
     "results",
     "archive",
     "scale",
+    "set",
     "report",
     "repro",
     "pipeline",

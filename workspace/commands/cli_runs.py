@@ -142,6 +142,23 @@ def scale(name: Annotated[Scale | None, typer.Argument(help="demo, cpu or paper.
     typer.echo(f"scale: {params.load().scale}")
 
 
+@commands.command("set")
+def set_(
+    change: Annotated[str, typer.Argument(help="KEY=VALUE, such as experiments.cs_mnist.scales.demo.T=20.")],
+) -> None:
+    """Change one value in params.yaml, and nothing else there: no comment, no anchor, no order.
+
+    Example: fedlib set experiments.cs_mnist.scales.demo.T=20
+    """
+    from workspace.commands.change import set_value
+
+    key, _, value = change.rpartition("=")
+    before, entries = set_value(key.strip(), value.strip())
+    typer.echo(
+        f"{key.strip()}: {before or 'not set'} -> {value.strip()}; changed: {', '.join(entries) or 'nothing'}."
+    )
+
+
 @commands.command()
 def results(names: Names = None, scale: ScaleOption = None) -> None:
     """Write the tables of finished or archived runs, without training; experiments may be incomplete."""
