@@ -130,12 +130,13 @@ class Site:
         """Data, versions, devices and dates of the results at a scale, with every value that occurs."""
         facts: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
         for name in self.logs:
-            for run in self._info(name, scale).get("runs", []):
+            runs = self._info(name, scale).get("runs", [])
+            for run in runs:
                 facts["data"].add(run["data"]["provenance"])
                 facts["device"].add(run.get("device", ""))
                 facts["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
             times, _ = read_times(path_of(name, scale, self.root / "data" / "results"))
-            facts["date"] |= {run["date"][:10] for run in times["dates"] if "date" in run}
+            facts["date"] |= {run.get("date", "")[:10] for run in [*runs, *times["dates"]]}
         return {key: sorted(values - {""}) for key, values in facts.items()}
 
     def line(self, scale: Scale) -> str:
