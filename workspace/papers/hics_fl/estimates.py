@@ -103,20 +103,6 @@ def separations(table: pd.DataFrame, T_s: float | None = None, source: str = "bi
     return tuple(np.mean(pairs, axis=0))
 
 
-def estimated_panels(
-    updates: pd.DataFrame, cases: list[str]
-) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], float]:
-    """True and estimated entropies after the warm-up of each case's first seed, and ln of the number of labels."""
-    panels, top = {}, 0.0
-    for case in cases:
-        table = updates.query("data == @case and when == 'warm-up'")
-        if len(table):
-            table = table[table["seed"] == table["seed"].min()]
-            panels[case] = table["entropy"].to_numpy(), estimated(table)
-            top = float(np.log(len(table["bias"].iloc[0])))
-    return panels, top
-
-
 def compared(updates: pd.DataFrame, cases: list[str]) -> pd.DataFrame:
     """AUC, tau and error of every estimator, temperature and start of the cases, mean over seeds."""
     rows = []
