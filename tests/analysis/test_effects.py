@@ -317,6 +317,8 @@ def test_holm_takes_back_a_core_claim_that_many_others_outweigh():
     assert set(many["outcome"]) == {"not after correction"}
     assert set(many["said"]) == {"shown, but not after correction for the paper's other main claims"}
     assert (many["needed"] > 5).all()
+    facts = [{**row, "claim": f"p.{k}", "estimator": "exact fact"} for k in range(8) for row in cells([weak])]
+    assert claims_of_rows([*cells([weak]), *facts])["outcome"].iloc[0] == "holds", "facts are not tested"
     for kind in ("supporting", "control"):
         assert set(claims_of_rows([row | {"kind": kind} for row in rows])["outcome"]) == {"holds"}
 

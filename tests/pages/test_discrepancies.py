@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pathlib import Path
 
 import pandas as pd
@@ -51,6 +53,8 @@ def test_a_sentence() -> None:
     )
     alone = discrepancies.sentence(CELL, "B is faster.", CURVE[CURVE["reading"] == "as written"])
     assert alone.endswith("as written 1.25 [1, 1.5], 5 seeds; it was run under no other reading.")
+    unprinted = discrepancies.sentence({**CELL, "printed": math.nan}, "B is faster.", CURVE)
+    assert "A over B (times): as written 1.25" in unprinted, "what is not printed is not said to be nan"
 
 
 def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike() -> None:
