@@ -101,6 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> StudyArticle:
         "world-semantics": ("visible", "hidden"),
         "world-aggregation": ("everyone", "by label"),
         "world-deadlines": ("median, rho = 0", "median, rho = -0.8"),
+        "world-asynchronous": ("K = 5, rho = -0.8", "K = 5, rho = 0.8"),
     }.items():
         (folder / page).mkdir()
         rows = [

@@ -58,12 +58,12 @@ class StudyArticle:
         content = json.loads(arena.read_text(encoding="utf-8"))
         if not {*MINE.values(), *OTHERS} <= {entry["name"] for entry in content["methods"]}:
             return None
-        tables = {
+        of_worlds = {
             page: tables.read_csv(path)
             for page in WORLDS
             if (path := folder / page / "outcomes.csv").exists()
         }
-        return cls(Entries(evidence.of_papers(MINE), content, tables, facts))
+        return cls(Entries(evidence.of_papers(MINE), content, of_worlds, facts))
 
     def text(self, template: str) -> str:
         """The text with its numbers, before figures and tables are put in."""
