@@ -135,7 +135,14 @@ OUTCOMES = ("verdict", "apart", "explained", "tally", "core", "sized", "as_claim
 ROWS = {
     *("effects", "summary", "print", "readings", "levels", "sensitivity", "sensitivity of core claims"),
     *("error_rates", "judging", "papers", "archive", "arena"),
-    *("world-claims", "world-semantics", "world-deadlines", "world-aggregation", "world-methods"),
+    *(
+        "world-claims",
+        "world-semantics",
+        "world-deadlines",
+        "world-asynchronous",
+        "world-aggregation",
+        "world-methods",
+    ),
 }
 
 
@@ -194,5 +201,5 @@ def test_markdown_becomes_typst(text: str, typst: str) -> None:
 
 
 def test_it_counts_the_papers_that_it_is_about_and_their_claims_alone(made: StudyArticle) -> None:
-    assert "Four papers propose" in made.text(TEMPLATE)
+    assert "experiments of four papers" in made.text(TEMPLATE)
     assert set(made.entries.evidence.claims["paper"]) == set(MINE) < set(papers())

@@ -11,8 +11,8 @@ PAPER = Paper(
     headline="poc.F3.a",
     measured=(
         "how many times as many rounds random selection needs to a training loss of 0.3, with two or ten times as many "
-        "candidates as places (the target is ours, as the paper shows curves; by its own theory more candidates end at a "
-        "higher loss, and so may never reach one)"
+        "candidates as places (the target is ours, as the paper shows curves; by its own theory more candidates end at "
+        "a higher loss, and so may never reach one)"
     ),
     url="https://proceedings.mlr.press/v151/jee-cho22a.html",
 )
