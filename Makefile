@@ -41,7 +41,7 @@ lint: $(BIN)/.ready             ## check style and types
 	ty check
 
 clean:                          ## remove all generated files except prepared datasets and the archive
-	rm -rf reports data/artifacts data/chosen data/inputs data/making data/notebooks data/results data/runs data/site data/times data/repro.* data/report.*
+	rm -rf reports data/artifacts data/chosen data/inputs data/making data/notebooks data/results data/runs data/site data/repro.* data/report.*
 	rm -rf .dvc/cache .dvc/tmp .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/.ready: requirements-setup.lock requirements.lock pyproject.toml workspace/pyproject.toml

@@ -185,7 +185,7 @@ class Spent:
         for plan, table in finished:
             runs = {tuple(work.columns.values()): work for work in plan.work if work.run}
             for labels, rounds in table.groupby([*LABELS], sort=False) if len(table) else ():
-                if (work := runs.get(labels)) and rounds["seconds"].notna().any():
+                if work := runs.get(labels):
                     took = rounds[["seconds", "client_steps"]].sum().tolist()
                     rows.append([*_kind(work), int(rounds["round"].max()), *took])
         columns = ["name", "setting", "method", *SHAPE, "rounds", "seconds", "steps"]

@@ -3,21 +3,16 @@
 `data/results/<scale>/<experiment>.parquet` has one row per (setting, method, seed, round), with the columns listed in
 ARCHITECTURE.md. `<experiment>.json` beside it says what made each run and which runs are missing. `<experiment>.csv`
 has the curves of test accuracy for `dvc plots`. `lacking` and `failed` say in words what a record lacks.
-
-What differs each time, seconds and dates, stands apart, in `data/times/<scale>/<experiment>.parquet`, so that the files
-above are the same wherever they are made. Reading a table puts the two together; without times they are NaN.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -25,11 +20,10 @@ from fedlib.errors import StoreError
 from fedlib.files import unsealed, write_sealed, write_whole
 from fedlib.runs.archive import mend, path_of
 from fedlib.runs.sealed import check, info_of, named, rows_of, seals, to_parquet
-from fedlib.runs.work import TIMES, labels_of, words
+from fedlib.runs.work import labels_of, words
 from fedlib.settings.schema import ROOT, Scale
 
 RESULTS = ROOT / "data" / "results"
-DATED = ("date", "timing_sha256")  # keys of a run's record that differ each time
 MEASURES = [
     "test_loss",
     "test_accuracy",
@@ -47,33 +41,12 @@ def write_results(path: Path, table: pd.DataFrame, info: dict[str, Any]) -> None
 
     A reader at the same time sees either the old table with its record or the new one with its own.
     """
-    times = table[[column for column in TIMES if column in table]]
-    dates = [{key: record[key] for key in DATED if key in record} for record in info["runs"]]
-    info = info | {"runs": [{k: v for k, v in record.items() if k not in DATED} for record in info["runs"]]}
-    arrow = pa.Table.from_pandas(table.drop(columns=times.columns), preserve_index=False)
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
     labels = [labels_of(record) for record in info["runs"]]
     inside = {"name": path.stem, "scale": path.parent.name, "seals": seals(arrow.to_pandas(), labels)}
-    written = {"of": inside["seals"], "dates": dates}
-    write_whole(times_of(path), to_parquet(pa.Table.from_pandas(times, preserve_index=False), written))
     write_whole(path.with_suffix(".csv"), curves_of(table))
     write_sealed(path.with_suffix(".json"), info)
     write_whole(path, to_parquet(arrow, info | inside, compression="zstd"))
-
-
-def times_of(path: Path) -> Path:
-    """Where the times of a table are, beside the folder of all results."""
-    return path.parents[1].with_name("times") / path.parent.name / path.name
-
-
-def read_times(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """What was written of a table's times: `of`, its seals, and `dates` of its runs; and its seconds, row by row.
-
-    Nothing where they are not here, as in a clone that pulled the table.
-    """
-    with suppress(OSError, ValueError):
-        content = times_of(path).read_bytes()
-        return info_of(content)[0], rows_of(content)
-    return {"of": [], "dates": []}, pd.DataFrame()
 
 
 def curves_of(table: pd.DataFrame) -> bytes:
@@ -143,15 +116,8 @@ def read_table(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         if (info.pop("name"), info["scale"]) != (path.stem, path.parent.name):
             raise ValueError("it belongs to another one")
         table = rows_of(content)
-        sealed = info.pop("seals")
-        check(table, [labels_of(record) for record in info["runs"]], sealed)
-    times, seconds = read_times(path)
-    if times["of"] == sealed:
-        info["runs"] = [run | date for run, date in zip(info["runs"], times["dates"], strict=True)]
-        table[seconds.columns] = seconds
-    if "round" in table and not set(TIMES) & set(table):
-        table[TIMES] = np.nan
-    return table, info
+        check(table, [labels_of(record) for record in info["runs"]], info.pop("seals"))
+        return table, info
 
 
 FEW = 6  # names that are listed; more are counted

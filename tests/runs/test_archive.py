@@ -49,7 +49,7 @@ class Folder(Small):
     def simulate(self, **options) -> tuple[pd.DataFrame, dict]:
         self.trained.clear()
         path = super().simulate(**options)
-        return results.read_table(path)[0], json.loads(path.with_suffix(".json").read_text())
+        return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
 
     def study(self, **options) -> tuple[pd.DataFrame, dict]:
         whole = plan("x_partitions", "demo", self.settings)

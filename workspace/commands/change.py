@@ -25,28 +25,28 @@ def set_value(key: str, value: str) -> tuple[str, list[str]]:
     """
     path = params.PARAMS
     text = path.read_text(encoding="utf-8")
-    node, rest, steps = YAML(typ="safe", pure=True).compose(io.StringIO(text)), key, 0
-    while rest and isinstance(node, MappingNode):
+    node, remaining, steps = YAML(typ="safe", pure=True).compose(io.StringIO(text)), key, 0
+    while remaining and isinstance(node, MappingNode):
         entries = {name.value: entry for name, entry in node.value}
-        step = max((name for name in entries if f"{rest}.".startswith(f"{name}.")), key=len, default="")
+        step = max((name for name in entries if f"{remaining}.".startswith(f"{name}.")), key=len, default="")
         if not step:
             break
-        node, rest, steps = entries[step], rest[len(step) + 1 :], steps + 1
+        node, remaining, steps = entries[step], remaining[len(step) + 1 :], steps + 1
     if isinstance(node, MappingNode):
         names = [name.value for name, _ in node.value]
-        if not rest:
+        if not remaining:
             raise ConfigError(f"{key} has the keys {', '.join(names)}; name one of them.")
         if steps < 2:
-            raise ConfigError(f"{path.name} has no {key!r}; {meant(rest.split('.')[0], names)}")
-        before, changed = "", _added(text, node, rest, value)
-    elif rest:
-        raise ConfigError(f"{path.name} has no {key!r}: what stands before {rest!r} is a value.")
+            raise ConfigError(f"{path.name} has no {key!r}; {meant(remaining.split('.')[0], names)}")
+        earlier, changed = "", _added(text, node, remaining, value)
+    elif remaining:
+        raise ConfigError(f"{path.name} has no {key!r}: what stands before {remaining!r} is a value.")
     else:
-        before = text[node.start_mark.index : node.end_mark.index]
+        earlier = text[node.start_mark.index : node.end_mark.index]
         changed = text[: node.start_mark.index] + value + text[node.end_mark.index :]
     entries = _differing(text, changed)
     write_whole(path, changed.encode())
-    return before, entries
+    return earlier, entries
 
 
 def _added(text: str, node: MappingNode, name: str, value: str) -> str:
@@ -57,10 +57,10 @@ def _added(text: str, node: MappingNode, name: str, value: str) -> str:
     return f"{text[: first.index]}{name}: {value}\n{' ' * first.column}{text[first.index :]}"
 
 
-def _differing(before: str, after: str) -> list[str]:
+def _differing(earlier: str, after: str) -> list[str]:
     """The entries of params.yaml that differ between two texts, once those of the second have been checked."""
     name = params.PARAMS.name
-    old, settings = parse(before.encode(), name), params.Experiments(parse(after.encode(), name))
+    old, settings = parse(earlier.encode(), name), params.Experiments(parse(after.encode(), name))
     settings.scale_of(None)  # that there is such a scale
     entries = []
     for section, values in settings.raw.items():

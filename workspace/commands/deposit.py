@@ -84,9 +84,7 @@ def computed(folder: Path) -> pd.DataFrame:
             packed = archive.read(path.stem, scale, folder)
             for record in packed.runs:
                 seconds = packed.rows(record["address"]).get("seconds", pd.Series(dtype=float)).sum()
-                rows.append(
-                    (path.stem, scale, record.get("device", ""), seconds / 3600, record.get("date", "")[:10])
-                )
+                rows.append((path.stem, scale, record.get("device", ""), seconds / 3600, record["date"][:10]))
     table = pd.DataFrame(rows, columns=["experiment", "scale", "device", "hours", "date"])
     grouped = table.groupby(["experiment", "scale", "device"], sort=False)
     return grouped.agg(

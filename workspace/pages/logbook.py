@@ -93,6 +93,8 @@ class Logbook:
             steps=("client_steps", "sum"),
             down=("parameters_down", "sum"),
             up=("parameters_up", "sum"),
+            seconds=("seconds", "sum"),
+            server=("server_seconds", "sum"),
         )
         grouped = per_run.groupby(["setting", "method"], sort=False)
         spread = grouped["accuracy"].std().fillna(0)
@@ -108,6 +110,8 @@ class Logbook:
                 "client steps": grouped["steps"].mean().round().astype(int),
                 "MB to clients": (grouped["down"].mean() * 4e-6).round(1),
                 "MB from clients": (grouped["up"].mean() * 4e-6).round(1),
+                "seconds per run": grouped["seconds"].mean().round(1),
+                "of these, server": grouped["server"].mean().round(2),
             }
         )
         return columns.reset_index()
@@ -126,13 +130,14 @@ class Logbook:
                 picture.show(svg)
 
     def provenance(self) -> pd.DataFrame:
-        """Data, device and versions of the runs, with every value that occurs."""
+        """Data, device, versions and dates of the runs, with every value that occurs."""
         rows: dict[str, dict[str, None]] = {}
         for run in self.info["runs"]:
             facts = {
                 "data": f"{run['data']['provenance']} (SHA-256 {run['data']['digest'][:12]}...)",
                 **{key: str(run[key]) for key in ("device", "python", "numerics") if key in run},
                 **run.get("versions", {}),
+                "date": run["date"][:10],
             }
             for key, value in facts.items():
                 rows.setdefault(key, {})[value] = None

@@ -18,13 +18,14 @@ from typing import Any
 
 import jinja2
 import nbformat
+import numpy as np
+import pyarrow.parquet as pq
 from nbformat import NotebookNode
 from ruamel.yaml import YAML
 
 from fedlib.errors import ConfigError
 from fedlib.files import alone, replace_folder, write_whole
-from fedlib.runs.archive import path_of
-from fedlib.runs.results import read_times, record
+from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import papers
@@ -135,8 +136,7 @@ class Site:
                 facts["data"].add(run["data"]["provenance"])
                 facts["device"].add(run.get("device", ""))
                 facts["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
-            times, _ = read_times(path_of(name, scale, self.root / "data" / "results"))
-            facts["date"] |= {run.get("date", "")[:10] for run in [*runs, *times["dates"]]}
+                facts["date"].add(run.get("date", "")[:10])
         return {key: sorted(values - {""}) for key, values in facts.items()}
 
     def line(self, scale: Scale) -> str:
@@ -365,8 +365,9 @@ class Site:
         """How long the rounds of all results took, each round by its share of what was computed together."""
         total = 0.0
         for name in self.settings.names:
-            _, rows = read_times(path_of(name, self.scale, self.root / "data" / "results"))
-            total += float(rows["seconds"].sum()) if "seconds" in rows else 0.0
+            path = self.root / "data" / "results" / self.scale / f"{name}.parquet"
+            if path.exists() and "seconds" in pq.read_schema(path).names:
+                total += float(np.nansum(pq.read_table(path, columns=["seconds"])["seconds"].to_numpy()))
         return total
 
     @cached_property
