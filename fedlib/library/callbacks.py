@@ -124,9 +124,7 @@ class Watcher:
     best: dict[str, float] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of runs that a callback ended
-    measured: dict[str, tuple[str, float]] = field(
-        default_factory=dict
-    )  # latest column and value of each run
+    measured: dict[str, tuple[str, float]] = field(default_factory=dict)  # column and value, last of all
     cut: dict[str, int] = field(default_factory=dict)  # of these, the rounds whose models are no longer there
 
     def __call__(self, address: str, live: Live) -> None:

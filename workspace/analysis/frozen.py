@@ -111,7 +111,7 @@ def code(function: Callable, visited: frozenset[int] = frozenset()) -> Any:
         not isinstance(function, FunctionType)
         or id(function) in visited
         or not ours(function.__module__)
-        or function is sentences.said
+        or function is sentences.said  # words alone
     ):
         return getattr(function, "__qualname__", repr(type(function)))
     visited |= {id(function)}

@@ -5,34 +5,34 @@ from __future__ import annotations
 from workspace.analysis.judge import Order
 
 NAMED = 3  # cells that a sentence names
-WHOLE = ", but not after correction for the paper's other main claims"
+TAKEN_BACK = ", but not after correction for the paper's other main claims"
 
 
 def said(found: Order, outcome: str, over: str) -> str:
     """What the order of a claim came to, with its numbers: "holds in all 3 run; 3 open"."""
-    m, M = found.m, found.M
-    rest = f"; {M - m} open" if m < M else ""
-    run = "" if m == M else " run"
-    least = "" if over in ("all", "average") else f"at least {over} of "
-    where = (
-        f"at least {over} of {m}{run}" if least else f"all {m}{run}" if m > 1 or not run else "the one run"
-    )
-    none = f"any of {m}" if m > 1 else "the one run"
+    if found.M == 1:
+        return {"not after correction": f"shown{TAKEN_BACK}", "shown in part": f"reversed{TAKEN_BACK}"}.get(
+            outcome, outcome
+        )
+    m, run = found.m, " run" if found.m < found.M else ""
+    rest = f"; {found.M - m} open" if run else ""
     if over == "average":
-        where = f"average over {'all ' if m == M else ''}{m}"
+        where = f"on average over {m}" if run else f"on average over all {m}"
+    elif over == "all":
+        where = "in the one run" if m == 1 else f"in all {m}{run}"
+    else:
+        where = f"in at least {over} of {m}{run}"
+    nowhere = "not shown in the one run" if m == 1 else f"not shown in any of {m}"
     if outcome in ("holds", "holds where run"):
-        return outcome if M == 1 else f"holds {'on' if over == 'average' else 'in'} {where}{rest}"
+        return f"holds {where}{rest}"
     if outcome == "not after correction":
-        place = "" if M == 1 else f" {'on' if over == 'average' else 'in'} {where}"
-        return f"shown{place}{WHOLE}{rest}"
+        return f"shown {where}{TAKEN_BACK}{rest}"
     if outcome == "contradicted":
-        return outcome if M == 1 else f"contradicted: {_reversed(found)}{rest}"
+        return f"contradicted: {_reversed(found)}{rest}"
     if outcome == "shown in part":
-        if M == 1:
-            return f"reversed{WHOLE}"
-        parts = [f"shown in at least {found.shown} of {m}"] if found.shown else [f"not shown in {none}"]
-        return ", ".join([*parts, *([_reversed(found)] if found.reversed else [])]) + rest
-    return f"not shown in {none}{rest}" if outcome == "not shown" and M > 1 else outcome
+        shown = f"shown in at least {found.shown} of {m}" if found.shown else nowhere
+        return (f"{shown}, {_reversed(found)}" if found.reversed else shown) + rest
+    return f"{nowhere}{rest}" if outcome == "not shown" else outcome
 
 
 def _reversed(found: Order) -> str:

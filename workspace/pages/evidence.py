@@ -50,8 +50,8 @@ class Evidence:
     def of_papers(self, names: Iterable[str]) -> Evidence:
         """The same of some papers alone."""
         claims = self.claims.loc[self.claims["paper"].isin(list(names)), "claim"].unique()
-        tables = (self.table, self.claims, self.summary, self.outcomes, self.levels)
-        return Evidence(*(table[table["claim"].isin(claims)] for table in tables))
+        every = (self.table, self.claims, self.summary, self.outcomes, self.levels)
+        return Evidence(*(table[table["claim"].isin(claims)] for table in every))
 
     def parts(self) -> dict[str, pd.DataFrame]:
         """Name -> table, to keep; without the effects of single seeds."""

@@ -131,12 +131,11 @@ class Site:
         """Data, versions, devices and dates of the results at a scale, with every value that occurs."""
         facts: dict[str, set[str]] = {key: set() for key in ("data", "device", "versions", "date")}
         for name in self.logs:
-            runs = self._info(name, scale).get("runs", [])
-            for run in runs:
+            for run in self._info(name, scale).get("runs", []):
                 facts["data"].add(run["data"]["provenance"])
                 facts["device"].add(run.get("device", ""))
                 facts["versions"] |= {f"{key} {value}" for key, value in run.get("versions", {}).items()}
-                facts["date"].add(run.get("date", "")[:10])
+                facts["date"].add(run["date"][:10])
         return {key: sorted(values - {""}) for key, values in facts.items()}
 
     def line(self, scale: Scale) -> str:
@@ -400,10 +399,8 @@ class Site:
         if page.notebook is None:
             self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
             return
-        for name in [
-            *page.downloads,
-            *([page.picture] if page.picture else []),
-        ]:  # the tiles show the picture
+        in_tiles = [page.picture] if page.picture else []
+        for name in [*page.downloads, *in_tiles]:
             self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
         self._file("files/params.yaml", (self.root / "params.yaml").read_bytes())
         if page.scale != self.scale:
