@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import forked
 import numpy as np
@@ -26,7 +26,9 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from ruamel.yaml import YAML
 
-from fedlib.data import datasets
+from fedlib import algorithms
+from fedlib.data import datasets, schemes
+from fedlib.data.schemes import Scheme, Split
 from fedlib.errors import ConfigError
 from fedlib.runs import work
 from fedlib.runs.lookup import Finished
@@ -35,6 +37,8 @@ from fedlib.runs.work import Plan
 from fedlib.samplers import SAMPLERS, Sampler, Selection, register
 from fedlib.settings import params
 from fedlib.settings.params import Experiments
+from fedlib.settings.schema import Method
+from fedlib.settings.world import ByLabel, Deadline, Sine, World
 from workspace.commands import notebooks
 from workspace.lab import export, panel, picture
 from workspace.lab.panel import LOADING, Lab, as_lines
@@ -172,6 +176,42 @@ def test_keys_without_a_widget_are_written_as_in_params_yaml() -> None:
         assert words in html.unescape(lab.status.value)
 
 
+def test_every_scheme_world_and_server_that_is_registered_can_be_chosen_with_its_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class EveryNth(Scheme):
+        scheme: Literal["every_nth_of_a_test"] = "every_nth_of_a_test"
+        least: int = 3
+
+        def split(self, data: Any, N: int, rng: np.random.Generator) -> Split:
+            return Split([np.arange(k, len(data.y_train), N) for k in range(N)])
+
+    monkeypatch.setitem(schemes.load_all(), "every_nth_of_a_test", EveryNth)
+    lab = small_lab()
+    lab.scheme.value = "every_nth_of_a_test"
+    assert lab.setting()["partition"] == {"scheme": "every_nth_of_a_test", "least": 3}
+    assert bytes(lab.clients.value).startswith(PNG)
+    lab.scheme.value = "iid"
+    lab.rate.value, lab.pattern.value, lab.ends.value = "label", "sine", "deadline"
+    lab.mean.value = 0.3
+    assert "seconds: null" in lab.further.value  # which only a person knows
+    lab.further.value = lab.further.value.replace("seconds: null", "seconds: 9")
+    run = params.build({**lab.setting(), "method": {"sampler": "uniform"}}, 0, "lab")
+    assert run.world == World(
+        mean=0.3, rate=ByLabel(), pattern=Sine(), ends=Deadline(seconds=9), absences="visible"
+    )
+    lab.pattern.value, lab.rate.value, lab.ends.value = "", "equal", "wait"
+    lab.server.value = "scaffold"
+    assert lab.selected == {"Random": RANDOM | {"algorithm": "scaffold"}}
+    lab.server.value = "fedavgm"
+    method = params.split_method(lab.selected["Random"])["method"]
+    assert Method.model_validate(method).make_algorithm() == algorithms.find("fedavgm")()
+    assert params.build({**lab.setting(), "method": method}, 0, "lab").world == World(mean=0.3)
+    lab.server.value, lab.world.value = "fedavg", False
+    assert lab.selected == {"Random": RANDOM}
+    assert "world" not in lab.setting()
+
+
 def test_train_pressed_before_anything_is_loaded_is_answered_and_then_trains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -246,7 +286,8 @@ def test_the_panel_is_there_before_anything_that_trains_or_draws_is_loaded() -> 
         "from workspace.lab.panel import Lab\n"
         "async def show():\n"
         "    Lab('arena_common').panel\n"
-        "    print(*sorted({'torch', 'numba', 'pandas', 'scipy', 'matplotlib', 'seaborn'} & set(sys.modules)))\n"
+        "    late = {'torch', 'numba', 'pandas', 'scipy.optimize', 'matplotlib', 'seaborn'}\n"
+        "    print(*sorted(late & set(sys.modules)))\n"
         "asyncio.run(show())\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

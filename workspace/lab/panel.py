@@ -30,7 +30,7 @@ from fedlib.errors import ConfigError, DataError, SamplerError, StoreError
 from fedlib.files import write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT
-from workspace.lab.setting import Setting
+from workspace.lab.setting import KINDS, Setting
 
 if TYPE_CHECKING:  # what trains and draws is loaded when it is used, so that the panel is there at once
     from workspace.lab.training import Read, Training
@@ -86,14 +86,18 @@ class Lab(Setting):
         self.stop.on_click(lambda _: self._do(self._stop))
         self.go_on.on_click(lambda _: self._do(self._go))
         self.export.on_click(lambda _: self._do(self._export))
-        for widget in (self.dataset, self.scheme, self.N, self.n, self.alpha, self.shards, self.further):
+        for key in KINDS:
+            self._on_choice(getattr(self, key), lambda key=key: self.choose_kind(key))
+        for widget, act in ((self.scheme, self.choose_scheme), (self.server, self.choose_server)):
+            self._on_choice(widget, act)
+        for widget in (self.dataset, self.N, self.n, self.alpha, self.shards, self.further):
             widget.observe(lambda _: self._do(self._changed), "value")
         for widget, act in (
             (self.origin, self.begin),
             (self.scale, self.list_settings),
             (self.grid, self.fill),
         ):
-            widget.observe(lambda _, act=act: self._do(lambda: self._choose(act)), "value")
+            self._on_choice(widget, act)
         self.target.observe(lambda _: self._do(self.draw), "value")
         if self.loop is None:
             self.loaded = True
@@ -109,11 +113,15 @@ class Lab(Setting):
         self.loaded = True
         self.show_partition()
 
+    def _on_choice(self, widget: widgets.Widget, act: Callable[[], None]) -> None:
+        widget.observe(lambda _: self._do(lambda: self._choose(act)), "value")
+
     def _choose(self, act: Callable[[], None]) -> None:
         """Fill the widgets, unless they are being filled, and draw the partition once."""
         if not self.filling:
             with self._errors_shown():
-                act()
+                with self._quietly():
+                    act()
                 self._changed()
 
     def _changed(self) -> None:
@@ -123,8 +131,8 @@ class Lab(Setting):
 
     @property
     def selected(self) -> dict[str, dict[str, Any]]:
-        """Label -> method, of the selected methods."""
-        return {label: self.methods[label] for label in self.choose.value}
+        """Label -> method, of the selected methods, with the chosen algorithm of the server."""
+        return {label: self.on_server(self.methods[label]) for label in self.choose.value}
 
     @property
     def panel(self) -> widgets.VBox:
@@ -174,6 +182,7 @@ class Lab(Setting):
             self._train()
             return
         with self._errors_shown():
+            method = self.on_server(method)
             self.training.enter(label, method)
             self.ran[label] = method
             self._go()

@@ -6,20 +6,25 @@ import io
 import json
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as widgets
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from fedlib.data import datasets
+from fedlib import algorithms
+from fedlib.data import datasets, schemes
 from fedlib.errors import ConfigError
+from fedlib.kinds import Settings, parameters_of
 from fedlib.settings import params, schema
+from fedlib.settings.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-SCHEMES = {
+    from pydantic import BaseModel
+
+SCHEMES = {  # those whose keys have widgets
     "one label per client": "one_class",
     "shards of sorted labels": "shards",
     "Dirichlet, a client draws its labels": "dirichlet_clients",
@@ -29,6 +34,7 @@ SCHEMES = {
 }
 WRITTEN = "as written under “further keys”"
 PLAIN = ("dataset", "model", "N", "m", "T")  # keys of a run with a widget each
+KINDS = ("rate", "process", "pattern", "ends")  # keys of a world that have kinds
 
 
 def split(scheme: str, N: int, n: int, n_test: int, alpha: float, shards: int) -> dict[str, Any]:
@@ -42,6 +48,18 @@ def split(scheme: str, N: int, n: int, n_test: int, alpha: float, shards: int) -
         "iid": {},
     }
     return {"scheme": scheme, **settings[scheme]}
+
+
+def kinds_of(key: str) -> dict[str, type[Settings]]:
+    """The kinds that a key of a world may have, by name."""
+
+    def classes(annotation: Any) -> list[type[Settings]]:
+        if isinstance(annotation, type):
+            return [annotation] if issubclass(annotation, Settings) else []
+        return [one for part in get_args(annotation) for one in classes(part)]
+
+    found = classes(World.model_fields[key].annotation)
+    return {one.model_fields["kind"].default: one for one in found}
 
 
 class Setting:
@@ -84,7 +102,8 @@ class Setting:
         self.scale = choice("at scale", [])
         self.grid = choice("setting", [])
         self.dataset = choice("dataset", self.prepared, "digits")
-        self.scheme = choice("partition", {WRITTEN: "", **SCHEMES}, "iid")
+        others = {name: name for name in schemes.load_all() if name not in SCHEMES.values()}
+        self.scheme = choice("partition", {WRITTEN: "", **SCHEMES, **others}, "iid")
         self.N = whole("clients N", 2, 200)
         self.n = whole("samples per client", 5, 500)
         self.alpha = number("alpha", 0.1, -3, 2)
@@ -101,12 +120,30 @@ class Setting:
         self.further = widgets.Textarea(
             description="further keys", placeholder="as in params.yaml", rows=6, **slider
         )
+        self.world = choice("clients are", {"always there": False, "in a world": True}, False)
+        self.mean = widgets.FloatSlider(
+            1.0, min=0.01, max=1.0, step=0.01, description="share that is there", **slider
+        )
+        self.absences = choice("absences are", get_args(World.model_fields["absences"].annotation))
+        for key, words in zip(
+            KINDS, ("how often", "from round to round", "over time", "a round ends"), strict=True
+        ):
+            default = World.model_fields[key].default
+            none = {} if default else {"no pattern": ""}
+            setattr(
+                self,
+                key,
+                choice(words, none | {name: name for name in kinds_of(key)}, default.kind if default else ""),
+            )
+        self.speeds = choice("clients' speeds", {"all the same": False, "different": True}, False)
+        self.server = choice("server's algorithm", list(algorithms.load_all()), "fedavg")
         self.choose = widgets.SelectMultiple(rows=16, description="methods", layout={"width": "22em"})
         self.columns = [
             [self.origin, self.scale, self.grid, self.dataset, self.scheme, self.N, self.n, self.alpha,
              self.shards, self.model],
             [self.m, self.T, self.work, self.steps, self.batch, self.lr, self.seeds, self.target,
              self.further],
+            [self.server, self.world, self.mean, *(getattr(self, key) for key in KINDS), self.speeds, self.absences],
         ]  # fmt: skip
 
     @contextmanager
@@ -165,6 +202,9 @@ class Setting:
                 self.dataset.options = [*self.prepared, start["dataset"]]
             self.work.value = "epochs" if "epochs" in local else "steps"
             values = {key: start.pop(key) for key in PLAIN} | self._of_partition(partition)
+            values["world"] = "world" in start
+            if world := self._of_world(dict(start.pop("world", None) or {}), values):
+                start["world"] = world
             values |= {
                 "steps": local.pop(self.work.value),
                 "batch": local.pop("batch"),
@@ -176,22 +216,77 @@ class Setting:
                 if isinstance(widget, widgets.IntSlider):
                     widget.max, widget.min = max(widget.max, value), min(widget.min, value)
                 widget.value = value
-            unshown = {"partition": partition} if not self.scheme.value else {}
+            unshown = {} if self.scheme.value in SCHEMES.values() else {"partition": partition}
             unshown |= start | ({"local": local} if local else {})
-            self.further.value = as_yaml(unshown) if unshown else ""
+            self.further.value = as_yaml(unshown)
 
     def _of_partition(self, partition: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the widgets that say the same as a partition; the scheme is "" if none do."""
         scheme = partition["scheme"]
+        if scheme not in SCHEMES.values():
+            return {"scheme": scheme if scheme in schemes.load_all() else ""}
         sizes, alphas = partition.get("sizes", [[0, 0]]), partition.get("alphas", [0.1])
         n, n_test = partition.get("n", sizes[0][1]), partition.get("n_test", 0)
         alpha, shards = partition.get("alpha", alphas[0]), partition.get("shards", 0)
-        shown = scheme in SCHEMES.values() and isinstance(alpha, int | float)
-        if not shown or split(scheme, sizes[0][0], n, n_test, alpha, shards) != dict(partition):
+        if not isinstance(alpha, int | float) or split(scheme, sizes[0][0], n, n_test, alpha, shards) != dict(
+            partition
+        ):
             return {"scheme": ""}
         self.test_share = n_test / n if n_test else 0.0
         values = {"n": n, "alpha": alpha, "shards": shards}
         return {"scheme": scheme} | {name: value for name, value in values.items() if value}
+
+    def _of_world(self, world: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+        """Add a world's values to those of the widgets; returns its keys that have none."""
+        fields = World.model_fields
+        values |= {key: world.pop(key, fields[key].default) for key in ("mean", "absences")}
+        values["speeds"] = world.get("speeds") is not None
+        for key in KINDS:
+            default = fields[key].default
+            values[key] = (world.get(key) or {}).get("kind", default.kind if default else "")
+            if key in world:
+                world[key] = {name: value for name, value in (world[key] or {}).items() if name != "kind"}
+        return {key: value for key, value in world.items() if value not in ({}, None)}
+
+    def write_keys(self, model: type[BaseModel] | None, *place: str) -> None:
+        """Write the keys of what was chosen, with their defaults, into the further keys in place of the old ones."""
+        further = from_yaml(self.further.value)
+        inner = further
+        for name in place[:-1]:
+            inner = inner.setdefault(name, {})
+        named = {"scheme", "kind"}
+        defaults = {
+            name: None if field.is_required() else field.default
+            for name, field in (model.model_fields if model else {}).items()
+            if name not in named and (field.is_required() or field.default is not None)
+        }
+        inner.pop(place[-1], None)
+        if defaults:
+            inner[place[-1]] = defaults
+        self.further.value = as_yaml({key: value for key, value in further.items() if value != {}} or None)
+
+    def choose_scheme(self) -> None:
+        """Write the keys of the chosen partition scheme, unless it has widgets or is written already."""
+        name = self.scheme.value
+        if name not in ("", *SCHEMES.values()):
+            self.write_keys(schemes.find(name), "partition")
+
+    def choose_kind(self, key: str) -> None:
+        """Write the keys of the chosen kind of a world's part, and go there."""
+        self.world.value = True
+        self.write_keys(kinds_of(key).get(getattr(self, key).value), "world", key)
+
+    def choose_server(self) -> None:
+        """Write the parameters of the chosen algorithm of the server."""
+        self.write_keys(parameters_of(algorithms.find(self.server.value)), "algorithm_params")
+
+    def on_server(self, method: Mapping[str, Any]) -> dict[str, Any]:
+        """A method with the chosen algorithm of the server, unless it names its own."""
+        if self.server.value == "fedavg" or "algorithm" in method:
+            return dict(method)
+        parameters = from_yaml(self.further.value).get("algorithm_params")
+        chosen = {"algorithm": self.server.value} | ({"algorithm_params": parameters} if parameters else {})
+        return {**method, **chosen}
 
     def setting(self) -> dict[str, Any]:
         """What the widgets say, as the keys of a run.
@@ -203,17 +298,27 @@ class Setting:
         run["local"] = {
             "lr": self.lr.value, "batch": self.batch.value, self.work.value: self.steps.value}  # fmt: skip
         further = from_yaml(self.further.value)
-        if self.scheme.value:
+        further.pop("algorithm_params", None)  # `on_server` reads them
+        scheme = self.scheme.value
+        if self.world.value:
+            kinds = {key: {"kind": getattr(self, key).value} for key in KINDS if getattr(self, key).value}
+            run["world"] = {"mean": self.mean.value, "absences": self.absences.value} | kinds
+            run["world"] |= {"speeds": {}} if self.speeds.value else {}
+        if scheme and scheme not in SCHEMES.values():
+            further["partition"] = {**further.get("partition", {}), "scheme": scheme}
+        elif scheme:
             further.pop("partition", None)
             n_test = max(1, round(self.n.value * (self.test_share or 0.2)))
             run["partition"] = split(
-                self.scheme.value, self.N.value, self.n.value, n_test, self.alpha.value, self.shards.value
+                scheme, self.N.value, self.n.value, n_test, self.alpha.value, self.shards.value
             )
         return params.merge(run, further)
 
 
-def as_yaml(content: Mapping[str, Any]) -> str:
-    """Settings as params.yaml writes them."""
+def as_yaml(content: Mapping[str, Any] | None) -> str:
+    """Settings as params.yaml writes them; "" for none."""
+    if not content:
+        return ""
     text, yaml = io.StringIO(), YAML(typ="safe")
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 100
     yaml.dump(json.loads(json.dumps(content)), text)  # a copy, for parts that are shared would become anchors
