@@ -37,6 +37,7 @@ def made(seed: int = 0) -> pd.DataFrame:
                 sent = dict(zip(("parameters_down", "parameters_up", "scalars_up", "client_steps"),
                                 rng.integers(1, 10**6, 4).tolist(), strict=True))  # fmt: skip
                 measured = {"test_accuracy": quality[t], "test_loss": 2 - quality[t], "diverged": t >= broken}
+                measured["test_metric"] = quality[t] - 1
                 labels = {"experiment": "", "setting": "", "method": method, "seed": s, "round": t}
                 rows.append(labels | sent | measured)
     return pd.DataFrame(rows)
@@ -66,7 +67,7 @@ def by_hand(table: pd.DataFrame, column: str, target: float, low: bool) -> dict[
             late = [row[column] for row in run.to_dict("records") if row["round"] > 0.8 * run["round"].max()]
             final = float(np.mean(late))
             if run["diverged"].any():
-                final = math.inf if low else 0.0
+                final = math.inf if low else 0.0 if column == "test_accuracy" else -math.inf
             found[method, s] = (*best, final)
     places: dict[str, list[float]] = {method: [] for method in METHODS}
     for s in SEEDS:
@@ -86,11 +87,14 @@ def by_hand(table: pd.DataFrame, column: str, target: float, low: bool) -> dict[
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
-    ("column", "target"), [("test_accuracy", 0.5), ("test_loss", 1.3), ("test_accuracy", 5.0)]
+    ("column", "target"),
+    [("test_accuracy", 0.5), ("test_loss", 1.3), ("test_accuracy", 5.0), ("test_metric", -0.5)],
 )
 def test_a_summary_is_what_a_plain_loop_over_the_table_gives(column: str, target: float, seed: int) -> None:
     table = made(seed)
-    summary = fedlib.Result(table.sample(frac=1, random_state=0).sort_index()).summary(target, column)
+    summary = fedlib.Result(table.sample(frac=1, random_state=0).sort_index()).summary(
+        target, column, better="high" if column == "test_metric" else None
+    )
     expected = by_hand(table, column, target, low=column == "test_loss")
     assert summary["seeds"].tolist() == [3, 3, 3]
     for method, values in expected.items():
