@@ -182,7 +182,9 @@ def read(name: str, scale: str, root: Path = ARCHIVE) -> Packed:
     return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(
+    maxsize=1024
+)  # more than there are files: with fewer places, a second pass over them would find none
 def _opened(path: Path, name: str, scale: str, content: bytes) -> Packed:
     with named(path, mend(path)):
         info, columns = info_of(content)

@@ -463,5 +463,14 @@ def test_what_a_page_draws_is_kept() -> None:
                 assert all(column in settings.archived(one) for one in drawn), (name, column)
 
 
+def test_no_archive_is_opened_twice() -> None:
+    def passes() -> int:
+        for scale, path in archive.all_of():
+            archive.read(path.stem, scale)
+        return archive._opened.cache_info().misses
+
+    assert passes() == passes()
+
+
 def test_all_of_the_archive_is_small_enough_for_git() -> None:
     assert sum(path.stat().st_size for path in archive.ARCHIVE.rglob("*.parquet")) < 30e6
