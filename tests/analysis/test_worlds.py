@@ -90,7 +90,7 @@ def test_a_world_that_reverses_a_claim_is_named() -> None:
         "Contradicted elsewhere: Other (rough)."
     )
     assert finding(effects, "rough", "better than Random") == (
-        "In “rough”, no method is shown to be better than Random."
+        "In “rough”, no method is shown to be better than Random. Only elsewhere: Other (calm)."
     )
     table = survival(effects, "calm")
     assert table.columns.tolist() == ["in 'calm'", "contradicted", "not shown"]
@@ -327,7 +327,7 @@ class Archived(dict[str, pd.DataFrame]):
         return table_of(experiment)
 
 
-@pytest.mark.parametrize("page", ["claims", "semantics", "aggregation", "deadlines", "fashion"])
+@pytest.mark.parametrize("page", ["claims", "methods", "semantics", "aggregation", "deadlines", "fashion"])
 def test_docs_have_the_sentences_of_the_pages(page: str) -> None:
     """The cells of a page up to its sentence, on the archived runs at scale paper."""
     cells = json.loads((ROOT / "notebooks" / "world" / f"{page}.ipynb").read_text())["cells"]

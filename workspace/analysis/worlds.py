@@ -207,15 +207,23 @@ def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
     """A sentence: which claims hold in the setting `reference`, and which of them hold in all others too.
 
     claim: what every method is said to be ("better than Random"). Of a claim that does not hold everywhere, the
-    settings are named where it is contradicted, or, where it is nowhere, those where it is not shown.
+    settings are named where it is contradicted, or, where it is nowhere, those where it is not shown; of a claim that
+    does not hold in `reference`, those where it holds.
     """
     wide = outcomes(effects)
     elsewhere = wide.drop(columns=reference)
     hold = wide.index[wide[reference] == "holds"]
+
+    def settings(name: str, of: Sequence[str]) -> str:
+        return ", ".join(elsewhere.columns[elsewhere.loc[name].isin(of)])
+
+    gained = [(name, settings(name, ["holds"])) for name in wide.index.difference(hold, sort=False)]
+    gains = "; ".join(f"{name} ({names})" for name, names in gained if names)
+    gains = f" Only elsewhere: {gains}." if gains else ""
     if not len(hold):
-        return f"In “{reference}”, no method is shown to be {claim}."
+        return f"In “{reference}”, no method is shown to be {claim}.{gains}"
     where = {
-        word: {name: ", ".join(elsewhere.columns[elsewhere.loc[name].isin(of)]) for name in hold}
+        word: {name: settings(name, of) for name in hold}
         for word, of in (("Contradicted", ["contradicted"]), ("Not shown", OPEN))
     }
     stay = [name for name in hold if not any(names[name] for names in where.values())]
@@ -231,7 +239,7 @@ def finding(effects: pd.DataFrame, reference: str, claim: str) -> str:
         if lost := [name for name in hold if names[name] and name not in told]:
             told |= set(lost)
             text += f" {word} elsewhere: {'; '.join(f'{name} ({names[name]})' for name in lost)}."
-    return text
+    return text + gains
 
 
 def tally(effects: pd.DataFrame, claim: str) -> str:
