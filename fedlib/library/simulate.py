@@ -89,7 +89,7 @@ def simulate(
         mapping. None: everyone is always there.
     evaluate: what is measured, and how often. None: every round.
     callbacks: called after every round of every run; they may end a run.
-    keep: the weights that `Result.model` gives: of the last round, or of the best.
+    keep: the weights that `Result.model` gives: of the last round, or of the best (of equal ones, the first).
     store: a folder that keeps finished and half-finished runs, addressed by what made them; a second call continues
         from there, also with a larger T. None: nothing is kept. key: any text or numbers that stand for parts of your
         code that cannot be identified (an open file, a generator); change it whenever they change. recheck: how many of

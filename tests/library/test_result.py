@@ -150,6 +150,21 @@ def test_the_best_by_the_loss_is_kept_where_nothing_else_is_measured() -> None:
     assert float(kept.detach()) == pytest.approx(curve.min(), rel=1e-5)
 
 
+def test_of_equally_good_models_the_first_is_kept() -> None:
+    seen = []
+
+    class Look(fedlib.Callback):
+        def on_round(self, run: Any, row: Any, model: Any) -> None:
+            seen.append(model().state_dict())
+
+    result = blobs.simulate(
+        T=2, keep="best", callbacks=[Look()], metric=fedlib.Metric(lambda outputs, labels: 1.0, better="high")
+    )
+    kept = result.model("Random").state_dict()
+    assert all(torch.equal(kept[name], seen[0][name]) for name in kept)
+    assert any(not torch.equal(kept[name], seen[2][name]) for name in kept), "or this shows nothing"
+
+
 @pytest.mark.parametrize(
     "evaluate",
     [
