@@ -39,6 +39,7 @@ from workspace.pages import chooser, forest, layout, seals, site, tables
 from workspace.pages.artifact import Artifact
 from workspace.pages.evidence import Evidence
 from workspace.pages.origin import cut, described
+from workspace.pages.page import Page
 
 PARAMS = """\
 scale: demo
@@ -359,6 +360,17 @@ def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Pa
     shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
     site.render("paper", reports.parent, folder)
     assert not other.exists()
+
+
+def test_a_page_of_which_nothing_was_run_says_so_and_how_to_run_it(tmp_path: Path) -> None:
+    small = site.Site("cpu", tmp_path / "source", small_project(tmp_path, "cpu"))
+    ran, untouched = (
+        small._filled("beside.md", page=Page("fedcor-table_1", "cpu", (name,), small.root))
+        for name in ("tiny", "untouched")
+    )
+    assert "Not run at scale cpu" not in ran
+    assert "Not run at scale cpu" in untouched
+    assert "fedlib run untouched --scale cpu" in untouched
 
 
 def test_the_index_says_what_made_it(rendered: Path) -> None:

@@ -112,6 +112,12 @@ class Page:
         return incomplete
 
     @property
+    def absent(self) -> list[str]:
+        """The experiments of which nothing has been run."""
+        results = self.root / "data" / "results"
+        return [name for name in self.experiments if not record(name, self.scale, results).get("runs")]
+
+    @property
     def downloads(self) -> list[str]:
         """Its tables and its notebook; a browser saves a picture from where it stands."""
         return sorted(p.name for p in self.folder.glob("*") if p.suffix in (".csv", ".ipynb"))
