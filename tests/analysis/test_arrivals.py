@@ -42,3 +42,6 @@ def test_the_round_zero_is_not_an_arrival_and_a_diverged_run_never_arrives():
     assert gone.rounds[1] == math.inf
     assert gone.followed == 10
     assert not Arrivals.of(runs({0: (math.inf, 4), 1: (math.inf, 4), 2: (1, 4)}), "acc", 0.8).reached
+    assert Arrivals.of(runs({0: (math.inf, 4), 1: (1, 4)}), "acc", 0.8).reached, (
+        "half of the seeds are enough"
+    )

@@ -101,12 +101,13 @@ def test_who_has_arrived_is_known_up_to_the_end_of_the_shortest_run_that_never_d
     gone = table({("D", 0): [0, math.nan, math.nan]})
     gone.loc[gone["round"] > 0, "diverged"] = True
 
-    def followed(curves: dict) -> int:
-        results = pd.concat([table(curves), gone])
+    def followed(curves: dict, others: pd.DataFrame = gone) -> int:
+        results = pd.concat([table(curves), others])
         rounds = measure.per_run(results, "test_accuracy", measure.rounds_to_target, target=0.8)
         return measure.followed(results, rounds)
 
     assert followed({("A", 0): early, ("B", 0): long}) == 7
+    assert followed({("A", 0): early, ("B", 0): long}, gone.head(0)) == 7
     assert followed({("A", 0): early, ("B", 0): short, ("C", 0): long}) == 4
     assert followed({("A", 0): short, ("B", 0): [0] * 4, ("C", 0): long}) == 3
 

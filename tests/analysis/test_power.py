@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 
@@ -64,6 +65,34 @@ def test_power_is_that_of_an_independent_simulation(m, n, full, shown):
 def test_one_cell_without_effect_passes_at_the_level_and_no_oftener_with_more_seeds():
     rates = [power.rates(people(6), n, np.random.default_rng(n))["one null"] for n in (5, 10, 40)]
     assert max(rates) <= 0.025 + 3 * math.sqrt(0.025 / 2000)
+
+
+def test_more_cells_are_seldom_shown_than_have_an_effect():
+    rates = power.rates(people(6), 5, np.random.default_rng(0))
+    assert 0 < rates["too many"] <= 0.025 + 3 * math.sqrt(0.025 / 2000)
+
+
+@pytest.mark.parametrize(("m", "n", "effect"), [(2, 3, 2.0), (6, 5, 0.8)])
+def test_the_power_of_an_average_is_that_of_the_noncentral_t_distribution(m, n, effect):
+    """The mean of m cells correlated by 0.3 has the variance (1 + 0.3 (m - 1)) / m."""
+    average = dataclasses.replace(people(m, over="average"), effect=np.full(m, effect))
+    shift = effect * math.sqrt(n * m / (1 + 0.3 * (m - 1)))
+    exact = stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, shift)
+    found = power.rates(average, n, np.random.default_rng(0), power.MORE)
+    assert 0.1 < exact < 0.95, "or this shows nothing"
+    assert found["full"] == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / power.MORE))
+    assert found["all null"] <= 0.025 + 3 * math.sqrt(0.025 / power.MORE)
+
+
+def test_of_a_claim_of_sameness_the_effect_is_its_margin():
+    same = [claim for paper in papers() for claim in claims_of(paper) if claim.test == "same"]
+    assert same
+    for claim in same:
+        about = {"data": "", "partition": "", "participation": "", "n": 0, "outcome": "not run"}
+        rows = [about | {"cell": cell.name} for cell in claim.cells]
+        found = power.population(claim, rows)
+        assert found.same
+        assert found.effect.tolist() == [claim.bound(cell) for cell in claim.cells]
 
 
 def test_not_excluded_is_not_as_large():

@@ -24,6 +24,22 @@ def test_last_digits_are_the_same() -> None:
     assert 0 < found.largest < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("column", "within", "beyond"),
+    [  # of 360 test samples, two may be classified otherwise
+        ("test_accuracy", 0.5 + 2 / 360, 0.5 + 3 / 360),
+        ("client_accuracy", 0.509, 0.511),
+        ("test_loss", 0.5 * (1 + 0.9e-5), 0.5 * (1 + 1.1e-5)),
+    ],
+)
+def test_how_far_numbers_may_be_apart(column: str, within: float, beyond: float) -> None:
+    old = ROWS.assign(**{column: [0.1, 0.2, 0.5, 0.6]})
+    archived = ArchivedRun("e", old, {"data": {"name": "digits"}})
+    for value, first in ((within, None), (beyond, 2)):
+        found = compare(archived, old.assign(**{column: [0.1, 0.2, value, 0.6]}), informed=True)
+        assert found.first_different == first
+
+
 @pytest.mark.parametrize(("informed", "allowed"), [(True, True), (False, False)])
 def test_another_choice_is_for_samplers_that_go_by_training(informed: bool, allowed: bool) -> None:
     found = compared(informed, clients=[[], [0, 1], [1, 3], [0, 2]], test_loss=[2.0, 1.5, 1.3, 1.1])
