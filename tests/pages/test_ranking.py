@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,26 @@ def data(points: pd.DataFrame) -> dict[str, Any]:
 def planned() -> list[Any]:
     settings = params.load()
     return [(name, one) for name in settings.artifacts["arena"] for one in settings.runs(name, "paper")]
+
+
+def test_a_submission_is_compared_with_random_alone(arena: dict[str, pd.DataFrame]) -> None:
+    """FedCor's runs under another name have FedCor's gain, whatever else the table holds."""
+    tasks = arena["arena_common"]
+    described_by = SimpleNamespace(name="Mine", paper="", information=["losses"])
+    entry = SimpleNamespace(description=described_by, code=ROOT / "arena" / "mine.py")
+    mine = tasks[tasks["method"] == "FedCor"].assign(method="Mine")
+    board: Any = SimpleNamespace(
+        accepted=[(entry, mine)], table=pd.DataFrame({"bytes": 1.0, "steps": 1.0}, index=["Mine"])
+    )
+    rules: Any = SimpleNamespace(experiment="arena_common", baseline="Random")
+    [row] = chooser.submissions(tasks, board, rules, settings=1).to_dict("records")
+
+    runs = chooser.points({"arena_common": tasks[tasks["method"].isin(["Random", "FedCor"])]})
+    places = list(dict.fromkeys(zip(runs["experiment"], runs["setting"], strict=True)))
+    gain = ranking.gain(ranking.at_budget(runs), "FedCor", "Random", places)
+    assert gain is not None
+    assert row["sampler"] == "Mine"
+    assert row[chooser.COLUMNS[2]].startswith(f"{gain.value:+.1f}"), row
 
 
 def by_hand(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
