@@ -452,6 +452,7 @@ def test_mistakes_are_told_in_the_panel(sampler) -> None:
 
     async def watch() -> None:
         lab = small_lab()
+        await lab.ready
         lab.m.value = 20
         lab.train.click()
         assert "m = 20 clients per round are more than there are (N = 10)" in lab.status.value
