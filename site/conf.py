@@ -35,7 +35,7 @@ html_show_sourcelink = False
 html_additional_pages = {"search": "search.html"}
 html_theme_options = {
     "logo": {"text": "Client selection"},
-    "header_links_before_dropdown": 9,
+    "header_links_before_dropdown": 10,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["footer"],

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from fedlib.drawing.style import Look
 from fedlib.measure import Missing
 
+NOTE = "note"  # the name of a panel's note among its texts
 MOST_NAMES = 10  # lines of a panel that have their names beside them
 WIDEST = 12.8  # inches: of a wider figure, the text is too small on a page
 NARROWEST = 2.6  # inches of a panel that has names beside it, with its labels
@@ -61,6 +62,39 @@ def grid(panels: int, columns: int = 3, width: float = 4.0, height: float = 3.0)
 
 def label_axes(ax: Axes, x: str, y: str) -> None:
     ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
+
+
+def say_what_is_missing(axes: Sequence[Axes]) -> None:
+    """Note in each panel which lines of the others it lacks: a panel with one curve then says why."""
+    drawn = [
+        {str(line.get_label()): line for line in ax.lines if not str(line.get_label()).startswith("_")}
+        for ax in axes
+    ]
+    everything = list(dict.fromkeys(label for lines in drawn for label in lines))
+    for ax, lines in zip(axes, drawn, strict=True):
+        if lacking := [label for label in everything if label not in lines]:
+            few = len(lines) < len(lacking)
+            heights = np.asarray(next(iter(lines.values())).get_ydata(), float) if lines else np.zeros(1)
+            heights = heights[np.isfinite(heights)]
+            falls = len(heights) > 1 and heights[-1] < heights[0]
+            words = f"only {', '.join(lines)} was run here" if few else f"not run here: {', '.join(lacking)}"
+            note(ax, words, top=falls)
+
+
+def note(ax: Axes, words: str, top: bool = False) -> None:
+    """A few words on the right of a panel, below its lines or, with `top`, above them."""
+    ax.text(
+        *(0.98, 0.97 if top else 0.03),
+        s=words,
+        transform=ax.transAxes,
+        ha="right",
+        va="top" if top else "bottom",
+        fontsize="x-small",
+        style="italic",
+        gid=NOTE,
+        parse_math=False,
+        zorder=7,
+    )
 
 
 def legend_below(fig: Figure, axes: Sequence[Axes], columns: int = 5, only_kinds: bool = False) -> None:

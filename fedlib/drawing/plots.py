@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.drawing.panels import AXES as AXES
-from fedlib.drawing.panels import Smoother, draw_authors, draw_printed, name_lines
+from fedlib.drawing.panels import Smoother, draw_authors, draw_printed, name_lines, say_what_is_missing
 from fedlib.drawing.panels import grid as grid
 from fedlib.drawing.panels import label_axes as label_axes
 from fedlib.drawing.panels import legend_below as legend_below
@@ -149,6 +149,7 @@ def curves(
         label_axes(ax, x, y)
         if x == "round":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    say_what_is_missing(axes)
     name_lines(fig, axes, columns=max(2, int(width * min(columns, len(present)) / 2)))
     return fig
 

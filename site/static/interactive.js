@@ -138,12 +138,22 @@
         title: { text: panel.y.title, standoff: 4 } };
       out.annotations.push({ text: panel.title, showarrow: false, xref: "paper", yref: "paper", xanchor: "center",
         x: (left + right) / 2, y: top - 4 / height, yanchor: "top", font: { size: 13 } },
+      ...(panel.notes ?? []).map(({ text, y }) => ({ text: `<i>${text}</i>`, showarrow: false, xref: `x${k + 1} domain`,
+        yref: `y${k + 1} domain`, x: 0.98, xanchor: "right", y, yanchor: y < 0.5 ? "bottom" : "top", font: { size: 11 } })),
       ...(room ? labels(panel, k, each - 70, state) : []));
     });
     return out;
   }
 
-  function draw(box, data) {
+  // Lines and bands of a file name their x by its number.
+  function whole(data) {
+    const own = (part) => ({ ...part, x: data.xs[part.x] });
+    return data.xs ? { ...data, panels: data.panels.map((panel) =>
+      ({ ...panel, lines: panel.lines.map(own), bands: panel.bands.map(own) })) } : data;
+  }
+
+  function draw(box, given) {
+    const data = whole(given);
     const plot = document.createElement("div"), tools = document.createElement("div");
     const listed = new Map(data.panels.flatMap((panel) => panel.lines.filter((line) => line.listed)
       .map((line) => [line.name, line])));

@@ -35,6 +35,11 @@ def test_curves_bands_seeds_and_levels_are_those_of_the_picture():
     assert not target["listed"]
     assert not md["across"]
     assert [band["name"] for band in panel["bands"]] == ["MD", "Random"]
+    assert found["xs"][md["x"]] == list(range(10))
+    assert md["x"] == random["x"] != target["x"], "lines of the same rounds share their x"
+    outline = found["xs"][panel["bands"][0]["x"]]
+    assert len(outline) == len(panel["bands"][0]["y"])
+    assert set(outline) == set(range(10))
 
 
 def test_a_figure_of_something_else_has_no_curves():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -17,8 +18,9 @@ from fedlib.drawing import plots
 from fedlib.drawing.style import FAMILIES, family, looks
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
+from fedlib.settings.schema import ROOT
 from workspace.analysis import tables
-from workspace.figures import picture, studies, summary
+from workspace.figures import interactive, picture, studies, summary
 from workspace.pages.evidence import OUTCOMES
 from workspace.papers.hcsfed.theory import ask
 
@@ -294,6 +296,37 @@ def test_the_bars_of_outcomes_fit_a_phone():
     assert width * 96 / 72 * 0.75 <= 358  # points shown at the size of a phone, in pixels
 
 
+def test_an_outcome_has_one_colour_and_words_that_can_be_read_on_it():
+    css = (ROOT / "site" / "static" / "house.css").read_text()
+    assert {*OUTCOMES} <= {*summary.SHADES}
+    for outcome, shade in summary.SHADES.items():
+        name = outcome.replace(" ", "-")
+        assert f"*).{name} {{ background: var(--{name}); }}" in css, outcome
+        light = summary.luminance(shade)
+        on_it = 1.0 if light < summary.DARK else 0.0
+        contrast = (max(light, on_it) + 0.05) / (min(light, on_it) + 0.05)
+        assert contrast >= 4.5, (outcome, contrast)
+        if outcome not in ("one seed", "not run"):  # which follow the page
+            assert f"--{name}: {shade};" in css, outcome
+            black = f".{name}" in re.search(r":is\(\.verdict, \.bar span\):is\((.*?)\) \{ color: #000", css)[
+                1
+            ].split(", ")
+            assert black == (on_it == 0.0), outcome
+
+
+def test_a_panel_without_some_lines_of_the_others_says_so():
+    rows = [
+        {"setting": s, "method": m, "seed": 0, "round": t, "test_accuracy": t / 20, "diverged": False}
+        for s, methods in (("all", ["MD", "Random", "Pow-d"]), ("one", ["MD"]), ("two", ["MD", "Random"]))
+        for m in methods
+        for t in range(10)
+    ]
+    figure = plots.curves(pd.DataFrame(rows), "test_accuracy")
+    said = [[n["text"] for n in panel["notes"]] for panel in interactive.panels(figure)["panels"]]
+    assert said == [[], ["only MD was run here"], ["not run here: Pow-d"]]
+    plt.close(figure)
+
+
 def test_a_legend_of_long_labels_is_no_wider_than_its_figure():
     with mpl.rc_context():
         plots.style()
@@ -322,8 +355,11 @@ def test_a_small_picture_is_the_same_picture():
         f'{words}<path d="{line} \n" style="x"/>\n   <path d="M 1.123456 2 \nC 1 2 3.987654 4 5 6 \nz \n"/>'
     )
     small = picture.compact(full)
-    first, second = re.findall(r' d="M ([^"]*)"', small)
-    kept = np.array(first.split(), float).reshape(-1, 2)
+    first, second = re.findall(r' d="([^"]*)"', small)
+    start, moves = (
+        [*map(float, re.findall(r"-?\d*\.?\d+", part))] for part in first.removeprefix("M").split("l")
+    )
+    kept = np.cumsum(np.reshape([*start, *moves], (-1, 2)), axis=0)
     assert small.startswith(words.replace("10.123456", "10.12")), "words and opacities are no places"
     assert len(small) < len(full) / 3
     sides = kept[1:] - kept[:-1]
@@ -332,4 +368,32 @@ def test_a_small_picture_is_the_same_picture():
     along = np.clip((from_start * sides).sum(axis=2) / lengths, 0, 1)
     distances = np.linalg.norm(from_start - along[..., None] * sides, axis=2).min(axis=1)
     assert distances.max() < 0.5
-    assert second.split() == ["1.12", "2", "C", "1", "2", "3.99", "4", "5", "6", "z"]
+    assert second.split() == ["M", "1.12", "2", "C", "1", "2", "3.99", "4", "5", "6", "z"]
+
+
+def test_a_style_that_many_share_stands_once_and_groups_without_meaning_go():
+    head = "<svg><defs><style>*{a}</style></defs>"
+    body = '<g id="a"><g id="b"><use xlink:href="#m" style="fill: red"/></g><g/></g>'
+    body += (
+        '<g clip-path="url(#c)"><path id="m" style="fill: red"/></g><text style="fill: blue">id</text></svg>'
+    )
+    small = picture.compact(head + body)
+    (name,) = re.findall(r"\.(\w+)\{fill: red\}</style>", small)
+    assert small.split("</defs>")[1] == (
+        f'<use xlink:href="#m" class="{name}"/><g clip-path="url(#c)"><path id="m" class="{name}"/></g>'
+        '<text style="fill: blue">id</text></svg>'
+    )
+    with mpl.rc_context():
+        plots.style()
+        figure, axes = plots.grid(2)
+        axes[0].plot(range(100), np.random.default_rng(0).standard_normal(100))
+        ElementTree.fromstring(picture.svg(figure, "well formed"))
+
+
+@pytest.mark.parametrize(
+    ("tenths", "text"),
+    [([0, 5], "0 .5"), ([12, 5, -5], "1.2.5-.5"), ([10, 5, 100], "1 .5 10"), ([-1200], "-120")],
+)
+def test_numbers_of_a_path_are_apart(tenths: list[int], text: str):
+    assert picture.joined(tenths) == text
+    assert [*map(float, re.findall(r"-?(?:\d+\.?\d*|\.\d+)", text))] == [n / 10 for n in tenths]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -16,6 +19,11 @@ from matplotlib.path import Path
 PATH = re.compile(r' d="(M [^"]*)"')
 PLACE = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')  # what is written in points
 FRACTION = re.compile(r"-?\d+\.\d+")
+STYLE = re.compile(r' style="([^"]*)"')
+NAME = re.compile(r' id="([^"]*)"')
+NOT_TURNED = re.compile(r' transform="rotate\(-?0 [^)]*\)"')
+EMPTY = re.compile(r"<g\b[^>]*/>")
+GROUP = re.compile(r"(<g\b[^>]*>|</g>)")
 INVISIBLE = 0.25  # points: about how far a line may be from where it was, once it has fewer vertices
 
 
@@ -29,22 +37,67 @@ def svg(figure: Figure, salt: str) -> bytes:
 
 
 def compact(svg: str) -> str:
-    """An SVG with hundredths of a point for millionths, and without vertices that nobody would miss."""
-    return re.sub(r"\n +", "\n", PLACE.sub(rounded, PATH.sub(thinned, svg)))
+    """An SVG with tenths or hundredths of a point for millionths, and without what nobody would miss.
+
+    That is: vertices, names that nothing refers to, groups without attributes, and a style that is written again.
+    """
+    svg = NOT_TURNED.sub("", PLACE.sub(rounded, PATH.sub(thinned, svg)))
+    used = set(re.findall(r"#([\w-]+)", svg))
+    svg = NAME.sub(lambda name: name[0] if name[1] in used else "", svg)
+    return re.sub(r"\n\s*", "\n", ungrouped(with_classes(svg)))
 
 
 def thinned(found: re.Match[str]) -> str:
-    """One line or outline of an SVG with fewer vertices; any other path as it is."""
-    words = found[1].split()
-    if {*words} & {"C", "Q"} or words.count("M") != 1 or words.count("L") < 20:
-        return found[0].replace(" \n", " ")
-    closed = "z" * (words[-1] == "z")
+    """The lines and outlines of a path with fewer vertices, as steps from one to the next; any other path as it is."""
+    return f' d="{"".join(steps(part) for part in re.findall("M[^M]*", found[1]))}"'
+
+
+def steps(part: str) -> str:
+    """A part of a path that is drawn without lifting the pen."""
+    words = part.split()
+    if {*words} & {"C", "Q"} or words.count("L") < 20:
+        return part.replace(" \n", " ")
     numbers = [word for word in words if word not in ("M", "L", "z")]
     line = Path(np.array(numbers, float).reshape(-1, 2))
     line.simplify_threshold = INVISIBLE
     line = line.cleaned(simplify=True)
-    vertices = np.asarray(line.vertices)[np.asarray(line.codes) != Path.STOP]
-    return f' d="M {" ".join(f"{value:.6f}" for value in vertices.ravel())}{closed}"'
+    tenths = np.rint(10 * np.asarray(line.vertices)[np.asarray(line.codes) != Path.STOP]).astype(int)
+    moves = np.diff(tenths, axis=0)
+    moved = moves[moves.any(axis=1)]
+    return f"M{joined(tenths[0])}l{joined(moved.ravel())}{'z' * (words[-1] == 'z')}"
+
+
+def joined(tenths: Iterable[int]) -> str:
+    """Numbers as a path writes them: a sign separates two, and so does a second decimal point."""
+    text, last = "", "."
+    for number in tenths:
+        word = f"{number / 10:.1f}".removesuffix(".0")
+        word = word.replace("0.", ".") if abs(number) < 10 else word
+        apart = word[0] == "-" or (word[0] == "." and "." in last)
+        text, last = text + " " * (bool(text) and not apart) + word, word
+    return text
+
+
+def with_classes(svg: str) -> str:
+    """An SVG in which styles that occur again stand once, at its head; a class has the same meaning in all pictures."""
+    counts = Counter(STYLE.findall(svg))
+    names = {style: f"s{sha256(style.encode()).hexdigest()[:7]}" for style, n in counts.items() if n > 1}
+    if "</style>" not in svg:
+        return svg
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    svg = STYLE.sub(lambda style: f' class="{names[style[1]]}"' if style[1] in names else style[0], svg)
+    return svg.replace("</style>", f"{rules}</style>", 1)
+
+
+def ungrouped(svg: str) -> str:
+    """An SVG without the groups that say nothing of what is in them."""
+    parts, kept = [], []
+    for part in GROUP.split(EMPTY.sub("", svg)):
+        if part.startswith("<g"):
+            kept.append(part != "<g>")
+        if not (part == "<g>" or (part == "</g>" and not kept.pop())):
+            parts.append(part)
+    return "".join(parts)
 
 
 def rounded(place: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn.manifold import TSNE
 
+from fedlib.drawing.panels import note
 from fedlib.drawing.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
 from fedlib.drawing.style import DASHES, Look, family, looks, sweep
 from fedlib.measure import Missing
@@ -264,7 +266,10 @@ def ownership(panels: Mapping[str, np.ndarray], columns: int = 3) -> Figure:
 
 
 def entropies(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], top: float, columns: int = 2) -> Figure:
-    """Estimated and true label entropy of each client; panels: title -> true, estimated entropies (N,)."""
+    """Estimated and true label entropy of each client, and how far their orders agree (Kendall's tau).
+
+    panels: title -> true, estimated entropies (N,).
+    """
     fig, axes = grid(len(panels), columns, width=4.8, height=3.2)
     for ax, (title, (true, estimated)) in zip(axes, panels.items(), strict=True):
         order, clients = np.argsort(true, kind="stable"), np.arange(1, len(true) + 1)
@@ -272,6 +277,8 @@ def entropies(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], top: float, c
         ax.plot(clients, estimated[order], "o", ms=4, color="#CC3311", label="estimated")
         ax.axhline(top, color="#999999", lw=0.8, ls=":", label="ln (number of classes)")
         ax.set(title=title, xlabel="client, ordered by true entropy", ylabel="entropy (nats)")
+        if math.isfinite(tau := stats.kendalltau(true, estimated).statistic):
+            note(ax, f"order of the clients: Kendall's tau {tau:.2f}")
     legend_below(fig, axes)
     return fig
 

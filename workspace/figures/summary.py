@@ -11,24 +11,26 @@ import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from fedlib import measure
 from fedlib.drawing.panels import grid, legend_below
 from fedlib.drawing.style import looks
 
-SHADES = {
-    "holds": "#2da44e",
+SHADES = {  # as in site/static/house.css: an outcome has the same colour on every page and in every picture
+    "holds": "#1a7f37",
     "holds where run": "#6fbf87",
-    "contradicted": "#d1242f",
+    "contradicted": "#b42318",
     "not after correction": "#d9a400",
-    "shown in part": "#bf8700",
-    "not shown": "#8c959f",
-    "one seed": "#c0c6cc",
+    "shown in part": "#8a5d00",
+    "not shown": "#6a737d",
+    "one seed": "#b6bec6",
     "not run": "#e6e8eb",
     "infeasible": "#8250df",
-    "by construction": "#57606a",
+    "by construction": "#3d6a8a",
 }
+DARK = 0.18  # luminance below which a shade bears white words
 MARKS = {  # of claims in worlds
     "holds": "o",
     "contradicted": "s",
@@ -37,6 +39,13 @@ MARKS = {  # of claims in worlds
     "equal": "x",
     "one seed": "+",
 }
+
+
+def luminance(shade: str) -> float:
+    """The relative luminance of a colour (WCAG 2), from 0 for black to 1 for white."""
+    parts = np.array(to_rgb(shade))
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[str]) -> Figure:
@@ -53,7 +62,13 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
         for name in outcomes:
             if count := counts.get(name, 0):
                 ax.barh(y, count, 0.5, left=offset, color=SHADES[name])
-                ax.text(offset + count / 2, y, str(count), ha="center", va="center", fontsize="small")
+                ax.text(
+                    *(offset + count / 2, y, str(count)),
+                    ha="center",
+                    va="center",
+                    fontsize="small",
+                    color="white" if luminance(SHADES[name]) < DARK else "black",
+                )
                 offset += count
         ax.text(0, y - 0.3, paper, va="bottom", fontsize="small")
     ax.set(xlabel="core claims (count)", yticks=[], ylim=(len(tallies) - 0.6, -0.7))

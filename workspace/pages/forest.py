@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 import pandas as pd
@@ -15,10 +16,11 @@ from workspace.analysis.readings import primary
 from workspace.pages import layout, tables
 
 WIDTH, LINE, EDGE = 300, 16, 14  # pixels: of the plot, of a cell's row, of the space on each side
+NAME, NAMED = 12, 12  # pixels of a cell's name above its row; cells that have names
 FULL, LEAST = 200, 9  # pixels: from which height on rows come closer, and how close
 LARGEST = 64.0  # ratios beyond it are plotted at the edge
 AGREEMENT = "agreement with print"  # an estimator whose null is the printed value
-TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+TICKS = 4  # about how many an axis has
 
 
 def number(value: float) -> str:
@@ -66,17 +68,19 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
     def x(value: float) -> float:
         return round(EDGE + (scaled(value) - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE), 1)
 
-    line = min(LINE, max(LEAST, FULL / len(plotted)))
+    named = 1 < len(plotted) <= NAMED
+    line = LINE + NAME if named else min(LINE, max(LEAST, FULL / len(plotted)))
     height = round(line * len(plotted) + 18)
     parts = [
         f'<line class="null" x1="{x(plotted[0]["null"])}" x2="{x(plotted[0]["null"])}" y1="0" y2="{height - 16}"/>'
     ]
     for k, cell in enumerate(plotted):
-        y = round(line * (k + 0.5), 1)
+        y = round(line * (k + 1) - LINE / 2 if named else line * (k + 0.5), 1)
         seeds = {0: "", 1: ""}.get(cell["n"], f", {cell['n']} seeds")
         words = f"{cell['cell']}: {effect(cell)}{seeds}{', ' * bool(cell['outcome'])}{cell['outcome']}"
         words += f"; printed {cell['shown']}" if cell["shown"] else ""
-        marks = []
+        name = shorten(str(cell["cell"]), 52, placeholder=" …")
+        marks = [f'<text class="name" x="0" y="{y - LINE / 2}">{html.escape(name)}</text>'] if named else []
         if not math.isnan(cell["low"]):
             left = x(cell["estimate"]) if cell["under"] else x(cell["low"])
             right = x(cell["estimate"]) if cell["open"] else x(cell["high"])
@@ -95,16 +99,35 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
             marks.append(f'<path class="open" d="M{position - 4} {y}h-9m4 -4l-4 4l4 4"/>')
         kind = cell["outcome"].replace(" ", "-")
         parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
-    ticks = ([t for t in TICKS if low <= math.log(t) <= high] if ratio else [low, high]) or [
-        plotted[0]["null"]
-    ]
-    parts += [
-        f'<text x="{x(tick)}" y="{height - 3}" text-anchor="middle">{number(tick)}</text>'
-        for tick in ticks[:: 1 + len(ticks) // 6]
-    ]
+    unit = "×" if ratio else plotted[0]["unit"]
+    for tick in ticks(low, high, ratio) or [plotted[0]["null"]]:
+        at = x(tick)
+        end = f" {unit}" if tick == plotted[0]["null"] else ""
+        parts.append(f'<line class="tick" x1="{at}" x2="{at}" y1="{height - 16}" y2="{height - 12}"/>')
+        parts.append(f'<text x="{at}" y="{height - 3}" text-anchor="middle">{number(tick)}{end}</text>')
     label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in plotted))
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
     return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def ticks(low: float, high: float, ratio: bool) -> list[float]:
+    """Round values from low to high: powers of two of ratios, whose ends are logarithms, or multiples of 1, 2 or 5."""
+    if ratio and high - low >= math.log(4):
+        step = math.log(2) * max(1, round((high - low) / math.log(2) / TICKS))
+        return [
+            math.exp(step * k)
+            for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        ]
+    if ratio:
+        return ticks(math.exp(low), math.exp(high), False)
+    power = 10 ** math.floor(math.log10((high - low or 1) / TICKS))
+    step = power * next(
+        digit for digit in (1, 2, 5, 10) if digit * power >= (high - low or 1) / TICKS * 0.999
+    )
+    return [
+        float(f"{step * k:.10g}")
+        for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    ]
 
 
 def numbers(cells: pd.DataFrame) -> pd.DataFrame:
@@ -198,12 +221,12 @@ def seeds_of(judged: Mapping[str, Any]) -> str:
 
 MARK = '<svg class="forest key" viewBox="0 0 14 12" width="14">{}</svg>'
 KEY = (
-    '<p class="note">Each line is a cell: '
+    '<p class="note">Each line is a comparison: '
     + MARK.format('<g class="cell"><circle cx="7" cy="6" r="4"/></g>')
     + " ours with its 95 % interval over seeds, "
     + MARK.format('<path class="printed" d="M3 6l4 -4 4 4 -4 4z"/>')
     + " printed; vertical line: no effect; short dashed line: a stated bound; "
-    "≥, ≤, an arrow: may be larger, smaller. Point at a line for its numbers.</p>"
+    "≥, ≤, an arrow: may be larger, smaller. Green: shown; red: reversed. Point at a line for its numbers.</p>"
 )
 
 
