@@ -124,7 +124,7 @@
           const few = one.rank ? "" : `, ${one.gain.settings.length} of ${made.settings.length}`;
           const cells = [one.rank ?? "", name, `${points(one.gain.value)} (${interval(one.gain)}${few})`, one.verdict, strip(one, settings),
             data.asks[one.asks], `× ${one.bytes}`, `× ${one.steps}`];
-          cells.forEach((content, k) => { const cell = row.insertCell(); cell.append(content); cell.dataset.label = columns[k]; });
+          cells.forEach((content, k) => { const cell = row.insertCell(); cell.append(content); });
           if (one.kind !== "sampler") row.className = "control";
         }
       }

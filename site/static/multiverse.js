@@ -173,7 +173,7 @@
         [one.cell, one.shown || number(one.printed), effect(one, of), one.n].forEach((text, k) => {
           const cell = row.insertCell();
           cell.textContent = text;
-          cell.dataset.label = columns[k];
+         
         });
       }
       table.append(made);

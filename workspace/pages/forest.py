@@ -184,12 +184,12 @@ def row(
     reading = html.escape(primary(judged["paper"]).called)
     multiverse = spread(levels, judged["unit"])
     where += f"<br>{html.escape(multiverse)}" if multiverse else ""
-    columns = {
-        "claim": f"{html.escape(text)}{quoted}<br><small>{name} {judged['kind']}</small>{fold}",
-        "effect": f'{plot(cells.to_dict("records"))}<small title="{reading}">{where}</small>',
-        "outcome": f"{layout.mark(outcome)}{remarks}",
-    }
-    joined = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in columns.items())
+    columns = (
+        f"{html.escape(text)}{quoted}<br><small>{name} {judged['kind']}</small>{fold}",
+        f'{plot(cells.to_dict("records"))}<small title="{reading}">{where}</small>',
+        f"{layout.mark(outcome)}{remarks}",
+    )
+    joined = "".join(f"<td>{cell}</td>" for cell in columns)
     attributes = f'id="{judged["claim"]}" data-paper="{html.escape(papers()[judged["paper"]].title)}"'
     return f'<tr {attributes} data-kind="{judged["kind"]}">{joined}</tr>\n'
 

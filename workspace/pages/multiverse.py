@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib import measure
+from fedlib.kinds import whole
 from workspace.analysis import effects
 from workspace.analysis.claim import Cell, claims_of
 from workspace.analysis.paper import papers
@@ -24,6 +25,7 @@ from workspace.pages.evidence import pooled
 POINTS = 40  # of a curve
 NUMBERS = ("estimate", "low", "high", "margin")
 ABOUT = (*NUMBERS, "n", "badge", "open", "under", "primary")
+SHOWN = ("estimate", "low", "high", "n", "open", "under", "primary")  # of a reading, on the page
 
 
 def numbers(table: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +79,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                     {
                         "name": row["reading"],
                         "choices": row["choices"],
-                        **{key: plain(row[key]) for key in ABOUT},
+                        **{key: plain(row[key]) for key in SHOWN},
                         "cells": [
                             cell_of(cell, by_name(claim.cells, cell["cell"]), paper, row["reading"], curves)
                             for cell in cells[cells["reading"] == row["reading"]].to_dict("records")
@@ -89,7 +91,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
         )
     main = {paper.headline for paper in papers().values()}
     listed.sort(key=lambda claim: (-len(claim["readings"]), claim["id"] not in main))
-    return {"claims": listed, "curves": curves.known}
+    return {"claims": listed, "curves": list(curves.known.values())}
 
 
 def in_words(judged: pd.DataFrame, claim: str) -> str:
@@ -118,7 +120,9 @@ def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves
     numbers = {
         key: plain(row[key]) for key in ("estimate", "low", "high", "printed", "n", "shown", "open", "under")
     }
-    return {"cell": row["cell"], **numbers, "arms": [[name, key] for name, key in arms if key]}
+    said = {key: value for key, value in numbers.items() if value != "" and value is not False}
+    places = {key: k for k, key in enumerate(curves.known)}
+    return {"cell": row["cell"], **said, "arms": [[name, places[key]] for name, key in arms if key]}
 
 
 def plain(value: Any) -> Any:
@@ -127,7 +131,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    return float(f"{float(value):.5g}") if math.isfinite(value) else None
+    return whole(float(f"{float(value):.5g}")) if math.isfinite(value) else None
 
 
 class Curves:

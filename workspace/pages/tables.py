@@ -1,4 +1,4 @@
-"""Tables as pages show them: one function writes every table, and on a phone each row is a card."""
+"""Tables as pages show them: one function writes every table."""
 
 from __future__ import annotations
 
@@ -48,21 +48,20 @@ def as_here() -> None:
 
 
 def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:
-    """A table as HTML. Each cell carries its column's name, which a phone shows in front of it.
+    """A table as HTML.
 
     index: whether the row labels are shown; one that repeats the row above is dimmed. kind: further CSS classes.
     """
     labels = [str(name or "") for name in frame.index.names] if index else []
-    names = [" · ".join(parts(column)) for column in frame.columns]
     body, previous = [], ()
     for label, values in zip(frame.index, frame.itertuples(index=False, name=None), strict=True):
         keys = parts(label) if index else ()
         repeated = [keys[: k + 1] == previous[: k + 1] for k in range(len(keys))]
         heads = [
-            cell(key, name, "th", "again" if is_repeated and name != labels[-1] else "")
+            cell(key, "th", "again" if is_repeated and name != labels[-1] else "")
             for key, name, is_repeated in zip(keys, labels, repeated, strict=True)
         ]
-        cells = [cell(value, name) for value, name in zip(values, names, strict=True)]
+        cells = [cell(value) for value in values]
         body.append(f"<tr>{''.join([*heads, *cells])}</tr>")
         previous = keys
     head = "".join(head_rows([parts(column) for column in frame.columns], labels))
@@ -115,14 +114,14 @@ def head_rows(columns: Sequence[tuple[str, ...]], labels: Sequence[str]) -> Iter
         yield f"<tr>{''.join(row)}</tr>"
 
 
-def cell(value: Any, name: str, tag: str = "td", kind: str = "") -> str:
+def cell(value: Any, tag: str = "td", kind: str = "") -> str:
     """One cell. A number is aligned to the right."""
     is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
     classes = " ".join(filter(None, [kind, "number" if is_number else ""]))
     attribute = f' class="{classes}"' if classes else ""
     scope = ' scope="row"' if tag == "th" else ""
     content = value.html if isinstance(value, Markup) else html.escape(text(value))
-    return f'<{tag}{scope}{attribute} data-label="{html.escape(name)}">{content}</{tag}>'
+    return f"<{tag}{scope}{attribute}>{content}</{tag}>"
 
 
 def text(value: Any) -> str:
