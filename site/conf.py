@@ -44,7 +44,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_toc_level": 2,
 }
-WITHOUT_SIDEBAR = ("index", "arena*", "leaderboard", "scoreboard", "discrepancies", "samplers", "docs/*")
+WITHOUT_SIDEBAR = ("index", "arena*", "leaderboard", "scoreboard", "discrepancies", "samplers")
 html_sidebars = dict.fromkeys([*WITHOUT_SIDEBAR, "chooser", "multiverse", "reply"], [])
 templates_path = ["templates"]
 html_context = {"default_mode": "auto"}

@@ -14,11 +14,11 @@
 
   function start(data) {
     const box = document.getElementById("multiverse"), form = document.createElement("form");
-    const said = element("p", "", "chooser-said"), curve = element("div"), table = element("div"), figure = element("div");
+    const said = element("p", "", "chooser-said"), more = element("ul", "", "note"), curve = element("div"), table = element("div"), figure = element("div");
     said.ariaLive = "polite";
     form.className = "choices";
     form.onsubmit = (event) => event.preventDefault();
-    box.replaceChildren(form, said, curve, table, figure);
+    box.replaceChildren(form, said, more, curve, table, figure);
     let state = {};
     // What the address says; a value that the claim's choices lack counts as none.
     const read = () => {
@@ -27,6 +27,7 @@
       state = Object.fromEntries(Object.entries(state).filter(([name, value]) => name === "claim" || choices[name]?.includes(value)));
     };
     const claim = () => data.claims.find((one) => one.id === state.claim) || data.claims[0];
+    const named = (one) => ({ "as written": "following the text", "as run": "the authors' program" })[one.name] ?? one.name;
     const unit = (one) => one.unit === "times" ? " ×" : one.unit ? ` ${one.unit}` : "";
     const end = (value, open, sign) => value === null && open ? `${sign}∞` : number(value);
     const effect = (one, of) => `${one.open && !one.under ? "≥ " : one.under && !one.open ? "≤ " : ""}${number(one.estimate)}${unit(of)}` +
@@ -69,18 +70,24 @@
 
     function told(of, taken) {
       const printed = of.printed === null ? "" : ` Printed: ${number(of.printed)}${unit(of)}.`;
+      const sources = data.sources?.[of.paper] ?? {}; // choice -> option -> why it may be taken
+      more.replaceChildren();
       if (!taken.length) said.textContent = "No run of this reading is archived.";
       else if (taken.length === 1) {
         const [one] = taken;
         const tested = one.primary ? ` This reading is the one that is tested: ${of.told}.` : "";
-        said.textContent = `${one.name}: ${effect(one, of)}, ${one.n} seed${one.n === 1 ? "" : "s"}.${printed}${tested}`;
+        said.textContent = `${named(one)}: ${effect(one, of)}, ${one.n} seed${one.n === 1 ? "" : "s"}.${printed}${tested}`;
         said.dataset.estimate = one.estimate;
+        more.append(...Object.entries(one.choices).map(([name, option]) => {
+          const source = sources[name]?.[option];
+          return element("li", `${name}: ${option}${source ? ` (${source})` : ""}`);
+        }));
       } else {
         const known = taken.map((one) => one.estimate).filter((value) => value !== null);
-        const levels = of.levels.map((one) => `${one.option ? `${one.choice}, ${one.option}: ` : ""}${number(one.lowest)} to ` +
-          `${number(one.highest)}, on average over readings ${effect({ ...one, open: false, under: false }, of)}`);
-        const range = `From ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}.`;
-        said.textContent = `${range}${printed} ${levels.join("; ")}${levels.length ? "." : ""} Tested under one reading: ${of.told}.`;
+        said.textContent = `From ${number(Math.min(...known))} to ${number(Math.max(...known))}${unit(of)}.${printed}`;
+        more.append(...of.levels.map((one) => element("li", `${one.option ? `${one.choice}, ${one.option}` : "Over these readings"}: ` +
+          `${number(one.lowest)} to ${number(one.highest)}, on average ${effect({ ...one, open: false, under: false }, of)}`)),
+        element("li", `Tested under one reading, ${named(of.readings.find((one) => one.primary) ?? { name: "which has no runs" })}: ${of.told}`));
         delete said.dataset.estimate;
       }
       said.dataset.readings = taken.length;
@@ -127,11 +134,11 @@
         shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);
       }
       sorted.forEach((one, k) => {
-        const group = shape("g", { class: `dot${one.primary ? " primary" : ""}${fits(one) ? "" : " out"}`, tabindex: k ? -1 : 0, role: "button" }, svg);
+        const group = shape("g", { class: `dot${one.primary ? " primary" : ""}${one.name === "as written" ? " text" : ""}${fits(one) ? "" : " out"}`, tabindex: k ? -1 : 0, role: "button" }, svg);
         if (one.low !== null || one.high !== null) shape("line", { x1: x(k), x2: x(k),
           y1: y(one.low ?? one.estimate), y2: y(one.high ?? one.estimate) }, group);
         shape("circle", { cx: x(k), cy: y(one.estimate), r: fits(one) ? 4.5 : 3 }, group);
-        const words = `${one.name}: ${effect(one, of)}, ${one.n} seeds${one.primary ? ", the reading that is tested" : ""}. ` +
+        const words = `${named(one)}: ${effect(one, of)}, ${one.n} seeds${one.primary ? ", the reading that is tested" : ""}. ` +
           Object.entries(one.choices).map(([name, value]) => `${name}: ${value}`).join("; ");
         shape("title", {}, group).textContent = words;
         group.setAttribute("aria-label", words);
@@ -158,15 +165,15 @@
         });
       });
       curve.replaceChildren(svg, element("p", `Each dot is an archived reading, sorted by the effect${unit(of) && ` (${unit(of).trim()})`}, with its 95 % interval over seeds; ` +
-        "a click takes its choices. The marks below show what each reading takes; what is faint is not among those chosen.", "note"));
+        "a click takes its choices, and the arrow keys go from dot to dot. Blue: the reading that is tested; ringed: the one that follows the text. The marks below show what each reading takes; what is faint is not among those chosen.", "note"));
     }
 
     function cells(of, taken) {
       table.replaceChildren();
       figure.replaceChildren();
-      if (taken.length !== 1) { table.append(element("p", "Take one reading to see its cells and curves.", "note")); return; }
+      if (taken.length !== 1) { table.append(element("p", "Take one reading (a dot) to see where each choice comes from, its comparisons and their curves.", "note")); return; }
       const made = element("table", "", "dataframe"), head = made.createTHead().insertRow(), body = made.createTBody();
-      const columns = ["cell", "printed", "here", "seeds"];
+      const columns = ["comparison", "printed", "here", "seeds"];
       for (const name of columns) head.append(element("th", name));
       for (const one of taken[0].cells) {
         const row = body.insertRow();

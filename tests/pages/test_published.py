@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import nbformat
+import pandas as pd
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
 from fedlib.samplers import SAMPLERS
-from workspace.pages import chooser, front, published
+from workspace.pages import chooser, front, published, seals
 
 
 def test_runs_are_counted_by_data_set():
@@ -35,3 +39,34 @@ def test_the_crate_names_every_page_and_number(tmp_path: Path):
     ids = {entity["@id"] for entity in graph}
     assert {"index.html", "files/table.csv", "files/figure.svg", "#fedlib", "./"} <= ids
     assert "_static/house.css" not in ids
+
+
+def test_a_large_table_is_offered_as_an_archive_that_pandas_reads(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": range(40_000), "y": 0.5})
+    table.to_csv(tmp_path / "effects.csv", index=False)
+    name, content = published.download(tmp_path / "effects.csv")
+    assert name == "effects.csv.zip"
+    assert published.download(tmp_path / "effects.csv") == (name, content), "the same bytes every time"
+    assert len(content) < (tmp_path / "effects.csv").stat().st_size / 2
+    (tmp_path / "taken" / name).parent.mkdir()
+    (tmp_path / "taken" / name).write_bytes(content)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "taken" / name), table)
+    (tmp_path / "small.csv").write_text("x\n1\n")
+    assert published.download(tmp_path / "small.csv") == ("small.csv", b"x\n1\n")
+
+
+def test_a_notebook_is_offered_with_its_results_but_without_pictures(tmp_path: Path) -> None:
+    shown = [
+        new_output("display_data", data={"image/svg+xml": "<svg/>"}),
+        new_output("display_data", data={"text/html": "<table/>"}),
+    ]
+    notebook = new_notebook(cells=[new_code_cell("show()", outputs=shown)], metadata={seals.KEY: "sealed"})
+    nbformat.write(notebook, tmp_path / "notebook.ipynb")
+    name, content = published.download(tmp_path / "notebook.ipynb")
+    assert name == "notebook.ipynb"
+    read = nbformat.reads(content.decode(), as_version=4)
+    nbformat.validate(read)
+    first, second = read.cells[0].outputs
+    assert [*first.data] == ["text/plain"]
+    assert second.data == {"text/html": "<table/>"}
+    assert seals.KEY not in read.metadata

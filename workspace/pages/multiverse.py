@@ -91,7 +91,17 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
         )
     main = {paper.headline for paper in papers().values()}
     listed.sort(key=lambda claim: (-len(claim["readings"]), claim["id"] not in main))
-    return {"claims": listed, "curves": list(curves.known.values())}
+    return {"claims": listed, "curves": list(curves.known.values()), "sources": sources()}
+
+
+def sources() -> dict[str, dict[str, dict[str, str]]]:
+    """Title of a paper -> what it leaves open -> an option -> where that option comes from."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for name, paper in papers().items():
+        for reading in readings(name):
+            for choice, source in reading.sources.items():
+                found.setdefault(paper.title, {}).setdefault(choice, {})[reading.choices[choice]] = source
+    return found
 
 
 def in_words(judged: pd.DataFrame, claim: str) -> str:

@@ -1,12 +1,14 @@
-"""Files published with the site: all verdicts with a schema, an RO-Crate, a printed report, the search index."""
+"""Files published with the site: downloads, all verdicts with a schema, an RO-Crate, a report, the search index."""
 
 from __future__ import annotations
 
 import html
+import io
 import json
 import math
 import re
 import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,40 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedlib import __version__
 from fedlib.files import write_whole
 from workspace.analysis import words
+from workspace.pages import seals
 from workspace.pages.evidence import Evidence
 
+LARGE = 100_000  # bytes of a table that is offered as an archive
 NAME = "Client selection in federated learning, re-run"
 LICENCE = "https://spdx.org/licenses/MIT"
+
+
+def download(path: Path) -> tuple[str, bytes]:
+    """A file as a page offers it, and its name: a large table as a ZIP archive, a notebook without its pictures.
+
+    pandas reads both forms of a table, and a page shows its pictures itself.
+    """
+    content = path.read_bytes()
+    if path.suffix == ".ipynb":
+        return path.name, without_pictures(content)
+    if len(content) <= LARGE:
+        return path.name, content
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        inside = zipfile.ZipInfo(path.name)  # without a date, so that the same table gives the same bytes
+        archive.writestr(inside, content, zipfile.ZIP_DEFLATED)
+    return f"{path.name}.zip", packed.getvalue()
+
+
+def without_pictures(notebook: bytes) -> bytes:
+    """A notebook in which a note stands for each picture; its seal, which would no longer be right, goes too."""
+    content = json.loads(notebook)
+    content["metadata"].pop(seals.KEY, None)
+    for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
+        data = output.get("data", {})
+        if data.pop("image/svg+xml", None):
+            data["text/plain"] = "A picture: the page shows it, and running the cell draws it."
+    return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
 class PublishedClaim(BaseModel):
@@ -110,6 +142,7 @@ def describe(site: Path, title: str, provenance: Mapping[str, Iterable[str]]) ->
         ".html": "text/html",
         ".json": "application/json",
         ".pdf": "application/pdf",
+        ".zip": "application/zip",
     }
     for path in sorted(site.rglob("*")):
         if path.suffix in kinds and "_static" not in path.parts:

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,8 @@ class Site:
         self._text("extra/verdicts.json", published.verdicts(self.evidence, self.scale, self.coverage()))
         self._text("extra/verdicts.schema.json", published.schema())
         for path in (self.root / "docs").glob("*.md"):
-            self._file(f"docs/{path.name}", path.read_bytes())
+            contents = self._filled("docs.md", docs=self.guides()) if path.stem == "README" else ""
+            self._text(f"docs/{path.name}", path.read_text(encoding="utf-8") + contents)
         for path in (self.root / "site").rglob("*"):
             if path.is_file() and path.relative_to(self.root / "site").parts[0] in (
                 "conf.py",
@@ -310,7 +310,6 @@ class Site:
             )
             texts = [f"{paper.title}: {how_many(name)}" for name, paper in papers().items() if how_many(name)]
             self._text(f"{tool}.md", self._filled(f"{tool}.md", how_many=texts))
-            self._plotly()
 
     def _data_of(self, tool: str) -> Path:
         return self.root / "data" / "artifacts" / self.scale / TOOLS[tool] / f"{tool}.json"
@@ -318,10 +317,6 @@ class Site:
     def has(self, tool: str) -> bool:
         """Whether the site has a tool: its data exists, and is about more than digits."""
         return self.scale != "demo" and self._data_of(tool).exists()
-
-    def _plotly(self) -> None:
-        script = files("plotly") / "package_data" / "plotly.min.js"
-        self._file("static/plotly.min.js", script.read_bytes())
 
     def report(self) -> dict[str, Any]:
         """The content of the printed report (`site/report.typ`)."""
@@ -399,9 +394,11 @@ class Site:
         if page.notebook is None:
             self._text(f"{page.place}.md", self._filled("missing.md", page=page, scale=page.scale))
             return
-        in_tiles = [page.picture] if page.picture else []
-        for name in [*page.downloads, *in_tiles]:
-            self._file(f"files/{page.place}/{name}", (page.folder / name).read_bytes())
+        if page.picture:
+            self._file(f"files/{page.place}/{page.picture}", (page.folder / page.picture).read_bytes())
+        offered = [published.download(page.folder / name) for name in page.downloads]
+        for name, content in offered:
+            self._file(f"files/{page.place}/{name}", content)
         self._file("files/params.yaml", (self.root / "params.yaml").read_bytes())
         if page.scale != self.scale:
             title, *text = page.notebook.cells[0].source.split("\n")
@@ -412,7 +409,9 @@ class Site:
         cells = layout.arranged(
             page.notebook.cells,
             layout.result(self.outcomes(page), page.finding) if about_papers else "",
-            self._filled("about.md", page=page, commit=commit(self.root)),
+            self._filled(
+                "about.md", page=page, commit=commit(self.root), downloads=[name for name, _ in offered]
+            ),
             self._filled("beside.md", page=page),
             self._curves(page),
             self.forest(page) if about_papers else layout.NO_VERDICTS,
@@ -430,8 +429,6 @@ class Site:
                     f'figureData("{name}", {data.read_text(encoding="utf-8")});\n',
                 )
                 names[picture.stem] = name
-        if names:
-            self._plotly()
         return names
 
     def _log(self, name: str) -> None:
