@@ -30,7 +30,7 @@ SHADES = {  # as in site/static/house.css: an outcome has the same colour on eve
     "infeasible": "#8250df",
     "by construction": "#3d6a8a",
 }
-DARK = 0.18  # luminance below which a shade bears white words
+DARK = 0.18  # luminance below which words on a shade are white
 MARKS = {  # of claims in worlds
     "holds": "o",
     "contradicted": "s",
@@ -39,6 +39,11 @@ MARKS = {  # of claims in worlds
     "equal": "x",
     "one seed": "+",
 }
+
+
+def ink(shade: str) -> str:
+    """The colour of words on a shade, which can be read."""
+    return "#ffffff" if luminance(shade) < DARK else "#000000"
 
 
 def luminance(shade: str) -> float:
@@ -67,7 +72,7 @@ def outcome_bars(tallies: Mapping[str, Mapping[str, int]], outcomes: Sequence[st
                     ha="center",
                     va="center",
                     fontsize="small",
-                    color="white" if luminance(SHADES[name]) < DARK else "black",
+                    color=ink(SHADES[name]),
                 )
                 offset += count
         ax.text(0, y - 0.3, paper, va="bottom", fontsize="small")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -158,6 +159,15 @@ def grid(evidence: Evidence) -> pd.DataFrame:
         )
     columns = ["paper", "data", "effect", "seeds", "printed", "claim as a whole"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def plain(table: pd.DataFrame) -> list[list[str]]:
+    """A table as text, its head first."""
+    marked = [
+        [value.html if isinstance(value, tables.Markup) else str(value) for value in row]
+        for row in table.itertuples(index=False)
+    ]
+    return [list(table.columns), *([re.sub("<[^>]+>", "", value) for value in row] for row in marked)]
 
 
 def listed(parts: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedlib import __version__
 from fedlib.files import write_whole
 from workspace.analysis import words
+from workspace.figures.summary import SHADES, ink
 from workspace.pages import seals
 from workspace.pages.evidence import Evidence
 
@@ -161,7 +162,8 @@ def report(
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, template.name)
         source.write_bytes(template.read_bytes())
-        Path(folder, "report.json").write_text(json.dumps(data), encoding="utf-8")
+        content = {**data, "colours": {name: [shade, ink(shade)] for name, shade in SHADES.items()}}
+        Path(folder, "report.json").write_text(json.dumps(content), encoding="utf-8")
         for name, picture in (pictures or {}).items():
             Path(folder, name).write_bytes(picture)
         write_whole(pdf, typst.compile(str(source)))

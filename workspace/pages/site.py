@@ -322,7 +322,8 @@ class Site:
         """The content of the printed report (`site/report.typ`)."""
         return {
             "title": published.NAME,
-            "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. {front.MEANINGS}",
+            "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. "
+            + front.MEANINGS.replace("*", ""),
             "answer": self.answer().split("**"),  # every second part is bold
             "figure": first.figure(first.headlines(self.evidence), ink="#1f2328") if self.evidence else "",
             "key": first.KEY,
@@ -335,9 +336,7 @@ class Site:
         """The effects of the papers' main claims as text, the head first; empty if nothing is judged."""
         if self.evidence is None:
             return []
-        table = front.grid(self.evidence)
-        rows = [[re.sub("<[^>]+>", "", str(value)) for value in row] for row in table.itertuples(index=False)]
-        return [list(table.columns), *rows]
+        return front.plain(front.grid(self.evidence))
 
     @cached_property
     def study(self) -> StudyArticle | None:
