@@ -58,8 +58,8 @@ def kinds_of(key: str) -> dict[str, type[Settings]]:
             return [annotation] if issubclass(annotation, Settings) else []
         return [one for part in get_args(annotation) for one in classes(part)]
 
-    found = classes(World.model_fields[key].annotation)
-    return {one.model_fields["kind"].default: one for one in found}
+    members = classes(World.model_fields[key].annotation)
+    return {one.model_fields["kind"].default: one for one in members}
 
 
 class Setting:
@@ -102,8 +102,8 @@ class Setting:
         self.scale = choice("at scale", [])
         self.grid = choice("setting", [])
         self.dataset = choice("dataset", self.prepared, "digits")
-        others = {name: name for name in schemes.load_all() if name not in SCHEMES.values()}
-        self.scheme = choice("partition", {WRITTEN: "", **SCHEMES, **others}, "iid")
+        without_widgets = {name: name for name in schemes.load_all() if name not in SCHEMES.values()}
+        self.scheme = choice("partition", {WRITTEN: "", **SCHEMES, **without_widgets}, "iid")
         self.N = whole("clients N", 2, 200)
         self.n = whole("samples per client", 5, 500)
         self.alpha = number("alpha", 0.1, -3, 2)
@@ -129,11 +129,13 @@ class Setting:
             KINDS, ("how often", "from round to round", "over time", "a round ends"), strict=True
         ):
             default = World.model_fields[key].default
-            none = {} if default else {"no pattern": ""}
+            unset = {} if default else {"no pattern": ""}
             setattr(
                 self,
                 key,
-                choice(words, none | {name: name for name in kinds_of(key)}, default.kind if default else ""),
+                choice(
+                    words, unset | {name: name for name in kinds_of(key)}, default.kind if default else ""
+                ),
             )
         self.speeds = choice("clients' speeds", {"all the same": False, "different": True}, False)
         self.server = choice("server's algorithm", list(algorithms.load_all()), "fedavg")

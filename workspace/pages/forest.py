@@ -101,10 +101,12 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         parts.append(f'<g class="cell {kind}"><title>{html.escape(words)}</title>{"".join(marks)}</g>')
     unit = "×" if ratio else plotted[0]["unit"]
     for tick in ticks(low, high, ratio) or [plotted[0]["null"]]:
-        at = x(tick)
+        position = x(tick)
         end = f" {unit}" if tick == plotted[0]["null"] else ""
-        parts.append(f'<line class="tick" x1="{at}" x2="{at}" y1="{height - 16}" y2="{height - 12}"/>')
-        parts.append(f'<text x="{at}" y="{height - 3}" text-anchor="middle">{number(tick)}{end}</text>')
+        parts.append(
+            f'<line class="tick" x1="{position}" x2="{position}" y1="{height - 16}" y2="{height - 12}"/>'
+        )
+        parts.append(f'<text x="{position}" y="{height - 3}" text-anchor="middle">{number(tick)}{end}</text>')
     label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in plotted))
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
     return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'

@@ -96,12 +96,12 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
 
 def sources() -> dict[str, dict[str, dict[str, str]]]:
     """Title of a paper -> what it leaves open -> an option -> where that option comes from."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    origins: dict[str, dict[str, dict[str, str]]] = {}
     for name, paper in papers().items():
         for reading in readings(name):
             for choice, source in reading.sources.items():
-                found.setdefault(paper.title, {}).setdefault(choice, {})[reading.choices[choice]] = source
-    return found
+                origins.setdefault(paper.title, {}).setdefault(choice, {})[reading.choices[choice]] = source
+    return origins
 
 
 def in_words(judged: pd.DataFrame, claim: str) -> str:
@@ -130,9 +130,9 @@ def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves
     numbers = {
         key: plain(row[key]) for key in ("estimate", "low", "high", "printed", "n", "shown", "open", "under")
     }
-    said = {key: value for key, value in numbers.items() if value != "" and value is not False}
+    filled = {key: value for key, value in numbers.items() if value != "" and value is not False}
     places = {key: k for k, key in enumerate(curves.known)}
-    return {"cell": row["cell"], **said, "arms": [[name, places[key]] for name, key in arms if key]}
+    return {"cell": row["cell"], **filled, "arms": [[name, places[key]] for name, key in arms if key]}
 
 
 def plain(value: Any) -> Any:
