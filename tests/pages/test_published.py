@@ -70,3 +70,16 @@ def test_a_notebook_is_offered_with_its_results_but_without_pictures(tmp_path: P
     assert [*first.data] == ["text/plain"]
     assert second.data == {"text/html": "<table/>"}
     assert seals.KEY not in read.metadata
+
+
+def test_pictures_and_downloads_of_former_pages_are_pruned(tmp_path: Path) -> None:
+    kept, gone = ("_images/a b.svg", "_downloads/1/t.csv"), ("_images/old.svg", "_downloads/2/t.csv")
+    for name in (*kept, *gone):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "p.html").write_text(
+        '<img src="../_images/a%20b.svg"><a href="../_downloads/1/t.csv">t.csv</a>'
+    )
+    published.prune(tmp_path)
+    assert [(tmp_path / name).exists() for name in (*kept, *gone)] == [True, True, False, False]

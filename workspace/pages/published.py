@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -167,6 +168,19 @@ def report(
         for name, picture in (pictures or {}).items():
             Path(folder, name).write_bytes(picture)
         write_whole(pdf, typst.compile(str(source)))
+
+
+def prune(site: Path) -> None:
+    """Delete pictures and downloads to which no page leads: Sphinx keeps those of pages as they once were."""
+    led_to: set[str] = set()
+    for page in site.rglob("*.html"):
+        led_to |= {
+            *map(unquote, re.findall(r"_(?:images|downloads)/[^\"?#]+", page.read_text(encoding="utf-8")))
+        }
+    for folder in ("_images", "_downloads"):
+        for path in [*(site / folder).rglob("*")]:
+            if path.is_file() and path.relative_to(site).as_posix() not in led_to:
+                path.unlink()
 
 
 ARTICLE = re.compile(r'<article class="bd-article".*?</article>', re.DOTALL)

@@ -502,8 +502,10 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
 
     site = Site(scale, work / "source", root)
     sources = texts(site.target)
-    for old in site.write():  # Sphinx does not delete pages that it made before
+    for old in site.write():  # Sphinx does not delete pages and scripts that it made before
         (work / "html" / old).with_suffix(".html").unlink(missing_ok=True)
+        if old.parts[0] == "static":
+            (work / "html" / "_static").joinpath(*old.parts[1:]).unlink(missing_ok=True)
     all_pages = ["-a"] if sources != texts(site.target) else []  # its menus stand on all pages
     arguments = ["-q", *all_pages, "-j", "auto", "-b", "html", "-d", work / "doctrees"]
     arguments += ["-A", f"provenance={site.line(scale)}"]
@@ -522,6 +524,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
             ".buildinfo*", "_sources", "objects.inv", "webpack-macros.html", "*.map"
         ),
     )
+    published.prune(new)
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
     footer = {"footer": site.report()["footer"]}
     for paper, content in site.articles.items():
