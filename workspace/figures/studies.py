@@ -17,7 +17,6 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 from sklearn.manifold import TSNE
 
-from fedlib.drawing.panels import note
 from fedlib.drawing.plots import Smoother, draw_curves, grid, label_axes, legend_below, scatter
 from fedlib.drawing.style import DASHES, Look, family, looks, sweep
 from fedlib.measure import Missing
@@ -276,9 +275,9 @@ def entropies(panels: Mapping[str, tuple[np.ndarray, np.ndarray]], top: float, c
         ax.plot(clients, true[order], "_", ms=7, mew=2, color="black", label="true")
         ax.plot(clients, estimated[order], "o", ms=4, color="#CC3311", label="estimated")
         ax.axhline(top, color="#999999", lw=0.8, ls=":", label="ln (number of classes)")
-        ax.set(title=title, xlabel="client, ordered by true entropy", ylabel="entropy (nats)")
-        if math.isfinite(tau := stats.kendalltau(true, estimated).statistic):
-            note(ax, f"order of the clients: Kendall's tau {tau:.2f}")
+        tau = stats.kendalltau(true, estimated).statistic
+        agreement = f"; Kendall's tau {tau:.2f}" if math.isfinite(tau) else ""
+        ax.set(title=title, xlabel=f"client, ordered by true entropy{agreement}", ylabel="entropy (nats)")
     legend_below(fig, axes)
     return fig
 

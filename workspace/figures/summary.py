@@ -18,12 +18,14 @@ from fedlib import measure
 from fedlib.drawing.panels import grid, legend_below
 from fedlib.drawing.style import looks
 
-SHADES = {  # as in site/static/house.css: an outcome has the same colour on every page and in every picture
+# As in site/static/house.css: an outcome has the same colour on every page and in every picture. On a dark page the
+# lightness of pictures is turned around, so no two colours differ by it alone, except greys.
+SHADES = {
     "holds": "#1a7f37",
-    "holds where run": "#6fbf87",
+    "holds where run": "#0f7b80",
     "contradicted": "#b42318",
-    "not after correction": "#d9a400",
-    "shown in part": "#8a5d00",
+    "not after correction": "#6b7300",
+    "shown in part": "#9a5b00",
     "not shown": "#6a737d",
     "one seed": "#b6bec6",
     "not run": "#e6e8eb",
