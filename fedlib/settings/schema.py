@@ -217,6 +217,16 @@ class Until(Settings):
     test_accuracy: Annotated[float, Field(gt=0, le=1)]
     least: Count = 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_loss(cls, content: Any) -> Any:
+        if isinstance(content, dict) and (losses := sorted(key for key in content if "loss" in str(key))):
+            raise ValueError(
+                f"a run ends at a test accuracy, not at a level of {losses[0]}; train all T rounds, and compare the "
+                "rounds to the loss afterwards"
+            )
+        return content
+
     def ends(self, accuracies: Sequence[float]) -> bool:
         """Whether a run ends with round t. accuracies: (t,) test accuracy of rounds 1 to t, NaN where not measured."""
         if len(accuracies) < self.least or math.isnan(accuracies[-1]):

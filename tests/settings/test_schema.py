@@ -127,6 +127,12 @@ def test_good_settings_become_runs():
         ("until", {"least": 2}, r"until\.test_accuracy: Field required"),
         (
             "until",
+            {"train_loss": 0.3},
+            r"until: a run ends at a test accuracy, not at a level of train_loss; train",
+        ),
+        ("until", {"test_loss": 0.3, "test_accuracy": 0.8}, r"until: .*not at a level of test_loss"),
+        (
+            "until",
             {"test_accuracy": 0.5, "least": 6},
             r"until\.least = 6 exceeds .* \(T = 5\); lower it, or raise T",
         ),
