@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import forked
@@ -78,8 +79,11 @@ def _write(path: Path, *cells: str) -> None:
 class Project:
     """A copy of the project with settings and artifacts of its own; `dvc` runs DVC there."""
 
-    def __init__(self, folder: Path, settings: str = PARAMS) -> None:
+    def __init__(
+        self, folder: Path, settings: str = PARAMS, pages: Iterable[str] = ("tiny", "elsewhere")
+    ) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         for name in ("fedlib", "workspace", "site", "docs", "dvc.yaml", ".dvcignore"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
@@ -88,7 +92,7 @@ class Project:
         for name in notebooks.LOGS:
             shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder / "notebooks")
         (folder / "params.yaml").write_text(settings)
-        for name in ("tiny", "elsewhere"):
+        for name in pages:
             show = f"artifact.table(artifact.results['{name}'].groupby('method')[['test_accuracy']].last())"
             opened = f"artifact = Artifact.open('theory-{name}', scale)"
             cells = "from workspace.pages.artifact import Artifact", opened, show, "artifact.judge()"

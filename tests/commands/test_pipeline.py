@@ -37,6 +37,11 @@ def test_dvc_yaml_is_in_step_with_params() -> None:
     assert written == pipeline.stages(SETTINGS), "run: fedlib pipeline"
 
 
+def test_every_stage_says_what_it_is_for() -> None:
+    text = (ROOT / "dvc.yaml").read_text()
+    assert text.count("desc: ") == text.count("cmd: ")
+
+
 def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> None:
     found = {path.relative_to(ROOT / "notebooks").with_suffix("").as_posix() for path in _notebooks()}
     listed = {name.replace("-", "/", 1) for name in SETTINGS.artifacts}
@@ -44,19 +49,39 @@ def test_every_artifact_has_its_notebook_and_every_notebook_its_artifact() -> No
 
 
 def test_every_page_of_a_papers_runs_takes_methods_seeds_and_settings() -> None:
-    """Of a paper all pages or none; where they are parameters, they are passed on."""
+    """Of a paper all pages or none."""
     takes: dict[str, set[bool]] = {}
     for name, experiments in SETTINGS.artifacts.items():
         section = name.partition("-")[0]
         if section in papers() and set(experiments) & set(SETTINGS.names):
-            source = notebooks.normalise(notebooks.read(notebooks.SOURCES / f"{notebooks.place(name)}.ipynb"))
-            declared = {"methods", "seeds", "settings"} & set(inspect_notebook(source))
-            code = "\n".join(cell.source for cell in source.cells if cell.cell_type == "code")
-            opened = f'Artifact.open("{name}", scale, methods, seeds, settings)' in code
-            assert len(declared) == 3 * opened, name
-            takes.setdefault(section, set()).add(opened)
+            declared = {"methods", "seeds", "settings"} & set(_parameters(name))
+            assert len(declared) in (0, 3), name
+            takes.setdefault(section, set()).add(bool(declared))
     assert all(len(kinds) == 1 for kinds in takes.values()), takes
     assert {True} in takes.values()
+
+
+@pytest.mark.parametrize("name", SETTINGS.artifacts)
+def test_every_parameter_is_explained_and_checked_as_the_page_opens(name: str) -> None:
+    source = notebooks.read(notebooks.SOURCES / f"{notebooks.place(name)}.ipynb")
+    code = "\n".join(cell.source for cell in source.cells if cell.cell_type == "code")
+    cell = next(cell.source for cell in source.cells if "parameters" in cell.metadata.get("tags", []))
+    assert all("  # " in line for line in cell.splitlines()), "what may it be?"
+    opened = next(
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Artifact.open"
+    )
+    given = [ast.unparse(argument) for argument in opened.args]
+    given += [f"{word.arg}={ast.unparse(word.value)}" for word in opened.keywords]
+    first = [p for p in ("scale", "methods", "seeds", "settings") if p in _parameters(name)]
+    others = [f"{p}={p}" for p in _parameters(name) if p not in first]
+    assert given == [repr(name), *first, *others]
+
+
+def _parameters(artifact: str) -> list[str]:
+    source = notebooks.read(notebooks.SOURCES / f"{notebooks.place(artifact)}.ipynb")
+    return list(inspect_notebook(notebooks.normalise(source)))
 
 
 def test_every_artifact_takes_the_scale() -> None:
@@ -112,6 +137,67 @@ def test_a_page_depends_on_what_its_notebook_imports_and_its_claims(tmp_path: Pa
     (tmp_path / "fedlib" / "c.py").write_text("x = 2\n")
     changed = uses.digests("p/figure_1", notebook, tmp_path)
     assert {file for file in found if found[file] != changed[file]} == {"fedlib/c.py"}
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, str]]]:
+    """A copy of the code, and what each stage depends on there."""
+    root = tmp_path_factory.mktemp("code")
+    for name in ("fedlib", "workspace"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return root, _used(root)
+
+
+def _used(root: Path) -> dict[str, dict[str, str]]:
+    """Artifact, `simulate` or `site` -> the digests that its stage depends on."""
+    names = {name: notebooks.place(name) for name in SETTINGS.artifacts} | {"simulate": "simulate"}
+    sources = {place: notebooks.read(notebooks.SOURCES / f"{place}.ipynb") for place in names.values()}
+    found = {name: uses.digests(place, sources[place], root) for name, place in names.items()}
+    return found | {"site": uses.digests_of_site(root)}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "stale", "fresh"),
+    [
+        ("fedlib/samplers/fedcor.py", "import numpy", "# A comment.\nimport numpy", "", ".*"),
+        ("fedlib/samplers/fedcor.py", '"""', '"""Another word. ', "site", "(?!site).*"),
+        (
+            "workspace/papers/fedcor/claims.py",
+            "CLAIMS",
+            "X = 1\nCLAIMS",
+            "fedcor-.*|scoreboard",
+            "simulate|hcsfed-.*",
+        ),
+        (
+            "workspace/analysis/estimators.py",
+            "ALPHA =",
+            "X = 1\nALPHA =",
+            "fedcor-figure_4|scoreboard",
+            "simulate",
+        ),
+        (
+            "fedlib/drawing/plots.py",
+            "def curves",
+            "X = 1\n\n\ndef curves",
+            "fedcor-figure_4|arena",
+            "simulate",
+        ),
+        ("fedlib/simulation/engine.py", "import numpy", "X = 1\nimport numpy", "simulate", "fedcor-figure_4"),
+        ("workspace/lab/panel.py", "import", "X = 1\nimport", "", ".*"),
+    ],
+)
+def test_an_edit_makes_stale_what_uses_it_and_nothing_else(code, file, old, new, stale, fresh) -> None:
+    """By the digests alone; stale and fresh: patterns of names."""
+    root, before = code
+    path = root / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    after = _used(root)
+    path.write_text(text)
+    changed = {name for name in before if before[name] != after[name]}
+    assert {name for name in before if re.fullmatch(stale, name)} <= changed
+    assert not {name for name in changed if re.fullmatch(fresh, name)}
 
 
 def _notebooks() -> list[Path]:
@@ -209,12 +295,6 @@ def test_a_lock_file_that_a_kill_left_empty_stops_nothing(project: Project) -> N
     again = parse(lock.read_bytes(), "dvc.lock")["stages"]
     assert again == {name: whole[name] for name in again}
     assert "theory-tiny" in again
-
-
-def test_metrics_are_dvcs(project: Project) -> None:
-    project.dvc("repro")
-    shown = json.loads(project.dvc("metrics", "show", "--json"))
-    assert shown[""]["data"]["data/metrics/demo/theory-tiny.json"]["data"]["judged"] == 0
 
 
 def test_plots_are_dvcs(project: Project) -> None:

@@ -33,6 +33,7 @@ NORMALISED = ROOT / "data" / "notebooks"
 RESULTS = ROOT / "data" / "results"
 MAKING = "making"  # the folder of `data` with pages whose notebooks have not ended
 WHOLE_SCALE = {"scoreboard", "discrepancies"}  # artifacts that read every experiment
+MEASURED = ("scoreboard", "arena")  # artifacts whose numbers `dvc metrics` and `dvc exp` compare
 BESIDE = {  # artifact -> files and folders in git that it reads beside results
     "scoreboard": ["data/error_rates.csv"],
     "leaderboard": ["arena"],
@@ -135,7 +136,9 @@ def run(name: str, scale: Scale, experiment: str | None = None, only_finished: b
         ran = executed(source, {"experiment": experiment, "scale": scale, **chosen})
         seals.seal(ran, [], log_sources(experiment, scale))
     else:
-        output = page(name, scale)
+        output, metrics = page(name, scale), ROOT / "data" / "metrics" / scale / f"{name}.json"
+        if name in MEASURED:
+            write_whole(metrics, b"{}\n")  # of a page that ends before it has numbers
         make(source, output, page_sources(name, params.load().artifacts.get(name, []), scale))
         return output
     write_whole(output, nbformat.writes(ran).encode())

@@ -172,9 +172,9 @@ def _stage(name: str, experiments: list[str]) -> str:
         *(f"      - {dependency}" for dependency in needed),
         "    outs:",
         f"      - data/artifacts/${{scale}}/{name}",
-        "    metrics:",
-        f"      - data/metrics/${{scale}}/{name}.json",
     ]
+    if name in notebooks.MEASURED:
+        lines += ["    metrics:", f"      - data/metrics/${{scale}}/{name}.json"]
     return "\n".join(lines) + "\n"
 
 

@@ -21,6 +21,7 @@ from workspace.commands import pipeline
 from workspace.commands.command import CORES, Command, commands
 from workspace.commands.dvc import Loop, reproduce
 from workspace.commands.progress import StageProgress
+from workspace.commands.stages import AGAIN, FORCED
 
 LOG = ROOT / "data" / "repro.log"
 REPORTS = ROOT / "reports"
@@ -99,6 +100,8 @@ def _reproduced(arguments: list[str], scale: Scale) -> tuple[int, bool]:
         def start(stage: str, command: str, environment: Mapping[str, str]) -> Command:
             progress.begins(stage)
             share = {} if alone(stage) else {CORES: str(max(1, cores() // at_once))}
+            if FORCED & set(arguments):
+                share[AGAIN] = "1"
             started.append(start_command(stage, command, {**environment, **share}))
             return started[-1]
 

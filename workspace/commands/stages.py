@@ -16,6 +16,7 @@ from fedlib.files import HOME, ROOT, temporary
 from workspace.commands.warm import SERVE
 
 AGAIN = "FEDLIB_AGAIN"  # set if finished runs shall be made again
+FORCED = {"-f", "--force"}  # options of `dvc repro`
 IDLE, PATIENCE = 60.0, 30.0  # seconds
 
 
@@ -57,7 +58,7 @@ def is_forced() -> bool:
         with suppress(psutil.Error):
             words = process.cmdline()
             if "repro" in words and any(Path(word).name == "dvc" for word in words[: words.index("repro")]):
-                return bool({"-f", "--force"} & set(words))
+                return bool(FORCED & set(words))
     return False
 
 
