@@ -13,9 +13,10 @@ from test_site import small_project
 
 from fedlib.errors import ConfigError
 from fedlib.settings import params
+from fedlib.settings.schema import ROOT
 from workspace.pages.artifact import Artifact
 from workspace.pages.logbook import Logbook
-from workspace.pages.origin import Results, chosen
+from workspace.pages.origin import Results, chosen, one_of, parameters, turned
 
 
 @pytest.mark.bad_input
@@ -104,6 +105,36 @@ def test_a_choice_that_leaves_nothing_is_refused() -> None:
         chosen(frames, INFO, methods="FedCor", seeds=0)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"target": 80}, "target is 80; write a test accuracy between 0 and 1, such as 0.8."),
+        ({"target": "0.8"}, "target is '0.8'; write a test accuracy"),
+        ({"target": None}, "target is None; write a test accuracy"),
+        ({"smoothing": -3}, "smoothing is -3; write a number of rounds, such as 11, or 0 for raw curves."),
+        ({"smoothing": 2.5}, "smoothing is 2.5; write a number of rounds"),
+        ({"smoothing": True}, "smoothing is True; write a number of rounds"),
+        ({"in_a_row": 0}, "in_a_row is 0; write a whole number from 1."),
+        ({"alpha": [0.1]}, "alpha is [0.1]; write a concentration above 0, such as 0.1."),
+    ],
+)
+def test_a_number_that_says_nothing_is_refused_in_a_sentence(given: dict[str, Any], words: str) -> None:
+    """Table 1 of HCSFed has all of them; `None` is no number where the file has one."""
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        turned({"smoothing": 0, **given}, "hcsfed/table_1", ROOT)
+
+
+def test_what_is_not_in_a_notebooks_file_is_a_readers_choice() -> None:
+    file = parameters(ROOT / "notebooks" / "hcsfed" / "table_1.ipynb")
+    own = {name: file[name] for name in ("target", "in_a_row", "alpha", "H")}
+    assert own == {"target": 0.8, "in_a_row": 3, "alpha": 0.1, "H": 5}
+    assert not turned(own, "hcsfed/table_1", ROOT)
+    assert turned({**own, "target": 0.7}, "hcsfed/table_1", ROOT)
+    with pytest.raises(ConfigError, match="partition: there is no '3SPC'; did you mean"):
+        one_of("partition", "3SPC", ["2SPC", "1SPC", "Dir"])
+
+
 def test_a_chosen_part_touches_nothing_of_the_site(tmp_path: Path) -> None:
     folder = small_project(tmp_path, "cpu")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -119,5 +150,4 @@ def test_at_scale_demo_no_claim_is_judged_in_files_either(tmp_path: Path) -> Non
     artifact = Artifact.open("fedcor-figure_1", "demo", root=folder)
     assert artifact.claims
     artifact.judge()
-    assert json.loads((folder / "data/metrics/demo/fedcor-figure_1.json").read_text()) == {"judged": 0}
     assert json.loads((artifact.folder / "verdicts.json").read_text()) == []

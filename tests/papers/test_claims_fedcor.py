@@ -13,7 +13,7 @@ from outcome import judge, none_run
 from workspace.analysis.curves import arrivals, shown
 from workspace.papers.fedcor import printed, process
 from workspace.papers.fedcor.process import stationarity
-from workspace.papers.fedcor.tables import annealing, counts_of
+from workspace.papers.fedcor.tables import annealing, counts_of, selections
 
 Curve = Callable[[np.ndarray], np.ndarray]
 METHODS = printed.METHODS
@@ -126,9 +126,9 @@ def test_smaller_beta_selects_more_evenly_after_the_warm_up():
     assert counts_of(run, after_warm_up=True).sum() == 10  # rounds 3 to 12
     assert judge("fedcor.F6.a", results).estimate > 0 > judge("fedcor.F6.a", annealing_tables(-1)).estimate
     assert judge("fedcor.F6.b", results).outcome == "holds"
-    curves, counts = annealing(results, "2SPC")
-    assert list(curves) == list(counts) == ["FMNIST 2SPC", "CIFAR-10 2SPC"]
-    assert all((np.diff(c) <= 0).all() for c in counts["FMNIST 2SPC"].values())
+    rows = annealing(results, "2SPC")
+    assert list(rows) == ["FMNIST 2SPC", "CIFAR-10 2SPC"]
+    assert all((np.diff(c) <= 0).all() for c in selections(rows["FMNIST 2SPC"]).values())
 
 
 @pytest.mark.parametrize(("shift", "outcome"), [(4.0, "holds"), (0.0, "not shown")])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -43,6 +43,22 @@ class Panel:
         table = results.get(self.experiment, pd.DataFrame({"setting": [], "method": []}))
         groups = dict(list(table[table["setting"] == self.setting].groupby("method", sort=False)))
         return {m: Arrivals.of(groups[m], "test_accuracy", self.target) for m in methods if m in groups}
+
+
+def aimed(panels: Mapping[str, Panel], target: float | None) -> dict[str, Panel]:
+    """The panels with another target; None: with their own."""
+    return {
+        name: panel if target is None else replace(panel, target=target) for name, panel in panels.items()
+    }
+
+
+def smoother(
+    smoothing: int | None, own: Callable[[pd.Series], pd.Series] | None = None
+) -> Callable[[pd.Series], pd.Series] | None:
+    """A notebook's `smoothing`: the centred mean over so many rounds, at most a quarter of the run; None: `own`."""
+    if not smoothing:
+        return own if smoothing is None else None
+    return lambda curve: measure.rolling(curve, min(smoothing // 2, int(curve.index.max()) // 8))
 
 
 def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -> pd.DataFrame:

@@ -114,14 +114,18 @@ def selections(
 
 
 def curves_and_selections(
-    curves: Mapping[str, pd.DataFrame], counts: Mapping[str, Mapping[str, np.ndarray]]
+    curves: Mapping[str, pd.DataFrame],
+    counts: Mapping[str, Mapping[str, np.ndarray]],
+    smooth: Smoother | None = None,
 ) -> Figure:
     """FedCor's Figure 6, one row per dataset: test accuracy of each beta, and how often each client was selected."""
     fig, axes = plt.subplots(len(curves), 2, figsize=(9.5, 3.2 * len(curves)), squeeze=False)
     for (accuracy_ax, counts_ax), (data, rows) in zip(axes, curves.items(), strict=True):
         betas = list(counts[data])
         styles = {**sweep(betas), **looks(["Random"])}
-        draw_curves(accuracy_ax, rows, "test_accuracy", methods=["Random", *betas], styles=styles)
+        draw_curves(
+            accuracy_ax, rows, "test_accuracy", methods=["Random", *betas], smooth=smooth, styles=styles
+        )
         label_axes(accuracy_ax, "round", "test_accuracy")
         accuracy_ax.set_title(data)
         selections(counts_ax, counts[data], styles, f"{data}: selections over the run")
@@ -130,7 +134,7 @@ def curves_and_selections(
 
 
 def method_panels(
-    results: pd.DataFrame, y: str, panels: Mapping[str, Sequence[str]], smooth: Smoother
+    results: pd.DataFrame, y: str, panels: Mapping[str, Sequence[str]], smooth: Smoother | None
 ) -> Figure:
     """Every setting's methods in several panels, title -> methods; variants of a family have different colours.
 

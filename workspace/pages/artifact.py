@@ -8,7 +8,7 @@
 
 The cells need not handle missing results: `artifact.results[...]` ends the notebook with a notice that names the
 command to run. An artifact that can show a part loops over `artifact.available`. All files are byte-stable and go to
-`data/artifacts/<scale>/<artifact>/`; the number of verdicts goes to `data/metrics/<scale>/<artifact>.json`.
+`data/artifacts/<scale>/<artifact>/`; the few numbers that DVC compares go to `data/metrics/<scale>/<artifact>.json`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from workspace.analysis.experiments import opened
 from workspace.analysis.paper import papers, printed_curves
 from workspace.figures import interactive, picture, printed
 from workspace.pages import forest, tables
-from workspace.pages.evidence import OUTCOMES, Evidence
-from workspace.pages.origin import Results, chosen, described
+from workspace.pages.evidence import Evidence
+from workspace.pages.origin import Results, chosen, described, turned
 from workspace.pages.seals import PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Artifact:
     """One figure, table or theory page at one scale.
 
-    info: experiment -> the record of its runs (settings, data, versions, device, date). part: whether it shows only the
-    methods, seeds or settings that somebody chose; its files then stand apart from those of the site.
+    info: experiment -> the record of its runs (settings, data, versions, device, date). part: whether it shows what
+    somebody chose by the notebook's parameters; its files then stand apart from those of the site.
     """
 
     name: str
@@ -68,27 +68,29 @@ class Artifact:
         seeds: Sequence[int] | int | None = None,
         settings: Sequence[str] | str | None = None,
         root: Path = ROOT,
+        **numbers: Any,
     ) -> Artifact:
         """Open an artifact of `params.yaml` at the given or the current scale, and display what it is made from.
 
         Results that are not there are collected from the store and the archive first. methods, seeds, settings: only
-        these runs; None: all.
+        these runs; None: all. numbers: the notebook's other parameters.
 
         Raises:
-            ConfigError: there is no such artifact, scale, method, seed or setting.
+            ConfigError: there is no such artifact, scale, method, seed or setting, or another parameter is wrong.
         """
         tables.as_here()
         planned = params.load(root / params.PARAMS.name)
         if name not in planned.artifacts:
             raise ConfigError(f"params.yaml: no artifact {name!r}; `fedlib list` lists all artifacts.")
         scale = planned.scale_of(scale)
+        changed = turned(numbers, name.replace("-", "/", 1), root)
         experiments = tuple(planned.artifacts[name])
         frames, info = {}, {}
         for experiment in experiments:
             if (collected := opened(experiment, scale, planned, root)) and len(collected[0]):
                 frames[experiment], info[experiment] = collected
         frames, info = chosen(frames, info, methods=methods, seeds=seeds, settings=settings)
-        part = any(value is not None for value in (methods, seeds, settings))
+        part = changed or any(value is not None for value in (methods, seeds, settings))
         artifact = cls(name, scale, experiments, Results(scale, frames), info, root, part)
         artifact._write_outcomes([])  # until judged
         if experiments:
@@ -175,7 +177,11 @@ class Artifact:
             display(Markdown("At scale demo no claim is judged."))
             return
         if self.part:
-            display(Markdown("Claims are judged by all runs, not by those that were chosen above."))
+            display(
+                Markdown(
+                    "Claims are judged by all runs and the paper's numbers, not by what was chosen above."
+                )
+            )
             return
         table = effects.load(self.scale, self.root)
         evidence = Evidence.of(table[table["paper"] == self.paper])
@@ -191,13 +197,13 @@ class Artifact:
         """Save a table as `<name>.csv` without displaying it."""
         write_whole(self.folder / f"{name}.csv", tables.csv_of(frame, index).encode())
 
+    def measure(self, numbers: Mapping[str, Any]) -> None:
+        """Save the numbers that `dvc metrics` and `dvc exp` compare, for an artifact of `notebooks.MEASURED`."""
+        if not self.part:
+            path = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
+            write_whole(path, (json.dumps(numbers, indent=1, ensure_ascii=False) + "\n").encode())
+
     def _write_outcomes(self, decided: list[dict[str, Any]]) -> None:
-        """Save the claims with their outcomes, and how many have each that occurs; of a part nothing is said."""
-        if self.part:
-            return
-        outcomes = [row["verdict"] for row in decided]
-        counts = {name.replace(" ", "_"): outcomes.count(name) for name in OUTCOMES}
-        summary = {"judged": len(decided)} | {name: count for name, count in counts.items() if count}
-        metrics = self.root / "data" / "metrics" / self.scale / f"{self.name}.json"
-        write_whole(metrics, (json.dumps(summary, indent=1) + "\n").encode())
-        write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())
+        """Save the claims with their outcomes; of a part nothing is said."""
+        if not self.part:
+            write_whole(self.folder / "verdicts.json", json.dumps(decided, indent=1).encode())

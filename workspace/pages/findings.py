@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
 
 from workspace.analysis import worlds
+from workspace.analysis.paper import papers
 from workspace.figures import summary
 from workspace.pages import tables
 from workspace.pages.artifact import Artifact
-from workspace.pages.evidence import OUTCOMES
+from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.front import listed
 from workspace.pages.tables import MISSING
 
@@ -19,6 +21,17 @@ def counted(tallies: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
     """The outcomes of core claims as a table: one row per paper, one column per outcome."""
     table = pd.DataFrame.from_dict(dict(tallies), orient="index").reindex(columns=list(OUTCOMES))
     return table.fillna(0).astype(int).rename_axis("paper").reset_index()
+
+
+def main_effects(evidence: Evidence) -> dict[str, dict[str, float]]:
+    """Paper -> effect of its main claim and its interval under the primary reading, without ends that no run bounds."""
+    effects = {}
+    for paper in papers().values():
+        if (evidence.claims["claim"] == paper.headline).any():
+            row = evidence.primary(paper.headline)
+            numbers = {"effect": row["estimate"], "low": row["low"], "high": row["high"]}
+            effects[paper.title] = {name: round(n, 4) for name, n in numbers.items() if math.isfinite(n)}
+    return effects
 
 
 def of_board(tallies: Mapping[str, Mapping[str, int]], experiments: int) -> str:

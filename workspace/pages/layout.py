@@ -11,10 +11,10 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 NO_VERDICTS = "At scale demo no claim is judged: scikit-learn's digits say nothing about the papers."
 LONG = 150  # cells of a table that is folded, unless it leads the page
@@ -81,7 +81,8 @@ def with_curves(cell: NotebookNode, curves: Mapping[str, str]) -> list[NotebookN
 
 
 def copy_with(cell: NotebookNode, outputs: list[NotebookNode]) -> NotebookNode:
-    return NotebookNode(cell | {"outputs": outputs, "metadata": NotebookNode(cell.metadata)})
+    kind = type(cell)
+    return kind(cell | {"outputs": outputs, "metadata": kind(cell.metadata)})
 
 
 def around_figure(
@@ -231,6 +232,8 @@ def without_heading(cell: NotebookNode) -> NotebookNode:
 
 
 def text_cell(text: str) -> NotebookNode:
+    from nbformat.v4 import new_markdown_cell
+
     return new_markdown_cell(text.strip(), id="text")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import ast
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,6 +162,65 @@ def chosen(
             run for run in records[name] if all(run[column] in values for column, values in wanted.items())
         ]
     return kept, {name: info[name] | {"runs": records[name]} for name in kept}
+
+
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {  # parameter of a notebook -> what it may be
+    "target": (lambda value: 0 < value < 1, "a test accuracy between 0 and 1, such as 0.8"),
+    "smoothing": (
+        lambda value: value >= 0 and value == int(value),
+        "a number of rounds, such as 11, or 0 for raw curves",
+    ),
+    "share": (lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"),
+    "coverage": (lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.95"),
+    "noise": (lambda value: value >= 0, "a standard deviation, such as 0.15"),
+    "alpha": (lambda value: value > 0, "a concentration above 0, such as 0.1"),
+    "T_s": (lambda value: value > 0, "a temperature above 0, such as 0.0025"),
+    **{
+        name: (lambda value: value >= 1 and value == int(value), "a whole number from 1")
+        for name in ("in_a_row", "rounds", "m", "H")
+    },
+}
+
+
+def turned(values: Mapping[str, Any], place: str, root: Path) -> bool:
+    """Whether a notebook's own parameters are other than those in its file, once they have been checked.
+
+    place: of the notebook below `notebooks/`.
+
+    Raises:
+        ConfigError: a parameter is not what it may be.
+    """
+    declared = parameters(root / "notebooks" / f"{place}.ipynb")
+    for name, value in values.items():
+        fits, words = NUMBERS.get(name, (None, ""))
+        if fits is None or (value is None and declared.get(name) is None):
+            continue
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not fits(value):
+            raise ConfigError(f"{name} is {value!r}; write {words}.")
+    return any(name not in declared or declared[name] != value for name, value in values.items())
+
+
+def parameters(notebook: Path) -> dict[str, Any]:
+    """The parameters that a notebook's file declares as plain values, with these."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"] if notebook.exists() else []
+    code = ["".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    declared = {}
+    for line in ast.parse("\n".join(code)).body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            with suppress(ValueError):  # it is computed
+                declared[line.targets[0].id] = ast.literal_eval(line.value)
+    return declared
+
+
+def one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Check a notebook's parameter that is one of several values.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if value not in (allowed := list(allowed)):
+        raise ConfigError(f"{name}: there is no {value!r}; {meant(value, _words(allowed))}")
 
 
 def _words(values: Iterable[Any]) -> list[str]:

@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
-
-import nbformat
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING, Any
 
 from fedlib.errors import StoreError
 from fedlib.files import sealed, unsealed
 from fedlib.settings.schema import ROOT
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # a notebook's kernel, which imports this, can do without: it takes 2 s
 
 KEY = "seal"  # of the notebook's metadata
 PAGES = "FEDLIB_PAGES"  # the folder of `data` that pages are made in; without it, `artifacts`
@@ -26,6 +26,8 @@ FILES = (".csv", ".json", ".svg", ".txt")  # that a page makes beside its notebo
 
 def seal(notebook: NotebookNode, files: Iterable[Path], sources: Iterable[Path]) -> None:
     """Seal a notebook that was run, with the files that it made and those that it was made from."""
+    import nbformat
+
     as_read = nbformat.reads(nbformat.writes(notebook), as_version=4)
     record = {"cells": _cells(as_read), "files": _digests(files), "sources": _digests(sources, _from_root)}
     notebook.metadata[KEY] = sealed(record)
@@ -67,6 +69,8 @@ def files_beside(path: Path) -> list[Path]:
 
 def _read(path: Path) -> tuple[NotebookNode, dict[str, Any]]:
     """A notebook without its seal, and what the seal says."""
+    import nbformat
+
     try:
         notebook = nbformat.read(path, as_version=4)
         record = unsealed(notebook.metadata.pop(KEY, {}))

@@ -45,22 +45,20 @@ def unevenness(run: pd.DataFrame) -> float:
     return gini(counts_of(run, after_warm_up=True))
 
 
-def annealing(
-    results: Mapping[str, pd.DataFrame], setting: str
-) -> tuple[dict[str, pd.DataFrame], dict[str, dict[str, np.ndarray]]]:
-    """Figure 6's panels that have been run, by dataset and setting.
+def annealing(results: Mapping[str, pd.DataFrame], setting: str) -> dict[str, pd.DataFrame]:
+    """The rows of Figure 6's panels that have been run, by dataset and setting.
 
-    Each has the rows of the curves and, for each beta, the (N,) selections in descending order, averaged over seeds. If
-    nothing has been run, the lookup of the first experiment raises.
+    If nothing has been run, the lookup of the first experiment raises.
     """
     names = [e for e in ANNEALING.values() if e in results] or [next(iter(ANNEALING.values()))]
     tables = {
         data: results[e][results[e]["setting"] == setting] for data, e in ANNEALING.items() if e in names
     }
-    tables = {f"{data} {setting}": table for data, table in tables.items() if len(table)}
-    counts: dict[str, dict[Any, np.ndarray]] = {}
-    for data, table in tables.items():
-        runs = table[table["method"] != "Random"].groupby(["method", "seed"], sort=False)
-        ordered = pd.Series({key: np.sort(counts_of(run))[::-1] for key, run in runs})
-        counts[data] = {m: np.mean(list(group), axis=0) for m, group in ordered.groupby(level=0, sort=False)}
-    return tables, counts
+    return {f"{data} {setting}": table for data, table in tables.items() if len(table)}
+
+
+def selections(table: pd.DataFrame) -> dict[Any, np.ndarray]:
+    """beta -> (N,) how often each client was selected, in descending order, mean over the runs of each beta."""
+    runs = table[table["method"] != "Random"].groupby(["method", "seed"], sort=False)
+    ordered = pd.Series({key: np.sort(counts_of(run))[::-1] for key, run in runs})
+    return {beta: np.mean(list(group), axis=0) for beta, group in ordered.groupby(level=0, sort=False)}

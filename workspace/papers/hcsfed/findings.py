@@ -14,10 +14,9 @@ from workspace.analysis import effects, words
 from workspace.analysis.claim import Arms
 from workspace.analysis.reference import content
 from workspace.papers.hcsfed.claims import CLAIMS
-from workspace.papers.hcsfed.printed import COLUMNS, GCS, PRINTED, PROGRAM, TABLE_1, hcsfed
+from workspace.papers.hcsfed.printed import COLUMNS, GCS, PRINTED, PROGRAM, TABLE_1, TARGET, hcsfed
 from workspace.papers.hcsfed.readings import READINGS, WITH_OWN_TEST
 
-SETTINGS = {f"{column}, alpha = 0.1": column for column in COLUMNS}
 METHODS = {
     "HCSFed-R (GC-B)": "HCSFed",
     "HCSFed-R (GC-B), H = 5": "HCSFed, H = 5",
@@ -28,21 +27,29 @@ METHODS = {
 }
 
 
-def rule_or_selection(results: pd.DataFrame, column: str = "client_accuracy") -> pd.DataFrame:
-    """Median rounds to 80 % at alpha = 0.1 under the plain mean and attrition: rows are methods, columns are settings.
+def rule_or_selection(
+    results: pd.DataFrame, target: float = TARGET, alpha: float = 0.1, column: str = "client_accuracy"
+) -> pd.DataFrame:
+    """Median rounds to a target under the plain mean and attrition: rows are methods, columns are Table 1's settings.
 
     results: the tidy table of Table 1's experiment. column: the accuracy that is measured. A run that does not arrive
     counts as its last round + 1. Cells without runs are nan.
+
+    Raises:
+        Missing: nothing has been run with this alpha.
     """
-    table = results[results["setting"].isin(SETTINGS) & results["method"].isin(METHODS)]
-    rounds = measure.arrivals(table, 0.8, column)
+    settings = {f"{setting}, alpha = {alpha:g}": setting for setting in COLUMNS}
+    table = results[results["setting"].isin(settings) & results["method"].isin(METHODS)]
+    if table.empty:
+        raise measure.Missing(f"alpha = {alpha:g} has not been run")
+    rounds = measure.arrivals(table, target, column)
     cap = int(table["round"].max())
     medians = rounds.clip(upper=cap + 1).groupby(["method", "setting"]).median().unstack("setting")
-    table_of_medians = medians.reindex(index=list(METHODS), columns=list(SETTINGS)).rename(
-        index=METHODS, columns=SETTINGS
+    table_of_medians = medians.reindex(index=list(METHODS), columns=list(settings)).rename(
+        index=METHODS, columns=settings
     )
-    table_of_medians.loc["HCSFed, printed"] = PRINTED["HCSFed"]
-    table_of_medians.loc["Random, printed"] = PRINTED["Random"]
+    for method in ("HCSFed", "Random") if target == TARGET else ():
+        table_of_medians.loc[f"{method}, printed"] = PRINTED[method]
     return table_of_medians.rename_axis(index="method", columns=None)
 
 
@@ -85,8 +92,8 @@ def in_words(results: pd.DataFrame) -> str:
     )
 
 
-def earlier_program(results: pd.DataFrame) -> pd.DataFrame:
-    """First round at 80 % in the program of the group's earlier paper, with Table 1's model, and in ours alike.
+def earlier_program(results: pd.DataFrame, target: float = TARGET) -> pd.DataFrame:
+    """First round at a target in the program of the group's earlier paper, with Table 1's model, and in ours alike.
 
     results: the tidy table of Table 1's experiment. By the clients' own accuracy and, in brackets, by the official test
     set, seed by seed; a run that does not arrive has its last round with a "+".
@@ -98,7 +105,8 @@ def earlier_program(results: pd.DataFrame) -> pd.DataFrame:
         name = PROGRAM.methods.get(str(rule), ("", ""))[1]
         alike = ours[(ours["setting"] == PROGRAM.settings.get(str(setting))) & (ours["method"] == name)]
         rows[str(setting), RULES[str(rule)]] = {
-            "the program": first_rounds(runs), "ours, the same rule": first_rounds(alike) or "not run"
+            "the program": first_rounds(runs, target),
+            "ours, the same rule": first_rounds(alike, target) or "not run",
         }  # fmt: skip
     frame = pd.DataFrame.from_dict(rows, orient="index")
     return frame.set_axis(pd.MultiIndex.from_tuples(rows, names=["setting", "rule"]))
@@ -112,14 +120,14 @@ RULES = {
 }
 
 
-def first_rounds(runs: pd.DataFrame) -> str:
-    """First rounds at 80 % by seed, "57 (66), 82 (99)": by the clients' own accuracy and the official test set."""
+def first_rounds(runs: pd.DataFrame, target: float) -> str:
+    """First rounds at a target by seed, "57 (66), 82 (99)": by the clients' own accuracy and the official test set."""
     texts = []
     for _, run in runs.groupby("seed"):
         own, official = (
             f"{first:.0f}" if math.isfinite(first) else f"{run['round'].max()}+"
             for first in (
-                run.loc[(run[column] >= 0.8) & (run["round"] > 0), "round"].min() for column in ACCURACIES
+                run.loc[(run[column] >= target) & (run["round"] > 0), "round"].min() for column in ACCURACIES
             )
         )
         texts.append(f"{own} ({official})")
@@ -145,22 +153,22 @@ def reallocated(m: int, H: int, draws: int = 1000, seed: int = 0) -> float:
     return acts / draws
 
 
-def fewer_clusters(results: pd.DataFrame) -> pd.DataFrame:
-    """Median rounds to 80 % with as many clusters as places (H = 10) and with half as many, where equation 5 acts.
+def fewer_clusters(results: pd.DataFrame, H: int = 5, target: float = TARGET) -> pd.DataFrame:
+    """Median rounds to a target with as many clusters as places (H = 10) and with fewer, where equation 5 acts.
 
     results: the tidy table of Table 1's or Figure 7's experiment. A row a setting, compression and accuracy, over the
     seeds that both arms have; a run that does not arrive counts as one round more than it has. Empty if not run.
     """
-    arms = {gc: (hcsfed(gc), f"{hcsfed(gc)}, H = 5") for gc in GCS}
+    arms = {gc: (hcsfed(gc), f"{hcsfed(gc)}, H = {H}") for gc in GCS}
     rows = []
-    for gc, (ten, five) in arms.items():
-        table = results[results["method"].isin((ten, five))]
+    for gc, (ten, fewer) in arms.items():
+        table = results[results["method"].isin((ten, fewer))]
         for accuracy, column in (("official test set", "test_accuracy"), ("clients' own", "client_accuracy")):
-            rounds = measure.arrivals(table, 0.8, column)
+            rounds = measure.arrivals(table, target, column)
             rounds = rounds.clip(upper=int(results["round"].max()) + 1).unstack("method")
-            if not {ten, five} <= set(rounds):
+            if not {ten, fewer} <= set(rounds):
                 continue
-            for setting, pair in rounds[[ten, five]].dropna().groupby("setting"):
+            for setting, pair in rounds[[ten, fewer]].dropna().groupby("setting"):
                 rows.append(
                     {
                         "setting": setting,
@@ -168,24 +176,24 @@ def fewer_clusters(results: pd.DataFrame) -> pd.DataFrame:
                         "accuracy": accuracy,
                         "seeds": len(pair),
                         "H = 10": pair[ten].median(),
-                        "H = 5": pair[five].median(),
-                        "seeds later with H = 5": int((pair[five] > pair[ten]).sum()),
+                        f"H = {H}": pair[fewer].median(),
+                        f"seeds later with H = {H}": int((pair[fewer] > pair[ten]).sum()),
                     }
                 )
     return pd.DataFrame(rows)
 
 
-def places_said(arms: pd.DataFrame, m: int = 10) -> str:
-    """What H = m means for re-allocation, and what the arm H = 5 gives, in words: from `fewer_clusters`."""
+def places_said(arms: pd.DataFrame, H: int = 5, m: int = 10) -> str:
+    """What H = m means for re-allocation, and what the arm with fewer gives, in words: from `fewer_clusters`."""
     text = (
         f"With H = {m} clusters, {m} places and one place for every cluster first, all places are ones, in every round "
         f"by construction: equation 5 gives some cluster a second place in {reallocated(m, m):.0%} of random cases. "
-        f"With H = {m // 2} half of the places are left for it to give. "
+        f"With H = {H}, {m - H} of the {m} places are left for it to give. "
     )
     if arms.empty:
-        return text + f"The arm H = {m // 2} has not been run here."
-    later = int((arms["H = 5"] > arms["H = 10"]).sum())
-    ratio = float((arms["H = 5"] / arms["H = 10"]).median())
+        return text + f"The arm H = {H} has not been run here."
+    later = int((arms[f"H = {H}"] > arms["H = 10"]).sum())
+    ratio = float((arms[f"H = {H}"] / arms["H = 10"]).median())
     return text + (
         f"In {later} of the {len(arms)} rows below the arm in which re-allocation acts arrives later than the one in "
         f"which it cannot, in {ratio:.2f} times as many rounds (median over the rows). It has fewer clusters too: this "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from typing import Any
@@ -46,16 +46,16 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def fitted_envelopes(
-    table: pd.DataFrame,
-) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, dict[str, Curve]], pd.DataFrame]:
-    """Figure 6's points and fitted curves by dataset, and their parameters next to the printed ones."""
-    points, curves, rows = {}, {}, []
-    groups: list[tuple[Any, pd.DataFrame]] = list(table.groupby("data", sort=False))
-    for data, rows_of in groups:
-        mean = rows_of.groupby(["seed", "client"])[["entropy", "difference"]].mean()
-        H, y = mean["entropy"].to_numpy(), mean["difference"].to_numpy()
-        points[data], curves[data] = (H, y), {}
-        for side, quantile in QUANTILES.items():
+    points: Mapping[str, tuple[np.ndarray, np.ndarray]], quantiles: Mapping[str, float] = QUANTILES
+) -> tuple[dict[str, dict[str, Curve]], pd.DataFrame]:
+    """Figure 6's fitted curves by dataset, and their parameters next to the printed ones.
+
+    points: dataset -> entropies (n,), differences (n,). quantiles: share of the points that lie below each curve.
+    """
+    curves, rows = {}, []
+    for data, (H, y) in points.items():
+        curves[data] = {}
+        for side, quantile in quantiles.items():
             beta, rho, kappa = envelope(H, y, quantile, H.max())
             curves[data][f"{side} curve"] = partial(exponential, beta, rho, kappa, H.max())
             printed = ENVELOPES[data][side]
@@ -64,7 +64,7 @@ def fitted_envelopes(
             rows.append(
                 {"data": data, "curve": side, **{k: float(f"{v:.3g}") for k, v in parameters.items()}}
             )
-    return points, curves, pd.DataFrame(rows)
+    return curves, pd.DataFrame(rows)
 
 
 def exponential(beta: float, rho: float, kappa: float, top: float, H: np.ndarray) -> np.ndarray:

@@ -20,9 +20,8 @@ from fedlib.measure import (
     per_run,
 )
 from workspace.analysis.arrivals import Arrivals, followed
-from workspace.analysis.curves import Panel
 from workspace.analysis.tables import number, short_cell
-from workspace.papers.hics_fl.printed import CLUSTERS, OURS, PRINTED, PRINTED_CLUSTERS, SPEED_UP
+from workspace.papers.hics_fl.printed import OURS, PRINTED, SPEED_UP
 
 
 def speed_table(sides: Mapping[str, Arrivals], data: str) -> pd.DataFrame:
@@ -62,21 +61,15 @@ def ratio_cell(ratio: float, base_open: bool, own_open: bool) -> str:
     return f"{'≥ ' if base_open else '≤ ' if own_open else ''}{number(ratio)}"
 
 
-def speed_tables(
-    results: Mapping[str, pd.DataFrame], panels: Mapping[str, Panel], methods: list[str]
-) -> pd.DataFrame:
-    """`speed_table` of every dataset that has been run, side by side.
+def speed_tables(sides: Mapping[str, Mapping[str, Arrivals]], methods: list[str]) -> pd.DataFrame:
+    """`speed_table` of every dataset that has been run, side by side; sides: dataset -> method -> when runs arrive.
 
     Raises:
         Missing: nothing has been run.
     """
-    tables = {}
-    for data, panel in panels.items():
-        sides = panel.sides(results, methods)
-        if sides:
-            tables[data] = speed_table(sides, data)
+    tables = {data: speed_table(arrived, data) for data, arrived in sides.items() if arrived}
     if not tables:
-        raise Missing(f"none of {', '.join(methods)} has been run in {', '.join(panels)}")
+        raise Missing(f"none of {', '.join(methods)} has been run on {', '.join(sides)}")
     return pd.concat(tables, axis=1).reindex(methods).fillna("")
 
 
@@ -97,8 +90,14 @@ def warm_up(table: pd.DataFrame) -> int:
 
 
 def after_warm_up(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a setting after HiCS-FL's warm-up, in the rounds that all its runs have."""
+    """The rows of a setting after HiCS-FL's warm-up, in the rounds that all its runs have.
+
+    Raises:
+        Missing: HiCS-FL has not been run in this setting.
+    """
     first = table[(table["method"] == OURS) & (table["seed"] == table["seed"].min())]
+    if first.empty:
+        raise Missing(f"{OURS} has not been run in this setting")
     return table[table["round"].between(warm_up(first) + 1, common_end(table))]
 
 
@@ -118,8 +117,8 @@ def drawn_entropy(results: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
     return results.join(merged.groupby("index")["drawn_entropy"].mean(), how="inner")
 
 
-def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Means per round of setting (2) (`after_warm_up`) by dataset and method; also the median of the server's time."""
+def costs(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Means per round by method, from the rows of one setting; also the median of the server's time."""
     columns = {
         "parameters_down": "sent down (MB)",
         "parameters_up": "sent up (MB)",
@@ -129,22 +128,11 @@ def costs(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         "server_seconds": "server (ms)",
         "server_median": "server, median (ms)",
     }
-    names = {"FMNIST": "hics_fmnist", "CIFAR-10": "hics_cifar10"}
-    tables = {}
-    for data, name in {d: n for d, n in names.items() if n in results}.items() or [
-        ("FMNIST", names["FMNIST"])
-    ]:
-        table = results[name].query("setting == '(2)'")
-        if OURS not in set(table["method"]):
-            continue
-        rounds = after_warm_up(table).groupby("method", sort=False)
-        mean = rounds[list(columns)[:-1]].mean().assign(server_median=rounds["server_seconds"].median())
-        mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
-        mean[["server_seconds", "server_median"]] *= 1000
-        tables[data] = mean.rename(columns=columns).round(3)
-    if not tables:
-        raise Missing(f"{OURS} has not been run in setting (2)")
-    return pd.concat(tables, names=["data", "method"])
+    runs = rounds.groupby("method", sort=False)
+    mean = runs[list(columns)[:-1]].mean().assign(server_median=runs["server_seconds"].median())
+    mean[["parameters_down", "parameters_up"]] *= BYTES / 1e6
+    mean[["server_seconds", "server_median"]] *= 1000
+    return mean.rename(columns=columns).round(3)
 
 
 def ends(results: pd.DataFrame, target: float) -> pd.DataFrame:
@@ -176,16 +164,3 @@ def spreads(results: pd.DataFrame) -> pd.DataFrame:
     }
     means = pd.DataFrame(values).groupby(["setting", "method"], sort=False).mean()
     return means.round(3).round({"final accuracy (%)": 1})
-
-
-def clusters(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Final accuracy (%) by number of clusters, ours and printed, for the settings that have been run."""
-    names = dict.fromkeys(name for name, _ in PRINTED_CLUSTERS)
-    tables = {name: results[name] for name in [n for n in names if n in results] or list(names)[:1]}
-    table = pd.DataFrame(index=pd.Index(CLUSTERS, name="method"))
-    for (name, setting), printed in PRINTED_CLUSTERS.items():
-        if name in tables and (tables[name]["setting"] == setting).any():
-            fin = ends(tables[name][tables[name]["setting"] == setting], 0.6).loc[setting]["final (%)"]
-            label = f"{'CIFAR-10' if 'cifar' in name else 'Mini-ImageNet'} {setting}"
-            table[label], table[f"{label}, paper"] = fin.reindex(CLUSTERS), printed
-    return table
