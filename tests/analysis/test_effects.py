@@ -554,3 +554,29 @@ def test_the_seeds_that_would_decide_count_the_correction():
     others = [row | {"claim": f"p.{k}"} for k in range(2, 7) for row in cells([UNCLEAR])]
     among = claims_of_rows([*cells([weak]), *others])
     assert 4 < alone < among[among["claim"] == "p.1"].iloc[0]["needed"]
+
+
+def test_more_seeds_than_are_counted_are_one_more():
+    """An effect, or a distance to the margin of a size, that a thousand seeds would not show."""
+    values = [1.0, -1.0, 1.0, -1.0, 0.001]
+    assert claims_of_rows(cells([values])).iloc[0]["needed"] == judge.MOST + 1
+    mean = judge.Effect.of(values)
+    assert judge._seeds_for_size(mean, margin=0.0) == judge.MOST + 1
+    assert judge._seeds_for_size(mean, margin=-5.0) < 10
+
+
+def test_two_readings_are_enough_for_shares_of_variance(monkeypatch):
+    pair = [Reading("as written", "", {"a": "1"}), Reading("r2", "", {"a": "2"})]
+    monkeypatch.setattr(effects, "readings", lambda paper: pair)
+    found = pd.DataFrame([row_of_claim(f"r{k}", "") for k in range(2)]).assign(
+        estimate=[0.0, 2.0], null=0.0, n=5, reading=["as written", "r2"]
+    )
+    shares = effects.sensitivity(found)
+    assert shares[["choice", "share", "readings"]].values.tolist() == [["a", 1.0, 2]]
+
+
+def test_an_average_has_no_weakest_cell():
+    rows = cells([[0.1, 0.2, 0.3, 0.1], [0.9, 1.0, 1.1, 0.8]])
+    mean = judge.Effect.of([0.1, -0.1, 0.2, 0.1])
+    assert judge.seeds_to_hold(rows, 0.025, "average", mean)[1] == ""
+    assert judge.seeds_to_hold(rows, 0.025, "all", mean)[1] == rows[0]["cell"]

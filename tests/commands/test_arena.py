@@ -749,3 +749,49 @@ def test_the_rules_and_the_program_agree() -> None:
     for scale in ("demo", "cpu", "paper"):
         methods = {labelled.method for labelled in settings.runs(rules.experiment, scale)}
         assert {rules.baseline, rules.target} <= methods
+
+
+def test_costs_are_those_of_all_rounds_beside_the_baselines_in_the_same_task_and_seed() -> None:
+    """Random sends 6 numbers a round and Other 9; Other's clients do 3 times the steps; two rounds, two tasks."""
+    sent = {"Random": (3, 2, 1, 10), "Other": (4, 2, 3, 30)}
+    columns = [
+        "setting",
+        "seed",
+        "method",
+        "round",
+        "parameters_down",
+        "parameters_up",
+        "scalars_up",
+        "client_steps",
+    ]
+    rows = [
+        (task, seed, method, t, *(scale * value for value in values))
+        for scale, task in ((1, "a"), (7, "b"))
+        for seed in (0, 1)
+        for method, values in sent.items()
+        for t in (1, 2)
+    ]  # fmt: skip
+    found = arena.costs(pd.DataFrame(rows, columns=columns), "Random")
+    assert found.loc["Random"].tolist() == [1, 1]
+    assert found.loc["Other"].tolist() == [1.5, 3]
+
+
+def test_the_answer_names_the_best_that_costs_no_more() -> None:
+    def board(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
+        table = pd.DataFrame(rows, columns=["name", "kind", "value", "bytes"])
+        return table.assign(low=table["value"] - 0.1, high=table["value"] + 0.1, steps=1.0)
+
+    server = ("SCAFFOLD", "other algorithm", 0.99, 1.0)
+    dear, cheap, worse = (
+        ("A", "sampler", 0.9, 5.0),
+        ("B", "submission", 0.8, 1.05),
+        ("C", "sampler", 0.7, 1.0),
+    )
+    said = leaderboard.answer(board(server, dear, cheap, worse))
+    assert said.startswith("A has the highest score in the arena's tasks, 0.90 (0.80 to 1.00), at 5 times")
+    assert said.endswith("of those that cost no more than Random, B has 0.80 (0.70 to 0.90).")
+    assert leaderboard.answer(board(cheap, worse)).endswith(
+        "at no more than Random's bytes and client steps."
+    )
+    assert leaderboard.answer(board(dear)).endswith("1 times its client steps.")
+    assert leaderboard.answer(board(server)) == ""
