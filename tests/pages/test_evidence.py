@@ -119,6 +119,7 @@ def test_a_row_shows_printed_ours_and_the_numbers_behind(evidence: Evidence):
     assert "consistently achieves the fastest convergence" in row, "the claim in the paper's own words"
     assert "smaller than printed: 2 × for 4 × (same cells)" in row.replace("\u00a0", " ")
     assert "2 × [" in row.replace("\u00a0", " ")
+    assert ", 5 seeds" in row
     assert "8 and 2 rounds" in row
     assert 'href="hcsfed/table_1.html#hcsfed.T1.a"' in row
     left, ours, printed = (float(re.search(pattern, row)[1]) for pattern in (
@@ -144,7 +145,8 @@ def test_a_story_says_the_claim_in_the_papers_words_and_what_it_comes_to(evidenc
 
 def test_an_effect_of_one_seed_is_said_without_an_interval():
     rows = [cell("hcsfed.T1.a", ONE, [math.log(2)], low=math.nan, high=math.nan)]
-    story = front.story(Evidence.of(pd.DataFrame(rows)[effects.COLUMNS]), {})
+    alone = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+    story = front.story(alone, {})
     assert ["one seed", "MNIST: 2\u00a0×, one seed (printed: 4)"] in [paper["sentences"] for paper in story]
 
 

@@ -213,7 +213,9 @@ def test_one_run_that_differs_is_enough_to_fail(
         [retrain.Compared(run, 2, 0.0, None, allowed) for run, allowed in zip(runs, outcomes, strict=True)]
     )
     monkeypatch.setattr(retrain, "train_again", lambda *_: next(compared))
-    assert verify.trained_again("demo", 2, 2, 0, lambda line: None)[1] == all(outcomes)
+    table, passed = verify.trained_again("demo", 2, 2, 0, lambda line: None)
+    assert passed == all(outcomes)
+    assert list(table.columns[2].cells) == [f"2 of {run.rows['round'].max()}" for run in runs]
 
 
 def test_every_file_in_git_that_a_page_can_show_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
