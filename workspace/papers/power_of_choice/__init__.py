@@ -14,5 +14,7 @@ PAPER = Paper(
         "candidates as places (the target is ours, as the paper shows curves; by its own theory more candidates end at "
         "a higher loss, and so may never reach one)"
     ),
+    says="It needs fewer rounds to a loss of 0.3 than random selection.",
+    ratio="rounds that Random needs ÷ rounds that pow-d needs",
     url="https://proceedings.mlr.press/v151/jee-cho22a.html",
 )
