@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -22,7 +23,7 @@ from fedlib.runs.experiment import simulate
 from fedlib.runs.lookup import Finished
 from fedlib.runs.work import Plan
 from fedlib.settings import params, schema
-from workspace.analysis import study_partitions
+from workspace.analysis import experiments, study_partitions
 from workspace.analysis.experiments import plan
 
 CHANGES = {
@@ -275,6 +276,24 @@ def test_other_data_is_not_taken_for_the_archived(folder: Folder, monkeypatch: p
     assert set(table["seed"]) == {0}
 
 
+def test_a_table_is_collected_again_when_its_archive_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `git pull`: else a notebook would show the older runs without a word."""
+    collected: list[str] = []
+    monkeypatch.setattr(experiments, "collect", lambda name, *_: collected.append(name))
+    table, archived = (tmp_path / "data" / kind / "paper" / "e.parquet" for kind in ("results", "archive"))
+    for path, when in ((table, 2000), (archived, 1000)):
+        path.parent.mkdir(parents=True)
+        path.touch()
+        os.utime(path, (when, when))
+    assert experiments.table_file("e", "paper", params.load(), tmp_path) == table
+    assert collected == []
+    os.utime(archived, (3000, 3000))
+    assert experiments.table_file("e", "paper", params.load(), tmp_path) == table
+    assert collected == ["e"]
+
+
 def test_a_study_is_archived_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     first, info = folder.study()
     folder.pack(first, info, "x_partitions")
@@ -454,11 +473,11 @@ def test_what_is_kept_is_named_by_each_experiment() -> None:
 
 def test_what_a_page_draws_is_kept() -> None:
     settings = params.load()
-    for name, experiments in settings.artifacts.items():
+    for name, shown in settings.artifacts.items():
         text = (schema.ROOT / "notebooks" / f"{name.replace('-', '/', 1)}.ipynb").read_text()
         for column in ("local_loss", "local_loss_std"):
             if f'\\"{column}\\"' in text:
-                opened = {one for one in experiments if one in settings.names}
+                opened = {one for one in shown if one in settings.names}
                 drawn = {one for one in opened if f'\\"{one}\\"' in text} or opened
                 assert all(column in settings.archived(one) for one in drawn), (name, column)
 

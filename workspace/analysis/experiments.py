@@ -81,7 +81,9 @@ def collect(
 
 
 def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT) -> Path | None:
-    """The file of an experiment's or study's table; collected first where it is not there; None: nothing is finished.
+    """The file of an experiment's or study's table; None: nothing is finished.
+
+    It is collected first where it is not there, and where its archive is newer, as after `git pull`.
 
     Raises:
         StoreError: an archive is damaged.
@@ -89,8 +91,8 @@ def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT
     from fedlib.runs.archive import path_of
     from fedlib.runs.experiment import Failed
 
-    path = path_of(name, scale, root / "data" / "results")
-    if not path.exists():
+    path, archived = (path_of(name, scale, root / "data" / kind) for kind in ("results", "archive"))
+    if not path.exists() or (archived.exists() and archived.stat().st_mtime > path.stat().st_mtime):
         try:
             collect(name, scale, lambda line: None, settings, root)
         except (Failed, Unfinished):
