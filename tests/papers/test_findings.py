@@ -27,7 +27,7 @@ def runs(random: int, ours: int = 10, attrition: int = 60) -> pd.DataFrame:
             "client_accuracy": 0.5 + 0.4 * (t >= n + seed),
             "test_accuracy": 0.5,
         }
-        for setting in findings.SETTINGS
+        for setting in (f"{column}, alpha = 0.1" for column in COLUMNS)
         for method, n in needed.items()
         for seed in (0, 1)
         for t in range(101)
