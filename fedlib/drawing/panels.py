@@ -17,6 +17,7 @@ from fedlib.drawing.style import Look
 from fedlib.measure import Missing
 
 NOTE = "note"  # the name of a panel's note among its texts
+LONGEST = 36  # letters of a note, which has to stay in its panel
 MOST_NAMES = 10  # lines of a panel that have their names beside them
 WIDEST = 12.8  # inches: of a wider figure, the text is too small on a page
 NARROWEST = 2.6  # inches of a panel that has names beside it, with its labels
@@ -78,6 +79,8 @@ def say_what_is_missing(axes: Sequence[Axes]) -> None:
             heights = heights[np.isfinite(heights)]
             falls = len(heights) > 1 and heights[-1] < heights[0]
             words = f"only {', '.join(lines)} was run here" if few else f"not run here: {', '.join(lacking)}"
+            if len(words) > LONGEST:  # it would make the figure wider, and its text smaller
+                words = f"{len(lacking)} of {len(everything)} were not run here"
             note(ax, words, top=falls)
 
 
@@ -89,7 +92,7 @@ def note(ax: Axes, words: str, top: bool = False) -> None:
         transform=ax.transAxes,
         ha="right",
         va="top" if top else "bottom",
-        fontsize="x-small",
+        fontsize="small",
         style="italic",
         gid=NOTE,
         parse_math=False,

@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import rgb_to_hsv, to_rgb, to_rgba
 
 from fedlib import measure
-from fedlib.drawing import plots
+from fedlib.drawing import panels, plots
 from fedlib.drawing.style import FAMILIES, family, looks
 from fedlib.samplers.hcsfed import HCSFed
 from fedlib.settings import params
@@ -327,6 +327,23 @@ def test_a_panel_without_some_lines_of_the_others_says_so():
     said = [[n["text"] for n in panel["notes"]] for panel in interactive.panels(figure)["panels"]]
     assert said == [[], ["only MD was run here"], ["not run here: Pow-d"]]
     plt.close(figure)
+
+
+def test_a_note_stays_in_its_panel_and_can_be_read():
+    names = [f"a method of a long name, {k}" for k in range(6)]
+    with mpl.rc_context():
+        plots.style()
+        figure, axes = plots.grid(2, columns=2)
+        for ax, some in zip(axes, (names, names[:4]), strict=True):
+            for k, name in enumerate(some):
+                ax.plot([0, 1], [0, k], label=name)
+        panels.say_what_is_missing(axes)
+        figure.canvas.draw()
+        (note,) = (text for text in axes[1].texts if text.get_gid() == panels.NOTE)
+        assert note.get_text() == "2 of 6 were not run here"
+        assert note.get_window_extent().width < axes[1].bbox.width
+        assert note.get_fontsize() >= 9
+        plt.close(figure)
 
 
 def test_a_legend_of_long_labels_is_no_wider_than_its_figure():
