@@ -65,23 +65,24 @@ def label_axes(ax: Axes, x: str, y: str) -> None:
     ax.set(xlabel=AXES.get(x, (x, 1))[0], ylabel=AXES.get(y, (y, 1))[0])
 
 
-def say_what_is_missing(axes: Sequence[Axes]) -> None:
-    """Note in each panel which lines of the others it lacks: a panel with one curve then says why."""
-    drawn = [
-        {str(line.get_label()): line for line in ax.lines if not str(line.get_label()).startswith("_")}
-        for ax in axes
-    ]
-    everything = list(dict.fromkeys(label for lines in drawn for label in lines))
-    for ax, lines in zip(axes, drawn, strict=True):
-        if lacking := [label for label in everything if label not in lines]:
-            few = len(lines) < len(lacking)
-            heights = np.asarray(next(iter(lines.values())).get_ydata(), float) if lines else np.zeros(1)
-            heights = heights[np.isfinite(heights)]
-            falls = len(heights) > 1 and heights[-1] < heights[0]
-            words = f"only {', '.join(lines)} was run here" if few else f"not run here: {', '.join(lacking)}"
-            if len(words) > LONGEST:  # it would make the figure wider, and its text smaller
-                words = f"{len(lacking)} of {len(everything)} were not run here"
-            note(ax, words, top=falls)
+def say_what_is_missing(axes: Sequence[Axes], ran: Sequence[Sequence[str]]) -> None:
+    """Note in each panel which of the figure's methods were not run there: a panel with one curve then says why.
+
+    ran: the methods that were run, of each panel.
+    """
+    everything = list(dict.fromkeys(method for methods in ran for method in methods))
+    for ax, methods in zip(axes, ran, strict=True):
+        lacking = [method for method in everything if method not in methods]
+        if not lacking:
+            continue
+        words = f"not run here: {', '.join(lacking)}"
+        if len(methods) < len(lacking):
+            words = f"only {', '.join(methods)} {'was' if len(methods) == 1 else 'were'} run here"
+        if len(words) > LONGEST:  # it would make the figure wider, and its text smaller
+            words = f"{len(lacking)} of {len(everything)} were not run here"
+        heights = np.asarray(ax.lines[0].get_ydata(), float) if ax.lines else np.zeros(1)
+        heights = heights[np.isfinite(heights)]
+        note(ax, words, top=len(heights) > 1 and heights[-1] < heights[0])
 
 
 def note(ax: Axes, words: str, top: bool = False) -> None:

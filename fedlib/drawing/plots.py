@@ -119,8 +119,10 @@ def curves(
     titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
     present = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
     fig, axes = grid(len(present), columns, width, height)
+    ran = []
     for ax, (setting, title) in zip(axes, present.items(), strict=True):
         rows = results[results["setting"] == setting]
+        ran.append([m for m in dict.fromkeys(rows["method"]) if methods is None or m in methods])
         theirs = None if authors is None else authors[authors["setting"] == setting]
         draw_curves(
             ax,
@@ -149,7 +151,7 @@ def curves(
         label_axes(ax, x, y)
         if x == "round":
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    say_what_is_missing(axes)
+    say_what_is_missing(axes, ran)
     name_lines(fig, axes, columns=max(2, int(width * min(columns, len(present)) / 2)))
     return fig
 

@@ -182,9 +182,8 @@ def read(name: str, scale: str, root: Path = ARCHIVE) -> Packed:
     return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
 
 
-@lru_cache(
-    maxsize=1024
-)  # more than there are files: with fewer places, a second pass over them would find none
+# More places than there are files: with fewer, a second pass over all of them would find none.
+@lru_cache(maxsize=1024)
 def _opened(path: Path, name: str, scale: str, content: bytes) -> Packed:
     with named(path, mend(path)):
         info, columns = info_of(content)

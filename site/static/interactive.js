@@ -212,7 +212,7 @@
   // For other scripts: draws a figure's data in an element.
   let plotly;
   window.drawCurves = async (box, data) => {
-    plotly ??= load("plotly-basic.min.js"); // plotly.js-basic-dist-min 4.1.1
+    plotly ??= load("plotly.min.js");
     await plotly;
     draw(box, data);
   };

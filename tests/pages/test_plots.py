@@ -329,15 +329,22 @@ def test_a_panel_without_some_lines_of_the_others_says_so():
     plt.close(figure)
 
 
+def test_what_is_drawn_beside_the_runs_is_no_method_that_was_not_run():
+    table = pd.concat([one_method(setting="a"), one_method(setting="b")])
+    printed = {"a": {"MD": 3.0}}
+    figure = plots.curves(
+        table, "test_accuracy", target=0.5, printed=printed, authors=table.assign(commit="1")[:5]
+    )
+    assert [text.get_text() for ax in figure.axes for text in ax.texts if text.get_gid() == panels.NOTE] == []
+    plt.close(figure)
+
+
 def test_a_note_stays_in_its_panel_and_can_be_read():
     names = [f"a method of a long name, {k}" for k in range(6)]
     with mpl.rc_context():
         plots.style()
         figure, axes = plots.grid(2, columns=2)
-        for ax, some in zip(axes, (names, names[:4]), strict=True):
-            for k, name in enumerate(some):
-                ax.plot([0, 1], [0, k], label=name)
-        panels.say_what_is_missing(axes)
+        panels.say_what_is_missing(axes, [names, names[:4]])
         figure.canvas.draw()
         (note,) = (text for text in axes[1].texts if text.get_gid() == panels.NOTE)
         assert note.get_text() == "2 of 6 were not run here"

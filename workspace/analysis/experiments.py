@@ -96,7 +96,7 @@ def table_file(name: str, scale: Scale, settings: Experiments, root: Path = ROOT
         try:
             collect(name, scale, lambda line: None, settings, root)
         except (Failed, Unfinished):
-            return None
+            return path if path.exists() else None
     return path
 
 

@@ -67,7 +67,11 @@ def answer(data: Mapping[str, Any]) -> str:
             tied = [row.method for row in ranked.ranked if row.behind and not row.behind.high < 0]
             words = f"{where}, **{first.method}** ends {gain} of accuracy above random selection"
             words += f" (95 % interval {ranking.interval(first.gain)})"
-            words += f"; {tied[0]} may be as good" if tied else f", the most of {len(ranked.ranked)} samplers"
+            words += (
+                f"; {', '.join(tied)} may be as good"
+                if tied
+                else f", the most of {len(ranked.ranked)} samplers"
+            )
             sentences.append(f"{words}.")
         elif math.isnan(first.gain.low):
             sentences.append(f"{where}, {first.method} has {gain}, in one seed that decides nothing.")

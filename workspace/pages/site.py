@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,7 @@ class Site:
             )
             texts = [f"{paper.title}: {how_many(name)}" for name, paper in papers().items() if how_many(name)]
             self._text(f"{tool}.md", self._filled(f"{tool}.md", how_many=texts))
+            self._plotly()
 
     def _data_of(self, tool: str) -> Path:
         return self.root / "data" / "artifacts" / self.scale / TOOLS[tool] / f"{tool}.json"
@@ -317,6 +319,10 @@ class Site:
     def has(self, tool: str) -> bool:
         """Whether the site has a tool: its data exists, and is about more than digits."""
         return self.scale != "demo" and self._data_of(tool).exists()
+
+    def _plotly(self) -> None:
+        script = files("plotly") / "package_data" / "plotly.min.js"
+        self._file("static/plotly.min.js", script.read_bytes())
 
     def report(self) -> dict[str, Any]:
         """The content of the printed report (`site/report.typ`)."""
@@ -428,6 +434,8 @@ class Site:
                     f'figureData("{name}", {data.read_text(encoding="utf-8")});\n',
                 )
                 names[picture.stem] = name
+        if names:
+            self._plotly()
         return names
 
     def _log(self, name: str) -> None:
