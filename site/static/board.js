@@ -18,8 +18,6 @@ document.addEventListener("DOMContentLoaded", () => {
     select.ariaLabel = name;
     select.add(new Option(`every ${name}`, ""));
     for (const value of values) select.add(new Option(value, value));
-    // A screen a paper: its core claims come first, unless the address names a claim.
-    if (name === "kind" && values.includes("core") && !location.hash) chosen[name] = select.value = "core";
     select.onchange = () => { chosen[name] = select.value; apply(); };
     bar.append(select);
   }
@@ -28,6 +26,8 @@ document.addEventListener("DOMContentLoaded", () => {
   search.oninput = () => apply();
   const count = document.createElement("span");
   count.ariaLive = "polite";
+  const folds = tables.map((table) => table.closest("details")).filter(Boolean);
+  // A screen a paper: what is not its main claim is folded, unless a filter asks for it.
   const apply = () => {
     let shown = 0;
     for (const row of rows) {
@@ -35,12 +35,20 @@ document.addEventListener("DOMContentLoaded", () => {
       row.hidden = !(fits && row.textContent.toLowerCase().includes(search.value.toLowerCase()));
       shown += !row.hidden;
     }
-    for (const table of tables) table.hidden = [...table.tBodies[0].rows].every((row) => row.hidden);
-    count.textContent = `${shown} of ${rows.length} claims`;
+    for (const table of tables) (table.closest("details") || table).hidden = [...table.tBodies[0].rows].every((row) => row.hidden);
+    const filtered = search.value || Object.values(chosen).some(Boolean);
+    for (const fold of folds) fold.open = Boolean(filtered);
+    count.textContent = filtered ? `${shown} of ${rows.length} claims` : `${rows.length} claims`;
   };
   bar.append(search, count);
   (tables[0].closest(".cell") || tables[0]).before(bar);
   apply();
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = folds.filter((fold) => !fold.open);
+    for (const fold of closed) fold.open = true;
+  });
+  addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
 });
 
 // A box whose content is wider than the screen says so.

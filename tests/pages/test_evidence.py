@@ -138,8 +138,8 @@ def test_a_story_says_the_claim_in_the_papers_words_and_what_it_comes_to(evidenc
     assert control.startswith("HCSFed needs fewer rounds to 80 % than Random")
     assert "; with one rule of aggregation for both: " in control, "both sentences, or none"
     assert not any(one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed")
-    (line,) = (line for line in readme.findings(evidence.table) if "HCSFed" in line)
-    assert all(said in line for said in paper["sentences"])
+    text = readme.findings(evidence.table)["hcsfed"]
+    assert all(said in text for said in paper["sentences"])
     assert front.grid(evidence)["effect"].tolist() == [forest.effect(row)]
 
 
@@ -159,7 +159,7 @@ def test_readings_are_not_votes_on_any_page():
     assert evidence.outcome("hcsfed.T1.a") == "holds"
     pages = [
         evidence.row("hcsfed.T1.a"),
-        *readme.findings(evidence.table),
+        *readme.findings(evidence.table).values(),
         front.grid(evidence).to_string(),
         front.finding(evidence, "hcsfed.T1.a"),
     ]
@@ -208,6 +208,20 @@ def test_verdicts_are_those_of_the_schema(evidence: Evidence):
     assert json.loads(published.verdicts(None, "demo", "none"))["claims"] == []
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_main_claims_can_be_read_on_the_screen_that_they_are_drawn_for(evidence: Evidence, narrow: bool):
+    drawn = first.figure(first.headlines(evidence), narrow=narrow)
+    width = float(re.search(r'viewBox="0 0 (\d+)', drawn)[1])
+    scale = min(1, (328 if narrow else 820) / width)
+    sizes = [float(size) * scale for size in re.findall(r'font-size="(\d+)"', drawn)]
+    assert min(sizes) >= 9
+    (ours,) = (float(at) for at in re.findall(r'circle cx="([\d.]+)"', drawn))
+    (printed,) = (float(at) + 6 for at in re.findall(r'<path d="M([\d.]+)', drawn))
+    (one,) = {float(at) for at in re.findall(r'x1="([\d.]+)"[^>]*stroke-opacity="0.8"', drawn)}
+    assert printed - ours == pytest.approx(ours - one, abs=0.3), "1, 2 and 4 on an axis of logarithms"
+    assert 0 < one < printed < width
+
+
 def test_the_report_is_a_pdf_of_two_pages_at_most(evidence: Evidence, tmp_path: Path):
     grid = front.plain(front.grid(evidence))
     assert {row[-1] for row in grid[1:]} <= set(OUTCOMES.values()), "words, no markup"
@@ -216,7 +230,8 @@ def test_the_report_is_a_pdf_of_two_pages_at_most(evidence: Evidence, tmp_path: 
         "summary": front.SUMMARY,
         "papers": front.story(evidence, {}),
         "footer": "Scale paper",
-        "answer": ["", "Clustered Sampling", " is above random selection."],
+        "question": first.QUESTION,
+        "answers": [["", "Clustered Sampling", " is above random selection."]],
         "figure": first.figure(first.headlines(evidence), ink="#1f2328"),
         "key": first.KEY,
         "grid": grid,

@@ -24,23 +24,26 @@ def test_readme_is_in_step_with_the_archive() -> None:
 def test_findings_are_those_of_the_effects_table() -> None:
     """A paper whose claims have no runs says so; a claim's sentence is that of the front page."""
     table = effects.table({})
-    lines = readme.findings(table)
-    assert len(lines) == len(papers())
-    for line, paper in zip(lines, front.story(Evidence.of(table), {}), strict=True):
-        assert line.startswith(f"**{paper['title']}.**")
-        assert all(said in line for said in paper["sentences"])
-        assert "holds" not in line
+    texts = readme.findings(table)
+    assert list(texts) == list(papers())
+    for paper in front.story(Evidence.of(table), {}):
+        text, (found, *further) = texts[paper["section"]], paper["sentences"]
+        assert text.startswith("> ")
+        assert f"**Found: {found}.**" in text
+        assert re.findall(r"(?m)^- (.*)$", text) == further
+        assert "holds" not in text
 
 
 def test_letters_say_what_the_archive_says() -> None:
     """Each has three questions, says that nobody has sent it, and quotes README's finding."""
-    finding = dict(zip(papers(), readme.README.read_text().split("\n\n**")[1:], strict=False))
+    blocks = re.split(r"\n### .*\n\n", readme.README.read_text().split(readme.START)[1])[1:]
+    finding = dict(zip(papers(), blocks, strict=False))
     drafted = [paper for paper in papers() if (readme.LETTERS / f"{paper}.md").exists()]
     assert len(drafted) >= 4
     for paper in drafted:
         letter = (readme.LETTERS / f"{paper}.md").read_text()
         written = letter.split(readme.START)[1].split(readme.END)[0].strip()
-        assert written == f"**{finding[paper].split(chr(10) * 2)[0]}", "run: fedlib readme"
+        assert written == finding[paper].strip(), "run: fedlib readme"
         assert len(re.findall(r"(?m)^\d\. ", letter)) == 3
         assert "sent by nobody" in letter
 

@@ -282,9 +282,14 @@ def small_project(folder: Path, scale: str = "demo") -> Path:
         finding_txt="FedCor <script>hurt()</script> needs *fewer* rounds.\n\nMore of it.",
     )
     found = evidence()
-    rows = [found.row(claim, "fedcor/table_1.html") for claim in found.claims["claim"]]
-    shown = new_output("display_data", data={"text/html": forest.table(rows, board=True)})
-    cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=[shown])]
+    boards = []
+    for paper, claims in found.claims.groupby("paper"):
+        rows = {
+            claim: (kind, found.outcome(claim), found.row(claim, "fedcor/table_1.html"))
+            for claim, kind in zip(claims["claim"], claims["kind"], strict=True)
+        }
+        boards.append(new_output("display_data", data={"text/html": forest.board(rows, main=f"{paper}.0")}))
+    cells = [new_markdown_cell("# Scoreboard"), new_code_cell("board()", outputs=boards)]
     parts = {f"{name}_csv": table.to_csv(index=False) for name, table in found.parts().items()}
     kept(made / "scoreboard", cells, multiverse_json=json.dumps(several_readings()), **parts)
     runs = arena_points()
@@ -794,34 +799,57 @@ def test_a_few_clicks_lead_from_the_front_page_to_a_table_and_its_numbers(browse
     assert len(pd.read_csv(download.value.path()))
 
 
-ROWS = "() => [...document.querySelectorAll('table.board > tbody > tr')].filter(r => r.offsetHeight).map(r => r.id)"
+ROWS = """() => [...document.querySelectorAll('table.board > tbody > tr')].filter(r => r.checkVisibility())
+  .map(r => r.id)"""
 
 
 @pytest.mark.browser
 def test_the_board_can_be_filtered_and_each_claim_linked(browser: Browser) -> None:
     page = browser.open("scoreboard.html")
     bar = page.locator(".board-filter")
-    core = page.evaluate(ROWS)
-    bar.get_by_label("kind").select_option("")
-    every = page.evaluate(ROWS)
-    assert 0 < len(core) < len(every), "a paper's core claims come first"
+    main = page.evaluate(ROWS)
+    assert len(main) == page.locator("table.board").evaluate_all(
+        "tables => tables.filter(t => !t.closest('details')).length"
+    ), "a paper's main claim stands open"
+    every = page.locator("table.board > tbody > tr").evaluate_all("rows => rows.map(r => r.id)")
     bar.get_by_label("paper").select_option("HCSFed")
     bar.get_by_label("kind").select_option("supporting")
     shown = page.evaluate(ROWS)
-    assert 0 < len(shown) < len(every)
+    assert 1 < len(shown) < len(every)
     assert all(name.startswith("hcsfed.") for name in shown)
     assert f"{len(shown)} of {len(every)} claims" in bar.inner_text()
     bar.get_by_label("kind").select_option("")
     bar.get_by_label("outcome").select_option("not run")
     assert 0 < len(page.evaluate(ROWS)) < len(every)
+    bar.get_by_label("outcome").select_option("")
+    bar.get_by_label("paper").select_option("")
+    assert page.evaluate(ROWS) == main, "without a filter it is as it was"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert sorted(page.evaluate(ROWS)) == sorted(every), "in print all stand open"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(ROWS) == main
 
-    page = browser.open(f"scoreboard.html#{every[-1]}")
-    row = page.locator(f"tr[id='{every[-1]}']")
+    folded = next(name for name in reversed(every) if name not in main)
+    page = browser.open(f"scoreboard.html#{folded}")
+    row = page.locator(f"tr[id='{folded}']")
     row.wait_for()
-    head = page.locator("table.board").last.locator("thead th").first.bounding_box()
+    head = row.locator("xpath=ancestor::table").locator("thead th").first.bounding_box()
     top = page.locator(".bd-header").bounding_box()
     assert head["y"] >= top["y"] + top["height"] - 1  # the head is in view, below that of the site
     assert row.bounding_box()["y"] >= head["y"]
+
+
+SCREEN = 1000  # pixels of a phone's screen, and some for the heading
+BOARDS = """() => [...document.querySelectorAll('section:has(table.board)')]
+  .filter(s => s.querySelector('h2') && !s.querySelector('h1')).map(s => s.getBoundingClientRect().height)"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_scoreboard_has_a_screen_a_paper(browser: Browser, width: int) -> None:
+    (_, page) = next(browser.each(["scoreboard.html"], width))
+    assert max(page.evaluate(BOARDS), default=0) <= SCREEN
 
 
 @pytest.mark.browser

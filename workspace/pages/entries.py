@@ -230,7 +230,7 @@ class Entries:
 
     def answer(self) -> tuple[str, str]:
         """Which sampler is ahead of random selection, by what clients hold."""
-        return "arena: ranking at all rounds", first.answer(self.arena)
+        return "arena: ranking at all rounds", " ".join(first.answers(self.arena))
 
     def gain(self, method: str) -> tuple[str, str]:
         """A sampler's points above random selection, over the settings that all ranked ones have."""

@@ -92,6 +92,19 @@ class Evidence:
         levels = self.levels[self.levels["claim"] == claim]
         return forest.row(cells, self.primary(claim), levels, self.text(claim), link)
 
+    def board(self, paper: str) -> str:
+        """A paper's claims for the scoreboard (`forest.board`), each with a link to its page."""
+        judged = self.claims[self.claims["paper"] == paper]
+        rows = {
+            row["claim"]: (
+                row["kind"],
+                self.outcome(row["claim"]),
+                self.row(row["claim"], f"{row['artifact']}.html#{row['claim']}"),
+            )
+            for row in judged.drop_duplicates("claim").to_dict("records")
+        }
+        return forest.board(rows, main_claim(papers()[paper], judged))
+
     def tally(self, paper: str) -> dict[str, int]:
         """The number of a paper's core claims with each outcome, in the order of `words.ORDER`."""
         return effects.core_outcomes(self.summary, paper)

@@ -1,7 +1,7 @@
 """The first screen of the site and of README: which sampler beats random selection, where, by how much, how surely.
 
-One sentence comes from the arena's runs, by the rule of `ranking.py`; one figure has a row for each paper's main claim,
-from the effects table.
+A sentence a kind of clients comes from the arena's runs, by the rule of `ranking.py`; one figure has a row for each
+paper's main claim, from the effects table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from workspace.pages import chooser, forest, ranking
 from workspace.pages.evidence import Evidence, pooled
 
 WIDTH, ROW, LEFT, RIGHT, HEAD, FOOT = 880, 56, 330, 190, 22, 24  # pixels
+PHONE, TALL, MARKS = 360, 98, 26  # pixels: of the narrow figure its width, a row, and the axis in it
 TICKS = (0.5, 1, 2, 4, 8, 16)
+QUESTION = "Which sampler beats random selection? That depends on what the clients hold:"
 WORDS = {
     chooser.ONE: "holds one label, or nearly",
     chooser.TWO: "holds two labels",
@@ -54,8 +56,8 @@ def by_labels(data: Mapping[str, Any]) -> dict[str, ranking.Ranking]:
     return {label: ranking.ranking(ends, kinds, settings) for label, settings in places.items() if settings}
 
 
-def answer(data: Mapping[str, Any]) -> str:
-    """Which sampler beats random selection, where and by how much, in a sentence a kind of clients."""
+def answers(data: Mapping[str, Any]) -> list[str]:
+    """Which sampler beats random selection and by how much: a sentence a kind of clients, its best sampler in bold."""
     sentences = []
     for label, ranked in by_labels(data).items():
         first, n = ranked.first, len(ranked.settings)
@@ -80,7 +82,12 @@ def answer(data: Mapping[str, Any]) -> str:
                 f"{where}, no sampler is surely a point or more above it; the highest, {first.method}, has {gain} "
                 f"({ranking.interval(first.gain)})."
             )
-    return " ".join(sentences)
+    return sentences
+
+
+def listed(sentences: Iterable[str]) -> str:
+    """`answers` as a question and a list, in Markdown."""
+    return "\n".join([QUESTION, "", *(f"- {sentence}" for sentence in sentences)])
 
 
 @dataclass(frozen=True)
@@ -126,34 +133,45 @@ def headlines(evidence: Evidence) -> list[MainClaim]:
     return rows
 
 
-def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = "") -> str:
-    """The rows as an SVG on one axis of ratios. ink, paper: colours of its lines and of its ground ("": none)."""
+def figure(
+    rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = "", narrow: bool = False
+) -> str:
+    """The rows as an SVG on one axis of ratios. narrow: for a phone, with a row's words and numbers above its axis.
+
+    ink, paper: colours of its lines and of its ground ("": none).
+    """
     rows = list(rows)
-    height = HEAD + ROW * len(rows) + FOOT
+    width, row_height = (PHONE, TALL) if narrow else (WIDTH, ROW)
+    left, right = (0, 0) if narrow else (LEFT, RIGHT)
+    height = HEAD + row_height * len(rows) + FOOT
     bottom = height - FOOT
 
     def x(value: float) -> float:
         share = math.log(min(TICKS[-1], max(TICKS[0], value)) / TICKS[0]) / math.log(TICKS[-1] / TICKS[0])
-        return round(LEFT + 12 + share * (WIDTH - LEFT - RIGHT - 24), 1)
+        return round(left + 12 + share * (width - left - right - 24), 1)
 
     def text(at_x: float, at_y: float, words: str, **attributes: str) -> str:
         extra = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
         return f'<text x="{at_x}" y="{at_y}"{extra}>{html.escape(words)}</text>'
 
-    parts = [f'<rect width="{WIDTH}" height="{height}" fill="{paper}"/>'] if paper else []
-    parts += [
-        f'<line x1="{x(tick)}" x2="{x(tick)}" y1="{HEAD}" y2="{bottom}" stroke="{ink}" '
-        f'stroke-opacity="{0.8 if tick == 1 else 0.15}"/>'
-        + text(x(tick), height - 8, f"× {tick:g}", text_anchor="middle")
-        for tick in TICKS
-    ]
-    parts.append(text(x(1), 14, "no effect", text_anchor="middle"))
+    parts = [f'<rect width="{width}" height="{height}" fill="{paper}"/>'] if paper else []
+    for k in range(len(rows) if narrow else 1):  # words stand beside the lines, or above each row's
+        top = HEAD + row_height * (k + 1) - MARKS if narrow else HEAD
+        end = HEAD + row_height * (k + 1) if narrow else bottom
+        parts += [
+            f'<line x1="{x(tick)}" x2="{x(tick)}" y1="{top}" y2="{end}" stroke="{ink}" '
+            f'stroke-opacity="{0.8 if tick == 1 else 0.15}"/>'
+            for tick in TICKS
+        ]
+    parts += [text(x(tick), height - 8, f"× {tick:g}", text_anchor="middle") for tick in TICKS]
+    parts.append(text(x(1), 14, "× 1: no effect" if narrow else "no effect", text_anchor="middle"))
     for k, row in enumerate(rows):
-        y = HEAD + ROW * (k + 0.5)
-        parts.append(text(0, y - 10, f"{row.title}, {row.data}", font_weight="bold", font_size="13"))
+        y = HEAD + (row_height * (k + 1) - MARKS / 2 if narrow else row_height * (k + 0.5))
+        head = HEAD + row_height * k + 18 if narrow else y - 10
+        parts.append(text(0, head, f"{row.title}, {row.data}", font_weight="bold", font_size="13"))
         lines = textwrap.wrap(row.claim, 58, max_lines=1 if row.ratio else 2, placeholder=" …")
         lines += [row.ratio] if row.ratio else []
-        parts += [text(0, y + 5 + 14 * n, line, font_size="11") for n, line in enumerate(lines)]
+        parts += [text(0, head + 15 + 14 * n, line, font_size="11") for n, line in enumerate(lines)]
         parts.append(
             f'<line x1="{x(row.low)}" x2="{x(row.high)}" y1="{y}" y2="{y}" stroke="{ink}" stroke-width="2"/>'
         )
@@ -163,12 +181,16 @@ def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = ""
                 f'<path d="M{position - 6} {y}l6 -6 6 6 -6 6z" fill="none" stroke="#b0469a" stroke-width="2"/>'
             )
         parts.append(f'<circle cx="{x(row.estimate)}" cy="{y}" r="5" fill="#0072B2"/>')
-        ours = f"{'≥ ' if row.open else ''}{forest.number(row.estimate)}"
+        ours = f"here {'≥ ' if row.open else ''}{forest.number(row.estimate)}"
         upper = f"to {forest.number(row.high)}" if math.isfinite(row.high) else "or more"
         ours += f" [{forest.number(row.low)} {upper}]"
-        parts.append(text(WIDTH - RIGHT + 8, y - 3, f"here {ours}", font_size="12"))
         printed = f"printed {forest.number(row.printed)}" if math.isfinite(row.printed) else "no size printed"
-        parts.append(text(WIDTH - RIGHT + 8, y + 13, f"{printed}; {row.seeds} seeds", font_size="11"))
+        printed += f"; {row.seeds} seeds"
+        if narrow:
+            parts.append(text(0, y - MARKS / 2 - 6, f"{ours}, {printed}", font_size="12"))
+        else:
+            parts.append(text(width - right + 8, y - 3, ours, font_size="12"))
+            parts.append(text(width - right + 8, y + 13, printed, font_size="11"))
     label = html.escape(
         "; ".join(
             f"{row.title}: {row.estimate:.3g} times, "
@@ -177,8 +199,9 @@ def figure(rows: Iterable[MainClaim], ink: str = "currentColor", paper: str = ""
         )
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="headlines" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{label}" font-family="sans-serif" font-size="11" fill="{ink}">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="headlines{" narrow" * narrow}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="{label}" font-family="sans-serif" font-size="11" '
+        f'fill="{ink}">{"".join(parts)}</svg>'
     )
 
 

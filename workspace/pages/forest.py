@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
 import pandas as pd
 
+from workspace.analysis import words
 from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import primary
@@ -242,9 +244,30 @@ def on_page(rows: Mapping[str, tuple[bool, str]]) -> str:
     return f"{table(core)}<details>{summary}{table(others)}</details>"
 
 
+def board(rows: Mapping[str, tuple[str, str, str]], main: str) -> str:
+    """A paper's claims for the scoreboard: the main one, and the others behind a click, core claims first.
+
+    rows: claim -> its kind, its outcome, its row. main: the main claim.
+    """
+    parts = [table([rows[main][2]], board=True)]
+    by_kind: dict[str, list[tuple[str, str]]] = {}
+    for claim, (kind, outcome, row) in rows.items():
+        if claim != main:
+            by_kind.setdefault(kind, []).append((outcome, row))
+    for kind, folded in by_kind.items():
+        counts = Counter(outcome for outcome, _ in folded)
+        marks = " ".join(layout.mark(name, counts[name]) for name in words.ORDER if counts[name])
+        title = f"{len(folded)} {'more ' * (kind == 'core')}{kind} claim{'s' * (len(folded) != 1)}"
+        contents = table([row for _, row in folded], board=True)
+        parts.append(f"<details><summary>{title}: {marks}</summary>{contents}</details>")
+    return "".join(parts)
+
+
 def table(rows: Sequence[str], board: bool = False) -> str:
+    """Claims as a table. board: of the scoreboard, which explains its marks once."""
     head = "".join(f"<th>{name}</th>" for name in ("claim", "effect", "outcome"))
     kind = "dataframe verdicts board" if board else "dataframe verdicts"
+    key = "" if board else KEY
     return (
-        f'{KEY}<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table>'
+        f'{key}<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table>'
     )

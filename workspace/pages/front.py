@@ -117,14 +117,17 @@ def finding(evidence: Evidence, claim: str) -> str:
     return f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}.{effect}"
 
 
-def beside(evidence: Evidence, claim: str) -> list[str]:
-    """What a claim's mean effect is under the readings that are shown beside the primary one, in words."""
+def beside(evidence: Evidence, claim: str, names: Iterable[str] = ()) -> list[str]:
+    """What a claim's mean effect is under the readings that are shown beside the primary one, in words.
+
+    names: of these readings; by default all.
+    """
     rows = evidence.claims[evidence.claims["claim"] == claim]
     if rows.empty:
         return []
     first = primary(str(rows["paper"].iloc[0]))
     texts = []
-    for name in first.beside:
+    for name in names or first.beside:
         for row in rows[(rows["reading"] == name) & (rows["n"] > 1)].to_dict("records"):
             other = next(reading for reading in readings(row["paper"]) if reading.name == name)
             words = f"read otherwise ({other.words})"
@@ -237,4 +240,4 @@ def control(evidence: Evidence, paper: str) -> list[str]:
         return []
     printed = "" if math.isnan(row["printed"]) else f" (printed: {forest.number(row['printed'])})"
     main = f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}, {forest.mean_of(row)}{printed}"
-    return ["; ".join([main, *beside(evidence, claim)])]
+    return ["; ".join([main, *beside(evidence, claim, control[1:2])])]

@@ -1,4 +1,4 @@
-"""README's findings: a sentence per paper and data set from the effects of archived runs, written between two marks."""
+"""README's findings: a block per paper from the effects of archived runs, written between two marks."""
 
 from __future__ import annotations
 
@@ -77,8 +77,13 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
     return "\n\n".join(
         [
             "## What was found",
-            *findings(effects.table(archive.tables)),
-            f"{front.MEANINGS} {len(finished):,} of {len(planned):,} planned runs of the papers' own settings are "
+            *(
+                f"### {papers()[paper].title}\n\n{text}"
+                for paper, text in findings(effects.table(archive.tables)).items()
+            ),
+            "### How to read it",
+            front.MEANINGS.removeprefix("*How to read it.* "),
+            f"{len(finished):,} of {len(planned):,} planned runs of the papers' own settings are "
             "archived in `data/archive/`, with their data, versions and dates. All claims, readings and tables are on "
             "the site.",
         ]
@@ -91,23 +96,20 @@ def experiments_of_papers(settings: Experiments) -> list[str]:
     return sorted({part for parts in pages.values() for part in parts} & set(settings.names))
 
 
-def findings(table: pd.DataFrame) -> list[str]:
-    """A paragraph a paper: its main claim in its own words, what is measured, and what it comes to.
+def findings(table: pd.DataFrame) -> dict[str, str]:
+    """Paper -> its main claim in its own words, what is measured, what it comes to, and a list of its effects.
 
     table: `effects.table`.
     """
-    return [
-        f"**{paper['title']}.** {claimed(paper)} *Measured:* {paper['measured']}. *Found:* "
-        f"{' · '.join(paper['sentences'])}."
-        for paper in front.story(Evidence.of(table), {})
-    ]
+    return {paper["section"]: finding(paper) for paper in front.story(Evidence.of(table), {})}
 
 
-def claimed(paper: Mapping[str, Any]) -> str:
-    """The claim in the paper's own words, or in ours. paper: of `front.story`."""
-    if not paper["said"]:
-        return f"*Claim:* {paper['claim']}"
-    return f"*Claim:* “{paper['said']}” ({paper['place']})."
+def finding(paper: Mapping[str, Any]) -> str:
+    """A paper's part of `findings`. paper: of `front.story`."""
+    claim = f"“{paper['said']}” ({paper['place']})" if paper["said"] else paper["claim"]
+    outcome, *sentences = paper["sentences"] or ["not run"]
+    lines = [f"> {claim}", f"*Measured:* {paper['measured']}.", f"**Found: {outcome}.**"]
+    return "\n\n".join([*lines, "\n".join(f"- {sentence}" for sentence in sentences)]).strip()
 
 
 def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
@@ -127,8 +129,7 @@ def write_letters(table: pd.DataFrame, folder: Path = LETTERS) -> bool:
     Raises:
         ConfigError: the marks are gone.
     """
-    by_paper = dict(zip(papers(), findings(table), strict=True))
-    letters = {folder / f"{paper}.md": text for paper, text in by_paper.items()}
+    letters = {folder / f"{paper}.md": text for paper, text in findings(table).items()}
     changed = [replace_between(path, START, END, text) for path, text in letters.items() if path.exists()]
     return any(changed)
 
@@ -143,7 +144,7 @@ def write_answer(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
     names = settings.artifacts["arena"]
     points = chooser.points(archived("paper", settings, root, names).tables)
     planned = [(name, labelled) for name in names for labelled in settings.runs(name, "paper")]
-    return replace_between(path, *ANSWER, first.answer(chooser.data(points, planned)))
+    return replace_between(path, *ANSWER, first.listed(first.answers(chooser.data(points, planned))))
 
 
 def draw_headlines(evidence: Evidence, root: Path = ROOT) -> None:

@@ -262,8 +262,12 @@ class Site:
             sections=[(s, *SECTIONS.get(s, (s, "")), self.of(s)) for s in self.sections],
             others=self.of(""),
             found=self.story(),
-            answer=self.answer(),
-            headlines=first.figure(first.headlines(self.evidence)) if self.evidence else "",
+            answer=first.listed(answers) if (answers := self.answers()) else "",
+            headlines="".join(
+                first.figure(first.headlines(self.evidence), narrow=narrow) for narrow in (False, True)
+            )
+            if self.evidence
+            else "",
             key=first.KEY,
             mark=layout.mark,
             unmarked=layout.unmarked,
@@ -293,13 +297,11 @@ class Site:
         words = {word: re.sub(r"[*`]", "", meaning) for word, meaning in rows[1:] if "---" not in word}
         self._text("static/glossary-words.js", f"explain({json.dumps(words, ensure_ascii=False)});\n")
 
-    def answer(self) -> str:
-        """Which sampler beats random selection, in sentences (`first.answer`); "" without the arena's runs."""
-        return (
-            first.answer(json.loads(self._data_of("chooser").read_text(encoding="utf-8")))
-            if self.has("chooser")
-            else ""
-        )
+    def answers(self) -> list[str]:
+        """Which sampler beats random selection, in sentences (`first.answers`); none without the arena's runs."""
+        if not self.has("chooser"):
+            return []
+        return first.answers(json.loads(self._data_of("chooser").read_text(encoding="utf-8")))
 
     def _tools(self) -> None:
         """The pages that answer questions: the chooser, the multiverse, how to reply; with their data beside them."""
@@ -330,7 +332,8 @@ class Site:
             "title": published.NAME,
             "summary": f"{front.SUMMARY} {meaning(self.scale)[:-1]}; {self.coverage()}. "
             + front.MEANINGS.replace("*", ""),
-            "answer": self.answer().split("**"),  # every second part is bold
+            "question": first.QUESTION,
+            "answers": [sentence.split("**") for sentence in self.answers()],  # every second part is bold
             "figure": first.figure(first.headlines(self.evidence), ink="#1f2328") if self.evidence else "",
             "key": first.KEY,
             "grid": self._grid(),
