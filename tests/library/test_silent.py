@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections import OrderedDict, namedtuple
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import blobs
@@ -17,7 +20,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedlib
+from fedlib.library import recheck
 from fedlib.library.callbacks import Running
+from fedlib.runs.store import Store
 from fedlib.samplers import Round, Sampler, Selection
 
 simulate = partial(blobs.simulate, T=6)
@@ -260,17 +265,49 @@ def test_stored_runs_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """What no digest sees, such as a changed function of an installed package, is found by training again."""
     options = {"model": Plain, "store": tmp_path, "seeds": 4}
     simulate(**options)
-    for recheck, line in ((None, "rounds of 1 trained again"), (3, "18 rounds of 3 trained again")):
+    for runs, line in ((None, "rounds of 1 trained again"), (3, "18 rounds of 3 trained again")):
         told: list[str] = []
-        simulate(**options, recheck=recheck, tell=told.append)
+        simulate(**options, recheck=runs, tell=told.append)
         assert len(told) == 1
         assert line in told[0]
     linear = nn.functional.linear
     monkeypatch.setattr(nn.functional, "linear", lambda x, w, b=None: linear(x, w, b) * 1.01)
-    for recheck in (None, 1):
+    for runs in (None, 1):
         with pytest.raises(fedlib.ConfigError, match="has other numbers now than in the store"):
-            simulate(**options, recheck=recheck)
+            simulate(**options, recheck=runs)
     assert len(simulate(**options, recheck=0).table) == 28
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"), [([0], "rounds of 1 trained again"), (range(7), "a round takes 100 s")]
+)
+def test_one_slow_round_keeps_no_run_from_being_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: Any, said: str
+) -> None:
+    options = {"store": tmp_path, "T": 6, "seeds": 1}
+    simulate(**options)
+    read = Store.read
+
+    def slowly(store: Store, address: str) -> tuple:
+        table, *rest = read(store, address)
+        table.loc[table["round"].isin(slow), "seconds"] = 100.0
+        return table, *rest
+
+    monkeypatch.setattr(Store, "read", slowly)
+    told: list[str] = []
+    simulate(**options, tell=told.append)
+    assert said in told[0]
+
+
+def test_as_many_rounds_are_checked_as_a_second_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"store": tmp_path, "T": 6, "seeds": 1}
+    simulate(**options)
+    clock = itertools.count()
+    monkeypatch.setattr(recheck, "time", SimpleNamespace(monotonic=lambda: 0.4 * next(clock)))
+    told: list[str] = []
+    simulate(**options, tell=told.append)
+    checked = int(re.search(r"(\d+) rounds of 1 trained again", told[0])[1])
+    assert 1 < checked < 6
 
 
 def test_a_result_is_loaded_into_the_module_that_was_trained(tmp_path: Path) -> None:
