@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # with it, every process compiles PyTorch's an
 # The installed project by a relative path: with an umlaut in it Python 3.11 cannot start under LC_ALL=C.
 relative = cd $(1)/lib/python3.*/site-packages && for path in _*fedlib_*.pth; do rm $$path && echo ../../../.. > $$path; done
 
-.PHONY: help repro report test flower lab bench bench-gpu deposit lint clean
+.PHONY: help repro report test test-slow flower lab bench bench-gpu deposit lint clean
 
 help:                           ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,9 @@ report: $(BIN)/.ready           ## make every page and the site from finished or
 
 test: $(BIN)/.ready             ## run the tests
 	pytest -n auto --dist loadfile --no-loadscope-reorder  # in the order of tests/conftest.py
+
+test-slow: $(BIN)/.ready        ## run the tests that kill programs, follow whole pages of docs/ and run whole commands
+	pytest -m "slow and not dataset" -n auto --dist loadfile --no-loadscope-reorder
 
 flower: .venv-flower/.ready     ## run the tests of fedlib.flower in a separate environment
 	.venv-flower/bin/python -m pytest tests/flower

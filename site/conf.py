@@ -16,8 +16,6 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
 myst_ref_domains = ["std"]
 nb_merge_streams = True
-nb_code_prompt_show = "Show the code"
-nb_code_prompt_hide = "Hide the code"
 
 autodoc_typehints = "none"  # docstrings state types and shapes
 autodoc_preserve_defaults = True

@@ -233,6 +233,7 @@ OUTCOMES: dict[str, Callable[[Copy], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     copy = Copy(tmp_path)

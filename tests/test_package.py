@@ -53,6 +53,7 @@ def run(tmp_path: Path):
     return program
 
 
+@pytest.mark.slow
 def test_simulation_needs_the_base_dependencies_alone_and_writes_nothing_into_the_package(
     run, tmp_path: Path
 ):

@@ -719,6 +719,7 @@ def test_the_best_trial_is_scored(here: Arena) -> None:
         command.check_archive(Submission.open(here.folder, rules), "demo", here.settings)
 
 
+@pytest.mark.slow
 def test_ci_accepts_the_example_in_a_clean_copy(tmp_path: Path) -> None:
     environment = copy_project(tmp_path)
     for words in (

@@ -33,6 +33,7 @@ for name in {*globals()} - {*dir(builtins), "In", "Out", "get_ipython", "exit", 
         del globals()[name]"""
 
 
+@pytest.mark.slow
 def test_every_page_runs_by_hand_and_says_what_to_run_first(tmp_path: Path) -> None:
     """In a kernel as JupyterLab has it, from the notebook's own folder; one kernel for all, to be quick."""
     environment, settings = copy_project(tmp_path), params.load()

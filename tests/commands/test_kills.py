@@ -134,6 +134,7 @@ def undisturbed(project: Killed) -> tuple[float, dict[str, bytes]]:
     return time.monotonic() - began, made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
 def test_killed_it_is_completed_by_a_further_run(
     project: Killed, undisturbed, number: int, record_property
@@ -165,6 +166,7 @@ def test_killed_it_is_completed_by_a_further_run(
     assert project.made() == made
 
 
+@pytest.mark.slow
 def test_a_second_one_names_the_first_and_goes_on_once_that_is_killed(
     project: Killed, undisturbed, record_property
 ) -> None:

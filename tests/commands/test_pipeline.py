@@ -221,6 +221,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(tmp_path_factory.mktemp("project"))
 
 
+@pytest.mark.slow
 def test_dvc_repro_makes_what_is_stale_and_nothing_else(project: Project) -> None:
     made = {"data", "notebooks", "simulate@tiny", "theory-tiny"}
     assert ran_by(project, "theory-tiny") == made
@@ -266,6 +267,7 @@ def test_data_that_was_not_there_is_looked_for_again(project: Project) -> None:
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_a_repro_leaves_what_dvc_leaves_and_goes_on_after_a_stage_that_failed(project: Project) -> None:
     good = project.notebook("tiny").read_text()
     project.notebook("tiny").write_text(good.replace("artifact.judge()", "1 / 0"))
@@ -317,6 +319,7 @@ def make_pages(project: Project) -> None:
     project.call("python", "-c", code)
 
 
+@pytest.mark.slow
 def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     """Packed, wiped, rendered: pages and site come back without a run; `dvc repro` trains what changed alone."""
     data = project.folder / "data"

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from copies import Project
 from system import disk, full, read_only
 
@@ -43,6 +44,7 @@ def unpacked(folder: Path) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_from_an_archive_in_a_path_of_any_letters_without_home_and_temporary_files(tmp_path: Path) -> None:
     folder = tmp_path / "Übung 1 (größer) & $HOME"
     folder.mkdir()
@@ -53,6 +55,7 @@ def test_from_an_archive_in_a_path_of_any_letters_without_home_and_temporary_fil
     assert "up to date" in call(project, "dvc", "status", "theory-tiny")
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
     """Full, then read-only: each time a sentence; with space the same command completes."""
     with disk(tmp_path / "disk", "40m") as folder:

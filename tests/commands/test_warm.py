@@ -33,6 +33,7 @@ def environment() -> Iterator[dict[str, str]]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["scale"], ["run", "nothing"], ["run", "--methods"], ["data", "prepare", "nowhere"]]
 )

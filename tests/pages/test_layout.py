@@ -1,6 +1,8 @@
-"""The order of a page: title, result, figure, what it shows, verdicts, the rest; code and provenance at the end."""
+"""A page of the site: its notebook in order, the result under the title, code and provenance at the end."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
@@ -13,68 +15,76 @@ def output(**data: str):
 
 
 PICTURE = new_output("display_data", data={"image/svg+xml": "<svg/>"}, metadata={"picture": "figure"})
-VERDICTS = output(text_html='<table class="dataframe verdicts"></table>')
+VERDICTS = output(text_html="<table>the notebook's</table>")
+VERDICTS.metadata = type(VERDICTS)(claims=True)
+PROVENANCE = output(text_markdown="- made of")
+PROVENANCE.metadata = type(PROVENANCE)(provenance=True)
+FINDING = output(text_markdown="It holds.")
+FINDING.metadata = type(FINDING)(finding=True)
 CELLS = [
-    new_markdown_cell("# Table 1\n\nWhat it shows."),
-    new_code_cell("opened()", outputs=[output(text_markdown="- made of")]),
+    new_markdown_cell("# Table 1\n\nWhat it is."),
+    new_code_cell("opened()", outputs=[PROVENANCE]),
     new_code_cell("prepared()"),
-    new_markdown_cell("## The figure\n\nHow it is drawn."),
-    new_code_cell("shown()", outputs=[PICTURE]),
-    new_markdown_cell("## More"),
-    new_code_cell("more()", outputs=[output(text_html="<table></table>")]),
+    new_code_cell("shown()", outputs=[FINDING, PICTURE]),
+    new_markdown_cell("What it shows."),
     new_markdown_cell("## Claims"),
     new_code_cell("judged()", outputs=[VERDICTS]),
+    new_markdown_cell("## More"),
+    new_code_cell("more()", outputs=[output(text_html="<table></table>")]),
 ]
 CLAIMS = [("holds", "A <b>bold</b> claim_"), ("contradicted", "Another")]
 
 
 def arranged(**options):
-    cells = [type(cell)(cell | {"metadata": type(cell)(cell.metadata)}) for cell in CELLS]
-    return layout.arranged(cells, **options)
+    return layout.arranged(copy.deepcopy(CELLS), **options)
 
 
-def test_the_figure_comes_right_after_the_result_and_the_verdicts_before_the_rest():
-    cells = arranged(result=layout.result(CLAIMS), about="downloads", beside="The same at another scale.")
+def test_a_page_has_the_order_of_its_notebook_with_the_result_under_the_title_and_the_code_at_the_end():
+    cells = arranged(
+        result=layout.result(CLAIMS),
+        about="downloads",
+        beside="What it lacks.",
+        claims="<table>the site's</table>",
+    )
     sources = [cell.source for cell in cells]
     assert sources[0].startswith("# Table 1")
-    assert "contradicted" in sources[0]
-    order = [
+    assert sources[0].index("contradicted") < sources[0].index("What it is.")
+    shown = [
         "shown()",
-        "The same at another scale.",
-        "How it is drawn.",
+        "What it lacks.",
         "What it shows.",
         "## Claims",
-        "judged()",
+        "<table>the site's</table>",
         "## More",
         "more()",
     ]
-    assert sources[1:-1] == order
+    assert sources[1:-1] == shown
     for part in ("opened()", "prepared()", "judged()", "- made of", "downloads"):
         assert part in sources[-1]
     assert all("remove-input" in cell.metadata["tags"] for cell in cells if cell.cell_type == "code")
+    assert cells[1].outputs == [PICTURE], "the finding is said under the title alone"
 
 
-def test_a_page_without_claims_keeps_its_order():
-    sources = [cell.source for cell in arranged(beside="What it lacks.")]
-    assert sources[1:5] == [
-        "What it shows.",
-        "## The figure\n\nHow it is drawn.",
-        "shown()",
-        "What it lacks.",
-    ]
-
-
-def test_a_finding_without_claims_brings_the_figure_first():
-    sources = [
-        cell.source for cell in arranged(result=layout.result([], "It *holds*."), beside="What it lacks.")
-    ]
-    assert sources[0] == "# Table 1\n\nIt \\*holds\\*."
-    assert sources[1:5] == ["shown()", "What it lacks.", "How it is drawn.", "What it shows."]
+def test_without_claims_of_the_site_the_notebooks_own_outcomes_stay():
+    cells = arranged()
+    assert [cell.outputs for cell in cells if cell.source == "judged()"] == [[VERDICTS]]
 
 
 def test_behind_a_picture_of_curves_stands_what_draws_them():
-    cells = arranged(result=layout.result(CLAIMS), curves={"figure": "fedcor/table_1/figure"})
+    cells = arranged(curves={"figure": "fedcor/table_1/figure"})
+    assert cells[1].outputs == [PICTURE]
     assert 'data-figure="fedcor/table_1/figure"' in cells[2].source
+    assert [cell.source for cell in cells].count("shown()") == 1
+
+
+def test_of_a_cell_with_two_pictures_each_stands_before_its_curves_and_both_are_folded_if_it_says_so():
+    both = [PICTURE, new_output("display_data", data=PICTURE.data, metadata={"picture": "other"})]
+    cell = new_code_cell("two()", outputs=[*both, FINDING], metadata={"tags": ["fold"]})
+    opens, *cells, closes = layout.arranged([CELLS[0], cell], curves={"figure": "f", "other": "o"})[1:-1]
+    assert [cell.get("outputs") for cell in cells] == [both[:1], None, both[1:], None]
+    assert all(cell.metadata["tags"] == ["remove-input"] for cell in cells[::2])
+    assert opens.source.startswith("<details")
+    assert closes.source == "</details>"
 
 
 @pytest.mark.parametrize("n", [0, 2, 9])
@@ -86,55 +96,7 @@ def test_the_result_names_few_claims_and_counts_many(n: int):
     assert "<b>" not in said.replace("\\<b\\>", "")
 
 
-def test_claims_of_the_one_table_stand_in_place_of_the_notebooks_own():
-    sources = [cell.source for cell in arranged(claims="<table>forest</table>")]
-    assert "<table>forest</table>" in sources
-    assert "judged()" not in sources, "folded with the code alone"
-
-
-def table_of(rows: int) -> str:
-    return f"<table>{'<tr><td></td><td></td></tr>' * rows}</table>"
-
-
-@pytest.mark.parametrize(("rows", "folded"), [(90, [False, True]), (200, [True, True])])
-def test_a_long_table_is_folded_unless_it_leads_the_page_and_has_room_there(rows: int, folded: list[bool]):
-    code = [new_code_cell(name, outputs=[output(text_html=table_of(rows))]) for name in ("a()", "b()")]
-    cells = [new_markdown_cell("# T"), *code]
-    shown = [
-        "".join(o.data["text/html"])
-        for c in layout.arranged(cells)
-        if c.cell_type == "code"
-        for o in c.outputs
-    ]
-    assert [text.startswith("<details>") for text in shown] == folded
-
-
-def test_sections_for_which_a_page_has_no_room_open_on_a_click():
-    tall = '<svg viewBox="0 0 750 1600"/>'
-    cells = [new_markdown_cell("# T"), new_code_cell("lead()", outputs=[PICTURE])]
-    for k in range(4):
-        cells.append(new_markdown_cell(f"## Section {k}\n\nAbout it."))
-        cells.append(new_code_cell(f"s{k}()", outputs=[output(**{"image_svg+xml": tall})]))
-        cells.append(new_markdown_cell("### More"))
-    sources = [cell.source for cell in layout.arranged(cells)]
-    folds = [k for k, source in enumerate(sources) if source.startswith("<details")]
-    assert sources.index("s0()") < folds[0], "the first has room"
-    for k in (2, 3):
-        at = sources.index(f"s{k}()")
-        assert sources[at - 2].startswith(f"## Section {k}"), "the heading stays in view"
-        assert "Show 1 figure" in sources[at - 1]
-        assert sources[at + 1 : at + 3] == ["**More**", "</details>"], "a fold ends in its section"
-
-
 def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
     assert layout.unmarked("It is: 3 × [2, 4], 5 seeds; holds.", "holds") == "It is: 3 × [2, 4], 5 seeds."
     assert layout.unmarked("MNIST: not run", "not run") == "MNIST"
     assert layout.unmarked("It is: 3; holds in all 4.", "holds").endswith("all 4.")
-
-
-def test_the_scoreboard_is_filtered_and_never_folded():
-    rows = "<tr><td></td></tr>" * 400
-    board = output(text_html=f'<p>Key</p><table class="dataframe verdicts board">{rows}</table>')
-    cells = [new_markdown_cell("# T"), new_code_cell("lead()", outputs=[PICTURE])]
-    cells += [new_markdown_cell("## One"), new_code_cell("board()", outputs=[board])]
-    assert not any("<details" in cell.source for cell in layout.arranged(cells)[:-1])

@@ -91,3 +91,11 @@ def test_a_downloaded_table_holds_no_formulas(tmp_path: Path):
     assert shown["n"].tolist()[:6] == ["-1.5", "1e-300", "inf", "-inf", "", "34.7"]
     assert tables.read_csv(path, keep_default_na=False)["'=head"].tolist() == [*risky, *plain]
     assert tables.csv_of(table[["n"]]) == table[["n"]].to_csv(index=False, float_format="%.10g")
+
+
+def test_a_long_table_opens_on_a_click():
+    rows = pd.DataFrame({"round": range(tables.LONG)})
+    assert tables.foldable(rows, index=False) == tables.html_of(rows)
+    longer = tables.foldable(pd.concat([rows, rows[:1]]), index=True)
+    assert longer.startswith("<details><summary>Table of 151 rows</summary><table")
+    assert longer.endswith("</table></details>")

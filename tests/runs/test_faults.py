@@ -141,6 +141,7 @@ def train_until_write(count: int, *runs_and_place, by: signal.Signals = signal.S
     train(*runs_and_place)
 
 
+@pytest.mark.slow
 def test_killed_at_twenty_random_moments(runs, straight, tmp_path, record_property):
     """kill -9 at ten random moments and in the middle of ten random writes; checkpoints after every round."""
     record_property("kills survived", 20)
@@ -167,6 +168,7 @@ def test_killed_at_twenty_random_moments(runs, straight, tmp_path, record_proper
             trainings += 1
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_process_that_started_them(runs, tmp_path, record_property):
     """kill -9 of the parent of two workers: they are gone soon, and one process continues where they were."""
     record_property("kills survived", 1)

@@ -218,6 +218,7 @@ def test_one_run_that_differs_is_enough_to_fail(
     assert list(table.columns[2].cells) == [f"2 of {run.rows['round'].max()}" for run in runs]
 
 
+@pytest.mark.slow
 def test_every_file_in_git_that_a_page_can_show_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is added below data/ or arena/ must be read by `fedlib verify`, or it can be edited unseen."""
     command = ["git", "ls-files", "-z", "data", "arena"]

@@ -181,7 +181,6 @@ plots.style()
 artifact = Artifact.open("$artifact", scale, methods, seeds, settings)
 """,
     'artifact.show(plots.curves(artifact.results["$experiment"], "test_accuracy"))',
-    "artifact.judge();",
 )
 SAMPLER = '''
 """An example: m different clients, uniformly. Name the paper, section and equation here."""
@@ -284,9 +283,12 @@ def artifact(
     fields = {"artifact": name, "experiment": experiments[0] if experiments else ""}
     cells = [cell for cell in CELLS if experiments or "$experiment" not in cell]
     parts = [
-        new_markdown_cell(f"# {title or words(place).capitalize()}\n\nAn example: what is shown."),
+        new_markdown_cell(f"# {title or words(place).capitalize()}"),
         new_code_cell(CHOICE.strip(), metadata={"tags": ["parameters"]}),
         *(new_code_cell(Template(cell).substitute(fields).strip()) for cell in cells),
+        new_markdown_cell("An example: what is shown."),
+        new_markdown_cell("## Claims"),
+        new_code_cell("artifact.judge();"),
     ]
     notebook = notebooks.normalise(new_notebook(cells=parts))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,10 @@ class Artifact:
         artifact._write_outcomes([])  # until judged
         if experiments:
             results = root / "data" / "results"
-            display(Markdown(described(name, scale, info, artifact.missing, planned, results)))
+            display(
+                Markdown(described(name, scale, info, artifact.missing, planned, results)),
+                metadata={"provenance": True},
+            )
         return artifact
 
     @property
@@ -162,7 +165,7 @@ class Artifact:
             if self.scale == "demo":
                 finding = f"(Scale demo: digits in place of every dataset.) {finding}"
             write_whole(path, finding.encode())
-            display(Markdown(finding), metadata={"finding": True})  # which the site has said already
+            display(Markdown(finding), metadata={"finding": True})
         else:
             path.unlink(missing_ok=True)
 
@@ -174,7 +177,11 @@ class Artifact:
         if not self.claims:
             return
         if self.scale == "demo":  # digits in place of every dataset say nothing of a paper
-            display(Markdown("At scale demo no claim is judged."))
+            display(
+                Markdown(
+                    "At scale demo no claim is judged: scikit-learn's digits say nothing about the papers."
+                )
+            )
             return
         if self.part:
             display(
@@ -187,7 +194,8 @@ class Artifact:
         evidence = Evidence.of(table[table["paper"] == self.paper])
         decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
         self._write_outcomes(decided)
-        display(HTML(forest.table([evidence.row(claim.id) for claim in self.claims])))
+        rows = forest.table([evidence.row(claim.id) for claim in self.claims])
+        display(HTML(rows), metadata={"claims": True})
 
     def data(self, content: Any, name: str) -> None:
         """Save what a script of the site reads, as `<name>.json`."""

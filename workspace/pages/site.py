@@ -422,7 +422,7 @@ class Site:
             ),
             self._filled("beside.md", page=page),
             self._curves(page),
-            self.forest(page) if about_papers else layout.NO_VERDICTS,
+            self.forest(page),
         )
         self._notebook(page.place, page.notebook, cells, page.title)
 

@@ -17,6 +17,7 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML, display
 
+LONG = 150  # cells of a table that is folded
 DIGITS = 4  # significant digits of a number between 0.001 and 10,000
 MISSING = "–"  # in place of a value that does not exist
 
@@ -29,14 +30,23 @@ class Markup:
 
 
 def show(frame: pd.DataFrame, index: bool = False) -> None:
-    """Display a whole table."""
-    display(HTML(html_of(frame, index)))
+    """Display a whole table; a long one opens on a click."""
+    display(HTML(foldable(frame, index)))
 
 
 def fold(frame: pd.DataFrame, title: str, kind: str = "") -> None:
     """Display a table that opens on a click on its title."""
-    summary = f"<summary>{html.escape(title)}</summary>"
-    display(HTML(f"<details>{summary}{html_of(frame, kind=kind)}</details>"))
+    display(HTML(folded(html_of(frame, kind=kind), title)))
+
+
+def foldable(frame: pd.DataFrame, index: bool) -> str:
+    """A table as HTML, folded if it has more than `LONG` cells."""
+    table = html_of(frame, index)
+    return folded(table, f"Table of {len(frame)} rows") if frame.size > LONG else table
+
+
+def folded(table: str, title: str) -> str:
+    return f"<details><summary>{html.escape(title)}</summary>{table}</details>"
 
 
 def as_here() -> None:
@@ -44,7 +54,7 @@ def as_here() -> None:
     shell = get_ipython()
     if shell is not None:
         formatter = shell.display_formatter.formatters["text/html"]
-        formatter.for_type(pd.DataFrame, lambda frame: html_of(frame, index=True))
+        formatter.for_type(pd.DataFrame, lambda frame: foldable(frame, index=True))
 
 
 def html_of(frame: pd.DataFrame, index: bool = False, kind: str = "") -> str:
