@@ -51,6 +51,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -129,9 +130,10 @@ def _addresses(file: Path) -> list[str]:
         return [run["address"] for run in info["runs"]]
 
 
-def needed() -> set[str]:
+@cache
+def needed() -> frozenset[str]:
     """The experiments and studies that the claims of all papers ask for, under any reading."""
-    return set().union(*(asks(claim, readings(paper)) for paper in papers() for claim in claims_of(paper)))
+    return frozenset().union(*(asks(claim, readings(paper)) for paper in papers() for claim in claims_of(paper)))
 
 
 def _code() -> list[Path]:

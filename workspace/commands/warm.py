@@ -164,6 +164,7 @@ def preload() -> None:
 
     from fedlib.runs import archive
     from fedlib.samplers import registry
+    from workspace.analysis import effects
     from workspace.analysis.paper import parts
 
     for module in PRELOADED:
@@ -172,6 +173,7 @@ def preload() -> None:
         parts(book)
     nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
     registry.load_all()
+    effects.needed()
     for scale, path in archive.all_of():
         with suppress(StoreError):  # the command that needs it reports it
             archive.read(path.stem, scale)
