@@ -82,12 +82,15 @@
       curves(made.rows, settings);
     }
 
-    // A row's gain in each setting: a coloured cell with its number, or a hatched one where it has not run.
+    const letter = (k) => String.fromCharCode(97 + k);
+
+    // A row's gain in each setting: a coloured cell with its letter and number, or a hatched one where it has not run.
     function strip(one, settings) {
       const cell = element("span", "", "strip");
       settings.forEach((s) => {
         const here = gain(at, one.m, base, [s]), name = data.settings[s].name;
         const mark = element("i", here ? points(here.value) : "", here ? "" : "missing");
+        mark.prepend(element("b", letter(settings.indexOf(s))));
         if (here) {
           mark.className = here.value >= 1 ? "up" : here.value <= -1 ? "down" : "";
           mark.style.setProperty("--much", `${Math.min(85, 20 + 4 * Math.abs(here.value))}%`);
@@ -130,9 +133,13 @@
       }
       out.append(shown);
       const outside = settings.filter((s) => !made.settings.includes(s));
-      const order = settings.map((s) => data.settings[s].name).join("; ");
-      out.append(element("p", `In each setting, from left to right: ${order}. Hatched: not run.` +
-        (outside.length ? ` Too few samplers ran in ${outside.map((s) => data.settings[s].name).join("; ")}: it does not count for the ranks.` : ""), "note"));
+      const key = element("p", "In each setting, points above Random (hatched: not run): ", "note");
+      settings.forEach((s, k) => key.append(element("b", letter(k)), ` ${data.settings[s].name}${k + 1 < settings.length ? "; " : "."}`));
+      shown.before(key);
+      if (outside.length) {
+        const few = outside.map((s) => letter(settings.indexOf(s))).join(", ");
+        out.append(element("p", `Too few samplers ran in ${few}: what is there does not count for the ranks.`, "note"));
+      }
       out.append(element("p", "Points of accuracy when the budget is spent (mean over its last tenth), to Random with the same seed, partition, " +
         "initial model and batches; mean over settings, with Student's 95 % interval over paired seeds (a setting with one seed takes the " +
         "others' spread). Less than a point is taken for no difference. At 95 %, one sampler in forty seems better than Random by chance. " +

@@ -149,11 +149,11 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict
 
 
 def _used(root: Path) -> dict[str, dict[str, str]]:
-    """Artifact, `simulate` or `site` -> the digests that its stage depends on."""
+    """Artifact, `simulate`, `log` or `site` -> the digests that it depends on."""
     names = {name: notebooks.place(name) for name in SETTINGS.artifacts} | {"simulate": "simulate"}
     sources = {place: notebooks.read(notebooks.SOURCES / f"{place}.ipynb") for place in names.values()}
     found = {name: uses.digests(place, sources[place], root) for name, place in names.items()}
-    return found | {"site": uses.digests_of_site(root)}
+    return found | {"site": uses.digests_of_site(root), "log": uses.digests_of_log(root)}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,15 @@ def _used(root: Path) -> dict[str, dict[str, str]]:
             "fedlib/drawing/plots.py",
             "def curves",
             "X = 1\n\n\ndef curves",
-            "fedcor-figure_4|arena",
+            "fedcor-figure_4|arena|log",
             "simulate",
+        ),
+        (
+            "workspace/pages/logbook.py",
+            "def flat",
+            "X = 1\n\n\ndef flat",
+            "log",
+            "simulate|fedcor-figure_4",
         ),
         ("fedlib/simulation/engine.py", "import numpy", "X = 1\nimport numpy", "simulate", "fedcor-figure_4"),
         ("workspace/lab/panel.py", "import", "X = 1\nimport", "", ".*"),
@@ -452,6 +459,23 @@ def test_of_another_scale_a_report_makes_tables_and_that_scale_still_makes_the_l
     assert stale(False) == [["results", "hcsfed_ablation"]], "its runs are not those of now"
     monkeypatch.setattr(results, "shows", lambda *asked: True)
     assert (stale(False), stale(True)) == ([], [whole])
+
+
+def test_a_log_is_made_again_once_the_code_that_shows_it_has_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(notebooks, "NORMALISED", tmp_path / "notebooks")
+    monkeypatch.setattr(notebooks, "RESULTS", tmp_path / "results")
+    (tmp_path / "results" / "demo").mkdir(parents=True)
+    notebooks.normalise_all(target=notebooks.NORMALISED)
+    log, sources = nbformat.v4.new_notebook(), notebooks.log_sources("tiny", "demo")
+    seals.seal(log, [], sources)
+    page = tmp_path / "results" / "demo" / "tiny.ipynb"
+    nbformat.write(log, page)
+    assert seals.is_current(page, sources)
+    monkeypatch.setattr(notebooks, "digests_of_log", lambda root: {"fedlib/drawing/plots.py": "changed"})
+    notebooks.normalise_all(target=notebooks.NORMALISED)
+    assert not seals.is_current(page, sources)
 
 
 def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,22 @@ def test_what_should_agree_with_print_has_its_printed_mark_where_there_is_no_dif
     assert at["printed"] > at["ours"] > at["null"]
 
 
+def test_the_labels_of_an_axis_stay_in_the_picture():
+    drawn = forest.plot(
+        [cell("hics.F4.b", ONE, [0.1, 0.2, 0.4], low=0.1, high=0.4, unit="of the loss", null=0.0)]
+    )
+    labels = re.findall(r'<text x="([\d.]+)" y="\d+" text-anchor="middle">([^<]+)<', drawn)
+    assert any(text == "0 of the loss" for _, text in labels)
+    for x, text in labels:
+        assert forest.GLYPH * len(text) / 2 <= float(x) <= forest.WIDTH - forest.GLYPH * len(text) / 2, text
+
+
+def test_effects_without_an_interval_are_told_one_by_one():
+    ran = pd.DataFrame([cell("hcsfed.T1.a", ONE, [math.log(2)], low=math.nan, high=math.nan)])
+    assert forest.alone(ran) == "2\u00a0×; one seed"
+    assert forest.alone(ran.assign(estimate=math.nan)) == "–"
+
+
 def test_an_effect_that_may_be_larger_says_so_and_points_there():
     row = cell("hcsfed.T1.a", ONE, CLEAR, open=True)
     assert forest.effect(row).startswith("≥ 2")

@@ -55,10 +55,11 @@ def test_a_large_table_is_offered_as_an_archive_that_pandas_reads(tmp_path: Path
     assert published.download(tmp_path / "small.csv") == ("small.csv", b"x\n1\n")
 
 
-def test_a_notebook_is_offered_with_its_results_but_without_pictures(tmp_path: Path) -> None:
+def test_a_notebook_is_offered_without_what_its_page_shows(tmp_path: Path) -> None:
     shown = [
         new_output("display_data", data={"image/svg+xml": "<svg/>"}),
         new_output("display_data", data={"text/html": "<table/>"}),
+        new_output("display_data", data={"text/markdown": "It holds."}),
     ]
     notebook = new_notebook(cells=[new_code_cell("show()", outputs=shown)], metadata={seals.KEY: "sealed"})
     nbformat.write(notebook, tmp_path / "notebook.ipynb")
@@ -66,10 +67,29 @@ def test_a_notebook_is_offered_with_its_results_but_without_pictures(tmp_path: P
     assert name == "notebook.ipynb"
     read = nbformat.reads(content.decode(), as_version=4)
     nbformat.validate(read)
-    first, second = read.cells[0].outputs
-    assert [*first.data] == ["text/plain"]
-    assert second.data == {"text/html": "<table/>"}
+    picture, table, words = (output.data for output in read.cells[0].outputs)
+    assert [*picture] == [*table] == ["text/plain"]
+    assert words == {"text/markdown": "It holds."}
     assert seals.KEY not in read.metadata
+
+
+def test_a_picture_is_kept_once_and_text_stays_as_it_was_typed(tmp_path: Path) -> None:
+    (tmp_path / "_images").mkdir()
+    for name, content in {
+        "a.svg": "<?xml?>\n<svg>1</svg>\n",
+        "b c.svg": "<svg>1</svg>",
+        "d.svg": "<svg>2</svg>",
+    }.items():
+        (tmp_path / "_images" / name).write_text(content)
+    typed = "<pre>\n  one\n    two\n</pre>"
+    images = [f'<img src="../_images/{name}"/>' for name in ("a.svg", "b%20c.svg", "d.svg")]
+    page = tmp_path / "papers" / "page.html"
+    page.parent.mkdir()
+    page.write_text("\n      ".join(["<p>", *images, typed, "</p>"]))
+    published.lighten(tmp_path)
+    published.prune(tmp_path)
+    assert page.read_text() == "\n".join(["<p>", images[0], images[0], images[2], typed, "</p>"])
+    assert {path.name for path in (tmp_path / "_images").iterdir()} == {"a.svg", "d.svg"}
 
 
 def test_pictures_and_downloads_of_former_pages_are_pruned(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -74,6 +74,16 @@ def shown(results: Mapping[str, pd.DataFrame], experiments: Mapping[str, str]) -
         table = table[table["round"] <= common_end(table)]
         tables.append(table.assign(setting=[f"{label} {s}".strip() for s in table["setting"]]))
     return pd.concat(tables, ignore_index=True)
+
+
+def compared(table: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Rows of the settings in which two of the methods have been run; all where no setting has two.
+
+    A curve alone shows no comparison.
+    """
+    ran = table[table["method"].isin(methods)].groupby("setting")["method"].nunique()
+    several = ran.index[ran > 1]
+    return table[table["setting"].isin(several)] if len(several) else table
 
 
 def arrivals(

@@ -24,7 +24,7 @@ from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis.paper import printed_curves
 from workspace.commands.stages import AGAIN
-from workspace.commands.uses import digests, digests_of_site, parsed
+from workspace.commands.uses import digests, digests_of_log, digests_of_site, parsed
 from workspace.pages import seals
 
 SOURCES = ROOT / "notebooks"
@@ -83,9 +83,10 @@ def normalise_all(sources: Path = SOURCES, target: Path = NORMALISED) -> list[Pa
     """Write a normalised copy of every notebook below `sources` to `target`, and delete copies without a source.
 
     A copy's metadata contains the digests of the code that the notebook uses, so it changes when that code does.
-    `site.json` beside them has those of the site.
+    `site.json` and `log.json` beside them have those of the site, and of what shows a log.
     """
-    copies = {target / "site.json": json.dumps(digests_of_site(ROOT), indent=1).encode() + b"\n"}
+    beside = {"site.json": digests_of_site(ROOT), "log.json": digests_of_log(ROOT)}
+    copies = {target / name: json.dumps(files, indent=1).encode() + b"\n" for name, files in beside.items()}
     for source in sorted(sources.rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in source.parts:
             notebook, place = normalise(read(source)), source.relative_to(sources)
@@ -187,8 +188,8 @@ def page(artifact: str, scale: Scale) -> Path:
 
 
 def log_sources(experiment: str, scale: Scale) -> list[Path]:
-    """What the log of an experiment or study is made from: its notebook with the code's digests, and its table."""
-    return [NORMALISED / "simulate.ipynb", RESULTS / scale / f"{experiment}.parquet"]
+    """What the log of an experiment or study is made from: its notebook, the code's digests, and its table."""
+    return [NORMALISED / "simulate.ipynb", NORMALISED / "log.json", RESULTS / scale / f"{experiment}.parquet"]
 
 
 def beside_results(artifact: str) -> list[str]:

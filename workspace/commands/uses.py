@@ -75,6 +75,10 @@ SITE = (  # what the site shows of the code, docstrings included, besides the co
     "fedlib/training/models/*.py",
     "workspace/papers/*/*",
 )
+LOG = (
+    "workspace/pages/logbook.py",
+    "fedlib/drawing/plots.py",
+)  # what shows the log of an experiment or study
 ROOTS = ("fedlib", "workspace")  # the packages whose files count
 EVERY_CLAIM = ("scoreboard", "arena", "discrepancies")
 
@@ -103,6 +107,16 @@ def digests_of_site(root: Path) -> dict[str, str]:
         path.relative_to(root).as_posix(): digest(path, path in documented)
         for path in sorted(made_by | documented)
     }
+
+
+def digests_of_log(root: Path) -> dict[str, str]:
+    """File -> digest of its content, for what shows the log of an experiment or study but determines no number of it.
+
+    They are no part of the digests of `simulate`, so that a change of a plot makes logs again, never simulations.
+    """
+    numbers = {path for pattern in NUMBERS for path in root.glob(pattern)}
+    files = closure([root / name for name in LOG], root) - numbers
+    return {path.relative_to(root).as_posix(): digest(path) for path in sorted(files)}
 
 
 def digest(path: Path, docstrings: bool = False) -> str:

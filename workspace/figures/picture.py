@@ -28,10 +28,15 @@ INVISIBLE = 0.25  # points: about how far a line may be from where it was, once 
 
 
 def svg(figure: Figure, salt: str) -> bytes:
-    """A figure as byte-stable SVG: without date, with ids that depend only on `salt`."""
+    """A figure as byte-stable SVG: without date and author, with ids that depend only on `salt`."""
     picture = io.BytesIO()
     with plt.rc_context({"svg.hashsalt": salt}):
-        figure.savefig(picture, format="svg", bbox_inches="tight", metadata={"Date": None})
+        figure.savefig(
+            picture,
+            format="svg",
+            bbox_inches="tight",
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
     plt.close(figure)
     return compact(picture.getvalue().decode()).encode()
 

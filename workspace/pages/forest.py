@@ -23,6 +23,7 @@ FULL, LEAST = 200, 9  # pixels: from which height on rows come closer, and how c
 LARGEST = 64.0  # ratios beyond it are plotted at the edge
 AGREEMENT = "agreement with print"  # an estimator whose null is the printed value
 TICKS = 4  # about how many an axis has
+GLYPH = 5.6  # pixels of a letter of its labels
 
 
 def number(value: float) -> str:
@@ -108,7 +109,9 @@ def plot(cells: Sequence[Mapping[str, Any]]) -> str:
         parts.append(
             f'<line class="tick" x1="{position}" x2="{position}" y1="{height - 16}" y2="{height - 12}"/>'
         )
-        parts.append(f'<text x="{position}" y="{height - 3}" text-anchor="middle">{number(tick)}{end}</text>')
+        half = GLYPH / 2 * len(f"{number(tick)}{end}")  # of the label, which stays inside
+        middle = round(min(max(position, half), WIDTH - half), 1)
+        parts.append(f'<text x="{middle}" y="{height - 3}" text-anchor="middle">{number(tick)}{end}</text>')
     label = html.escape("; ".join(f"{cell['cell']} {effect(cell)}" for cell in plotted))
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
     return f'<svg class="forest" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
@@ -150,6 +153,7 @@ def numbers(cells: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+FEW = 3  # effects that are told one by one
 OPEN = 8  # claims of a page that are all shown at once
 
 
@@ -184,7 +188,7 @@ def row(
     remarks = "".join(f"<br><small>{html.escape(remark)}</small>" for remark in remarks if remark)
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(cells), kind='numbers')}</details>"
     n = int(judged["n"])
-    where = f"{mean_of(judged)}, {n} seed{'s' * (n != 1)}" if n else tables.MISSING
+    where = f"{mean_of(judged)}, {n} seed{'s' * (n != 1)}" if n else alone(cells)
     reading = html.escape(primary(judged["paper"]).called)
     multiverse = spread(levels, judged["unit"])
     where += f"<br>{html.escape(multiverse)}" if multiverse else ""
@@ -196,6 +200,12 @@ def row(
     joined = "".join(f"<td>{cell}</td>" for cell in columns)
     attributes = f'id="{judged["claim"]}" data-paper="{html.escape(papers()[judged["paper"]].title)}"'
     return f'<tr {attributes} data-kind="{judged["kind"]}">{joined}</tr>\n'
+
+
+def alone(cells: pd.DataFrame) -> str:
+    """The effects that no interval belongs to, in words."""
+    ran = [effect(cell) for cell in cells.to_dict("records") if math.isfinite(cell["estimate"])]
+    return f"{', '.join(ran)}; one seed" if 0 < len(ran) <= FEW else tables.MISSING
 
 
 def mean_of(judged: Mapping[str, Any]) -> str:

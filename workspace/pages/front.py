@@ -113,7 +113,8 @@ def effect_and_seeds(row: Mapping[str, Any], cells: pd.DataFrame) -> tuple[str, 
 def finding(evidence: Evidence, claim: str) -> str:
     """A claim and what it comes to, as one sentence."""
     row = evidence.primary(claim)
-    effect = f" {forest.mean_of(row)}, {seeds(row['n'])}." if math.isfinite(row["estimate"]) else ""
+    mean = forest.mean_of(row)
+    effect = f" {mean[:1].upper()}{mean[1:]}, {seeds(row['n'])}." if math.isfinite(row["estimate"]) else ""
     return f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}.{effect}"
 
 

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,15 +23,15 @@ from workspace.figures.summary import SHADES, ink
 from workspace.pages import seals
 from workspace.pages.evidence import Evidence
 
-LARGE = 100_000  # bytes of a table that is offered as an archive
+LARGE = 40_000  # bytes of a table that is offered as an archive
 NAME = "Client selection in federated learning, re-run"
 LICENCE = "https://spdx.org/licenses/MIT"
 
 
 def download(path: Path) -> tuple[str, bytes]:
-    """A file as a page offers it, and its name: a large table as a ZIP archive, a notebook without its pictures.
+    """A file as a page offers it, and its name: a large table as a ZIP archive, a notebook without pictures and tables.
 
-    pandas reads both forms of a table, and a page shows its pictures itself.
+    pandas reads both forms of a table, and a page shows its pictures and tables itself.
     """
     content = path.read_bytes()
     if path.suffix == ".ipynb":
@@ -46,13 +46,14 @@ def download(path: Path) -> tuple[str, bytes]:
 
 
 def without_pictures(notebook: bytes) -> bytes:
-    """A notebook in which a note stands for each picture; its seal, which would no longer be right, goes too."""
+    """A notebook in which a note stands for each picture and table; its seal, which would not be right, goes too."""
     content = json.loads(notebook)
     content["metadata"].pop(seals.KEY, None)
     for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
         data = output.get("data", {})
-        if data.pop("image/svg+xml", None):
-            data["text/plain"] = "A picture: the page shows it, and running the cell draws it."
+        for kind, name in (("image/svg+xml", "picture"), ("text/html", "table")):
+            if data.pop(kind, None):
+                data["text/plain"] = f"A {name}: the page shows it, and running the cell makes it."
     return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
@@ -168,6 +169,33 @@ def report(
         for name, picture in (pictures or {}).items():
             Path(folder, name).write_bytes(picture)
         write_whole(pdf, typst.compile(str(source)))
+
+
+def lighten(site: Path) -> None:
+    """Write pages without indentation, and show each picture from one file, also where several pages have it.
+
+    What no page leads to any more is for `prune`.
+    """
+    names: dict[str, str] = {}
+    shared = {
+        picture.name: names.setdefault(
+            picture.read_text(encoding="utf-8").partition("<svg")[2].strip(), picture.name
+        )
+        for picture in sorted((site / "_images").glob("*.svg"))
+    }
+    for path in site.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        page = PICTURE.sub(
+            lambda link: f"_images/{quote(shared.get(unquote(link[1]), unquote(link[1])))}", page
+        )
+        parts = AS_TYPED.split(page)
+        parts[::2] = [INDENTED.sub("\n", part) for part in parts[::2]]
+        path.write_text("".join(parts), encoding="utf-8")
+
+
+PICTURE = re.compile(r"_images/([^\"?#/]+\.svg)")
+AS_TYPED = re.compile(r"(<(?:pre|textarea|script|style)\b.*?</(?:pre|textarea|script|style)>)", re.DOTALL)
+INDENTED = re.compile(r"\s*\n\s*")
 
 
 def prune(site: Path) -> None:

@@ -535,6 +535,7 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
             ".buildinfo*", "_sources", "objects.inv", "webpack-macros.html", "*.map"
         ),
     )
+    published.lighten(new)
     published.prune(new)
     published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
     footer = {"footer": site.report()["footer"]}
