@@ -115,7 +115,8 @@
       // Below the dots, a row per option has a mark under each reading that takes it.
       const rows = width < 620 ? [] : Object.entries(of.choices).flatMap(([name, options]) =>
         [{ name }, ...options.map((value) => ({ name, value }))]);
-      const left = rows.length ? 216 : 46, whole = height + rows.length * ROW;
+      const longest = Math.max(0, ...rows.map((row) => (row.value || "").length));
+      const left = rows.length ? Math.min(330, Math.max(216, 6 * longest)) : 46, whole = height + rows.length * ROW;
       const x = (k) => left + 4 + (k + 0.5) * (width - left - 14) / sorted.length;
       const svg = document.createElementNS(SVG, "svg");
       Object.entries({ viewBox: `0 0 ${width} ${whole}`, width, height: whole, role: "group", class: "specification",
@@ -129,6 +130,7 @@
       };
       line(of.null, "null", `no effect: ${number(of.null)}`);
       if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
+      shape("text", { x: left - 7, y: 9, "text-anchor": "end" }, svg).textContent = `effect${unit(of) && ` (${unit(of).trim()})`}`;
       for (const value of ticks(low, high, log)) {
         shape("line", { x1: left - 4, x2: left, y1: y(value), y2: y(value), class: "null" }, svg);
         shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);
@@ -157,7 +159,7 @@
         const text = shape("text", { x: title ? 4 : left - 6, y: middle + 4, "text-anchor": title ? "start" : "end",
           class: title ? "choice" : "" }, svg);
         const words = title ? name : value || "–";
-        text.textContent = words.length > (title ? 60 : 36) ? `${words.slice(0, title ? 60 : 35)}…` : words;
+        text.textContent = words.length > 60 ? `${words.slice(0, 59)}…` : words;
         shape("title", {}, text).textContent = words;
         if (!title) sorted.forEach((one, n) => {
           if ((one.choices[name] ?? "") !== value) return;

@@ -753,6 +753,19 @@ def test_text_in_figures_can_be_read(seen: dict[str, Seen], width: int) -> None:
     assert small == []
 
 
+SHOWN = """all => all.filter(e => e.checkVisibility()).map(e => [e.clientWidth / e.viewBox.baseVal.width,
+  e.closest('figure').scrollWidth - e.closest('figure').clientWidth])"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_the_first_figure_fits_its_screen_and_can_be_read(browser: Browser, width: int) -> None:
+    (_, page) = next(browser.each(["index.html"], width))
+    ((scale, hidden),) = page.locator("figure.first svg").evaluate_all(SHOWN)
+    assert 11 * scale >= 9, "its smallest letters"
+    assert hidden <= 0
+
+
 def with_curves(browser: Browser) -> str:
     return next(
         n for n in browser.names("*/*.html") if 'class="interactive"' in (browser.root / n).read_text()
@@ -927,7 +940,10 @@ def test_the_chooser_says_what_its_numbers_say(rendered: Path, browser: Browser)
     gain, words = row_of(page, "MD")
     assert gain == pytest.approx(expected("MD", ["one label", "mixed"], 1), abs=0.01)
     assert "above Random" in words
-    assert page.locator("#chooser tr[data-method='MD'] .strip i:not(.missing)").count() == 2
+    cells = page.locator("#chooser tr[data-method='MD'] .strip i:not(.missing)").all_text_contents()
+    assert [text[:2] for text in cells] == ["a+", "b+"]
+    key = page.locator("#chooser p:has(> b)").inner_text()
+    assert re.fullmatch(r"In each setting, .*: a .*; b .*\.", key), "what the letters mean"
     assert "oracle" in page.locator("#chooser").inner_text().lower()
     page.locator("#chooser .js-plotly-plot").wait_for()
     names = page.locator("#chooser .annotation-text").all_text_contents()
