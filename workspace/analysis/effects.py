@@ -133,7 +133,9 @@ def _addresses(file: Path) -> list[str]:
 @cache
 def needed() -> frozenset[str]:
     """The experiments and studies that the claims of all papers ask for, under any reading."""
-    return frozenset().union(*(asks(claim, readings(paper)) for paper in papers() for claim in claims_of(paper)))
+    return frozenset().union(
+        *(asks(claim, readings(paper)) for paper in papers() for claim in claims_of(paper))
+    )
 
 
 def _code() -> list[Path]:
