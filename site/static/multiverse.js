@@ -130,7 +130,7 @@
       };
       line(of.null, "null", `no effect: ${number(of.null)}`);
       if (of.printed !== null) line(of.printed, "printed", `printed: ${number(of.printed)}`);
-      shape("text", { x: left - 7, y: 9, "text-anchor": "end" }, svg).textContent = `effect${unit(of) && ` (${unit(of).trim()})`}`;
+      shape("text", { x: rows.length ? left - 7 : 2, y: 9, "text-anchor": rows.length ? "end" : "start" }, svg).textContent = `effect${unit(of) && ` (${unit(of).trim()})`}`;
       for (const value of ticks(low, high, log)) {
         shape("line", { x1: left - 4, x2: left, y1: y(value), y2: y(value), class: "null" }, svg);
         shape("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", class: "tick" }, svg).textContent = number(value);

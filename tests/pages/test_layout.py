@@ -39,6 +39,12 @@ def arranged(**options):
     return layout.arranged(copy.deepcopy(CELLS), **options)
 
 
+def test_what_a_page_lacks_stands_under_the_title_where_nothing_is_drawn():
+    cells = [CELLS[0], CELLS[1], CELLS[4]]
+    made = layout.arranged(copy.deepcopy(cells), beside="What it lacks.")
+    assert [cell.source for cell in made[1:-1]] == ["What it lacks.", "What it shows."]
+
+
 def test_a_page_has_the_order_of_its_notebook_with_the_result_under_the_title_and_the_code_at_the_end():
     cells = arranged(
         result=layout.result(CLAIMS),

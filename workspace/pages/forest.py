@@ -203,8 +203,8 @@ def row(
 
 
 def alone(cells: pd.DataFrame) -> str:
-    """The effects that no interval belongs to, in words."""
-    ran = [effect(cell) for cell in cells.to_dict("records") if math.isfinite(cell["estimate"])]
+    """The effects of one seed, in words."""
+    ran = [effect(cell) for cell in cells.to_dict("records") if cell["n"] == 1]
     return f"{', '.join(ran)}; one seed" if 0 < len(ran) <= FEW else tables.MISSING
 
 

@@ -30,9 +30,9 @@ def arranged(
     """The cells of an executed notebook as its page shows them.
 
     result: the result in a few lines, under the title. about: Markdown for the folded part at the end (downloads, how
-    to reproduce it). beside: Markdown that goes under the first picture or table: what it lacks. curves: name of a
-    picture (`Artifact.show`) -> name of the data with which the site's script draws it anew. claims: HTML in place of
-    the outcomes that the notebook shows.
+    to reproduce it). beside: Markdown that goes under the first picture or table, or else under the title: what it
+    lacks. curves: name of a picture (`Artifact.show`) -> name of the data with which the site's script draws it anew.
+    claims: HTML in place of the outcomes that the notebook shows.
     """
     heading, _, text = cells[0].source.partition("\n")
     parts = [text_cell("\n\n".join(filter(None, [heading, result, text])))]
@@ -60,6 +60,8 @@ def arranged(
         if beside and any(DRAWN & {*output.get("data", ())} for output in outputs):
             parts.append(text_cell(beside))
             beside = ""
+    if beside:  # nothing is drawn: what there is instead comes first
+        parts.insert(1, text_cell(beside))
     code = "\n\n".join(
         cell.source.strip() for cell in cells if cell.cell_type == "code" and cell.source.strip()
     )
