@@ -11,6 +11,7 @@ from scipy import stats
 
 from fedlib.settings.schema import ROOT
 from workspace.analysis import effects
+from workspace.papers.hics_fl import findings
 
 
 @cache
@@ -236,6 +237,23 @@ def test_with_one_rule_for_both_the_speed_up_is_gone():
     one_rule = of_claim("hcsfed.T1.b", SAME_MEAN.format("clients' own", "GC-A"))
     assert (one_rule["low"], one_rule["high"]) == pytest.approx((0.97, 1.05), abs=0.005)
     assert one_rule["outcome"] == ""
+
+
+def test_the_order_of_the_warm_up_is_worth_what_the_finding_says():
+    by_method = {
+        method: [
+            first(run("hics_fmnist_variants", "(2)", method, seed, "test_accuracy"), 0.75)
+            for seed in range(5)
+        ]
+        for method in ("Random", "HiCS-FL, C0", "HiCS-FL, C0, warm-up at random")
+    }
+    random, by_group, at_random = by_method.values()
+    said = findings.warm_up({name: archived(name) for name in ("hics_fmnist", "hics_fmnist_variants")})
+    for larger, smaller in ((random, by_group), (random, at_random), (at_random, by_group)):
+        logarithms = [math.log(a / b) for a, b in zip(larger, smaller, strict=True)]
+        mean, low, high = map(math.exp, interval(logarithms))
+        assert f"{mean:.2f} × [{low:.2f}, {high:.2f}]" in said
+    assert "without the order, HiCS-FL is not distinguishable from random selection" in said
 
 
 def test_fedcor_against_pow_d_with_twenty_candidates():

@@ -62,6 +62,9 @@ _TRAININGS = {  # name -> the setting that has it, in words, the source
 }
 
 
+PROGRAM, AT_RANDOM = "fdff729, the paper's training", "C0, warm-up at random"  # two readings, by name
+
+
 def _program(commit: str, training: str) -> Reading:
     """HiCS-FL and Pow-d as in the authors' program at a commit, with one of `_TRAININGS`."""
     how, in_words, source = _TRAININGS[training]
@@ -152,7 +155,7 @@ READINGS = [
         _instead({"HiCS-FL": "HiCS-FL, weight estimate"}, "weight"),
     ),
     Reading(
-        "C0, warm-up at random",
+        AT_RANDOM,
         "the program, with a warm-up in random order",
         {WARM_UP: "at random, in the program"},
         {WARM_UP: "the text"},
@@ -252,7 +255,8 @@ PRIMARY = Primary(
         "temperatures, the network and the proximal term.",
         "The authors' repository is two programs that differ from the text and from each other, so neither can stand "
         "for the paper.",
-        "The first of them, fdff729, whose warm-up meets the clients in the order of their groups, is shown beside it.",
+        "The first of them, fdff729, whose warm-up meets the clients in the order of their groups, is shown beside it, "
+        "and so is the same program with a warm-up in random order.",
     ),
     {
         ALGORITHM: REASONS[0],
@@ -267,7 +271,7 @@ PRIMARY = Primary(
         RATE: REASONS[2],
         LOSS: REASONS[6],
     },
-    beside=("fdff729, the paper's training", ALONE.name),
+    beside=(PROGRAM, AT_RANDOM, ALONE.name),
 )
 
 LEFT_OPEN = [
