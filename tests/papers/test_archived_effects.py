@@ -245,11 +245,15 @@ def test_the_order_of_the_warm_up_is_worth_what_the_finding_says():
             first(run("hics_fmnist_variants", "(2)", method, seed, "test_accuracy"), 0.75)
             for seed in range(5)
         ]
-        for method in ("Random", "HiCS-FL, C0", "HiCS-FL, C0, warm-up at random")
+        for method in (
+            "Random",
+            *(f"HiCS-FL, C0{more}" for more in ("", ", warm-up at random", ", refreshed")),
+        )
     }
-    random, by_group, at_random = by_method.values()
+    random, by_group, at_random, refreshed = by_method.values()
     said = findings.warm_up({name: archived(name) for name in ("hics_fmnist", "hics_fmnist_variants")})
-    for larger, smaller in ((random, by_group), (random, at_random), (at_random, by_group)):
+    pairs = (random, by_group), (random, at_random), (random, refreshed), (at_random, by_group)
+    for larger, smaller in pairs:
         logarithms = [math.log(a / b) for a, b in zip(larger, smaller, strict=True)]
         mean, low, high = map(math.exp, interval(logarithms))
         assert f"{mean:.2f} × [{low:.2f}, {high:.2f}]" in said

@@ -11,7 +11,7 @@ from workspace.analysis import effects
 from workspace.analysis.claim import Arms
 from workspace.analysis.estimators import Effect
 from workspace.papers.hics_fl.claims import CLAIMS
-from workspace.papers.hics_fl.readings import AT_RANDOM, PROGRAM
+from workspace.papers.hics_fl.readings import AT_RANDOM, PROGRAM, REFRESHED
 
 CLAIM, CELL = "hics.T1.b", "Fashion-MNIST, Random over HiCS-FL"
 
@@ -19,18 +19,18 @@ CLAIM, CELL = "hics.T1.b", "Fashion-MNIST, Random over HiCS-FL"
 def warm_up(results: Mapping[str, pd.DataFrame]) -> str:
     """What random selection's rounds over HiCS-FL's are with either order of the warm-up, in words; "" if not run.
 
-    results: tidy tables by experiment. Only seeds that both orders have are compared.
+    results: tidy tables by experiment. Only seeds that all of these have are compared.
     """
     claim = next(claim for claim in CLAIMS if claim.id == CLAIM)
     cells = pd.DataFrame(effects.rows(claim, Arms(results)), columns=effects.COLUMNS)
     by_reading = cells[cells["cell"] == CELL].set_index("reading")
-    names = [PROGRAM, AT_RANDOM]
+    names = [PROGRAM, AT_RANDOM, REFRESHED]
     if not set(names) <= set(by_reading.index) or by_reading.loc[names, "open"].any():
         return ""
-    by_group, at_random = (
+    by_group, at_random, refreshed = (
         dict(zip(row["seeds"], row["values"], strict=True)) for _, row in by_reading.loc[names].iterrows()
     )
-    seeds = sorted(by_group.keys() & at_random.keys())
+    seeds = sorted(by_group.keys() & at_random.keys() & refreshed.keys())
     if len(seeds) < 2:
         return ""
     program, control = [by_group[s] for s in seeds], [at_random[s] for s in seeds]
@@ -45,8 +45,9 @@ def warm_up(results: Mapping[str, pd.DataFrame]) -> str:
     return (
         f"In the authors' program (fdff729) random selection needs {_ratio(program)} as many rounds as HiCS-FL "
         "on Fashion-MNIST. The program's warm-up meets the clients in the order of their groups, which a server does "
-        f"not know; with the warm-up in random order it is {_ratio(control)}. The order alone is worth {_ratio(order)} "
-        f"(setting (2), {len(seeds)} seeds): {what_is_left[left, owed]}."
+        f"not know; with the warm-up in random order it is {_ratio(control)}, and with updates that "
+        f"are renewed whenever a client takes part {_ratio([refreshed[s] for s in seeds])}. The order alone is worth "
+        f"{_ratio(order)} (setting (2), {len(seeds)} seeds): {what_is_left[left, owed]}."
     )
 
 

@@ -62,7 +62,8 @@ _TRAININGS = {  # name -> the setting that has it, in words, the source
 }
 
 
-PROGRAM, AT_RANDOM = "fdff729, the paper's training", "C0, warm-up at random"  # two readings, by name
+# Readings that are named elsewhere.
+PROGRAM, AT_RANDOM, REFRESHED = "fdff729, the paper's training", "C0, warm-up at random", "C0, refreshed"
 
 
 def _program(commit: str, training: str) -> Reading:
@@ -162,7 +163,7 @@ READINGS = [
         _instead({"HiCS-FL": "HiCS-FL, C0, warm-up at random"}),
     ),
     Reading(
-        "C0, refreshed",
+        REFRESHED,
         "the program, with updates renewed whenever a client takes part",
         {ALGORITHM: "the program, updates refreshed"},
         {ALGORITHM: "the text"},
