@@ -86,6 +86,8 @@ def test_behind_a_picture_of_curves_stands_what_draws_them():
 def test_of_a_cell_with_two_pictures_each_stands_before_its_curves_and_both_are_folded_if_it_says_so():
     both = [PICTURE, new_output("display_data", data=PICTURE.data, metadata={"picture": "other"})]
     cell = new_code_cell("two()", outputs=[*both, FINDING], metadata={"tags": ["fold"]})
+    nothing = new_code_cell("nothing()", outputs=[FINDING], metadata={"tags": ["fold"]})
+    assert "<details" not in "".join(part.source for part in layout.arranged([CELLS[0], nothing]))
     opens, *cells, closes = layout.arranged([CELLS[0], cell], curves={"figure": "f", "other": "o"})[1:-1]
     assert [cell.get("outputs") for cell in cells] == [both[:1], None, both[1:], None]
     assert all(cell.metadata["tags"] == ["remove-input"] for cell in cells[::2])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from fedlib.settings.schema import ROOT
 from workspace.analysis import effects
+from workspace.analysis.estimators import Effect
 from workspace.papers.hics_fl import findings
 
 
@@ -258,6 +260,21 @@ def test_the_order_of_the_warm_up_is_worth_what_the_finding_says():
         mean, low, high = map(math.exp, interval(logarithms))
         assert f"{mean:.2f} × [{low:.2f}, {high:.2f}]" in said
     assert "without the order, HiCS-FL is not distinguishable from random selection" in said
+
+
+@pytest.mark.parametrize(
+    ("control", "order", "said"),
+    [
+        ((0.2, 0.3), (0.1, 0.2), "a part of the speed-up is the algorithm's, another the order's"),
+        ((0.2, 0.3), (-0.1, 0.2), "a part of the speed-up is the algorithm's"),
+        ((-0.3, 0.3), (0.1, 0.11), "without the order, HiCS-FL is not distinguishable from random selection"),
+        ((-0.3, 0.3), (-0.1, 0.2), "random selection, nor is the order shown to matter"),
+        ((-0.3, -0.31), (0.1, 0.11), "without the order, HiCS-FL is behind random selection"),
+    ],
+)
+def test_what_is_concluded_from_the_order_follows_the_intervals(control, order, said):
+    concluded = findings.conclusion(*(Effect.of(np.linspace(*values, 5)) for values in (control, order)))
+    assert concluded.endswith(said)
 
 
 def test_fedcor_against_pow_d_with_twenty_candidates():

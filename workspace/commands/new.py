@@ -287,9 +287,9 @@ def artifact(
         new_code_cell(CHOICE.strip(), metadata={"tags": ["parameters"]}),
         *(new_code_cell(Template(cell).substitute(fields).strip()) for cell in cells),
         new_markdown_cell("An example: what is shown."),
-        new_markdown_cell("## Claims"),
-        new_code_cell("artifact.judge();"),
     ]
+    if (ROOT / "workspace" / "papers" / folder).is_dir():  # other pages have no claims
+        parts += [new_markdown_cell("## Claims"), new_code_cell("artifact.judge();")]
     notebook = notebooks.normalise(new_notebook(cells=parts))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, nbformat.writes(notebook).encode() + b"\n")

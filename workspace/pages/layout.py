@@ -53,7 +53,7 @@ def arranged(
                 outputs.append(output)
         cell.outputs = outputs
         shown = with_curves(cell, curves or {})
-        parts += folded(shown) if FOLD in cell.metadata.get("tags", ()) else shown
+        parts += folded(shown) if shown and FOLD in cell.metadata.get("tags", ()) else shown
         cell.metadata["tags"] = ["remove-input"]
         if judged:
             parts.append(text_cell(claims))
