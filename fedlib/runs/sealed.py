@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, groupby
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def _texts(values: pd.Series) -> Sequence[str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)  # what `json.dumps` calls
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1:
         return str(value.tolist())  # JSON, too, and faster: most values are lists of clients
     return json.dumps(_plain(value), default=_plain)

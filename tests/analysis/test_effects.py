@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedlib import measure
 from fedlib.runs.archive import ARCHIVE
+from fedlib.settings.schema import ROOT
 from workspace.analysis import effects, judge, words
 from workspace.analysis.claim import BELOW, LEVEL, ROUNDS, Arms, Claim, Level, Rounds, claims_of, versus
 from workspace.analysis.paper import papers
@@ -580,3 +583,59 @@ def test_an_average_has_no_weakest_cell():
     mean = judge.Effect.of([0.1, -0.1, 0.2, 0.1])
     assert judge.seeds_to_hold(rows, 0.025, "average", mean)[1] == ""
     assert judge.seeds_to_hold(rows, 0.025, "all", mean)[1] == rows[0]["cell"]
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A project with one archived study, whose claims are the only ones with runs."""
+    for name in ("params.yaml", "data/archive/paper/fedcor_centralised.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(effects, "needed", lambda: frozenset({"fedcor_centralised"}))
+    monkeypatch.setenv("FEDLIB_RUNS", str(tmp_path / "data" / "runs"))
+    return tmp_path
+
+
+def test_while_no_file_changes_the_effects_are_read_and_nothing_else(clone, monkeypatch):
+    effects.load("paper", clone)  # collects the table of the study
+    table, judged = effects.load_judged("paper", clone)
+    assert table["claim"].nunique() > 100
+    assert table.loc[table["n"] > 0, "claim"].unique().tolist() == ["fedcor.S5.a"]
+    pd.testing.assert_frame_equal(judged, as_kept(effects.claims(table)))
+    with monkeypatch.context() as forbidden:
+        for name in ("table_file", "read_table", "claims"):
+            forbidden.setattr(effects, name, None)
+        again = effects.load_judged("paper", clone)
+    for first, second in zip((table, judged), again, strict=True):
+        pd.testing.assert_frame_equal(first, second)
+
+
+@pytest.mark.parametrize("changed", ["params.yaml", "archive", "results", "runs", "kept", "claims"])
+def test_a_file_that_changes_is_looked_at(clone, monkeypatch, changed):
+    for _ in range(2):
+        effects.load("paper", clone)
+    file = {
+        "params.yaml": clone / "params.yaml",
+        "archive": clone / "data/archive/paper/fedcor_centralised.parquet",
+        "results": clone / "data/results/paper/fedcor_centralised.parquet",
+        "runs": clone / "data/runs/00/0000/run.json",  # of a run whose training ended before its table was written
+        "kept": clone / "data/effects/paper.parquet",
+        "claims": clone / "data/effects/paper-claims.parquet",
+    }[changed]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if changed in ("kept", "claims"):
+        file.write_bytes(b"damaged")
+    else:
+        file.touch()
+    looked, lookup = [], effects.table_file
+    monkeypatch.setattr(effects, "table_file", lambda *given: looked.append(given[0]) or lookup(*given))
+    found = effects.load("paper", clone)
+    assert looked == ["fedcor_centralised"]
+    assert set(found.loc[found["n"] > 0, "claim"]) == {"fedcor.S5.a"}
+
+
+def as_kept(table: pd.DataFrame) -> pd.DataFrame:
+    """A table as it is read from a file."""
+    content = io.BytesIO()
+    table.to_parquet(content, index=False)
+    return pd.read_parquet(content)

@@ -138,7 +138,7 @@ def test_a_story_says_the_claim_in_the_papers_words_and_what_it_comes_to(evidenc
     assert control.startswith("HCSFed needs fewer rounds to 80 % than Random")
     assert "; with one rule of aggregation for both: " in control, "both sentences, or none"
     assert not any(one["sentences"] for one in front.story(evidence, {}) if one["title"] != "HCSFed")
-    text = readme.findings(evidence.table)["hcsfed"]
+    text = readme.findings(evidence)["hcsfed"]
     assert all(said in text for said in paper["sentences"])
     assert front.grid(evidence)["effect"].tolist() == [forest.effect(row)]
 
@@ -159,7 +159,7 @@ def test_readings_are_not_votes_on_any_page():
     assert evidence.outcome("hcsfed.T1.a") == "holds"
     pages = [
         evidence.row("hcsfed.T1.a"),
-        *readme.findings(evidence.table).values(),
+        *readme.findings(evidence).values(),
         front.grid(evidence).to_string(),
         front.finding(evidence, "hcsfed.T1.a"),
     ]

@@ -23,10 +23,10 @@ def test_readme_is_in_step_with_the_archive() -> None:
 
 def test_findings_are_those_of_the_effects_table() -> None:
     """A paper whose claims have no runs says so; a claim's sentence is that of the front page."""
-    table = effects.table({})
-    texts = readme.findings(table)
+    evidence = Evidence.of(effects.table({}))
+    texts = readme.findings(evidence)
     assert list(texts) == list(papers())
-    for paper in front.story(Evidence.of(table), {}):
+    for paper in front.story(evidence, {}):
         text, (found, *further) = texts[paper["section"]], paper["sentences"]
         assert text.startswith("> ")
         assert f"**Found: {found}.**" in text

@@ -1,6 +1,7 @@
 """The effects table: what every claim comes to, in every cell, under every reading. All pages read it.
 
     table = effects.load("paper")               # one row per (claim, reading, cell); computed if it is not up to date
+    table, judged = effects.load_judged("paper")  # the same, with the claims below
     table = effects.table(results, ["hcsfed"])  # the same, from tidy tables by experiment
     judged = effects.claims(table)              # one row per (claim, reading)
     told = effects.summary(judged)              # one row per claim
@@ -59,8 +60,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import StoreError
-from fedlib.files import write_whole
+from fedlib.files import HOME, read_sealed, write_sealed, write_whole
 from fedlib.runs.archive import mend
+from fedlib.runs.place import Place
 from fedlib.runs.results import read_table
 from fedlib.runs.sealed import from_kept, info_of, named, to_kept
 from fedlib.settings import params
@@ -109,18 +111,52 @@ def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
     Raises:
         StoreError: results or an archive are damaged.
     """
-    settings = params.load(root / params.PARAMS.name)
-    names = [name for name in sorted(needed()) if name in {*settings.names, *settings.studies}]
-    files = {name: file for name in names if (file := table_file(name, scale, settings, root))}
+    return load_judged(scale, root)[0]
+
+
+def load_judged(scale: Scale, root: Path = ROOT) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The effects table (`load`), and its `claims`, which are kept beside it. Raises the same errors."""
+    folder = root / "data" / "effects"
+    paths = [folder / f"{scale}.parquet", folder / f"{scale}-claims.parquet"]
+    signature, seen = _signature(scale, root), folder / f"{scale}.json"
+    with suppress(OSError, ValueError, KeyError, StoreError):
+        known = read_sealed(seen)
+        if known["signature"] == signature:  # no file has changed since, so that none has to be opened
+            effects, judged = (from_kept(path, known["address"], "it is made anew") for path in paths)
+            return effects, judged
+    files = _files(scale, root)
     runs = {name: _addresses(file) for name, file in files.items()}
     ingredients = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
     address = hashlib.sha256(ingredients.encode()).hexdigest()
-    path = root / "data" / "effects" / f"{scale}.parquet"
-    with suppress(FileNotFoundError, StoreError):
-        return from_kept(path, address, "it is made anew")
-    effects = table({name: read_table(file)[0] for name, file in files.items()})
-    write_whole(path, to_kept(effects, address))
-    return effects
+    try:
+        effects, judged = (from_kept(path, address, "it is made anew") for path in paths)
+    except (FileNotFoundError, StoreError):
+        effects = table({name: read_table(file)[0] for name, file in files.items()})
+        judged = claims(effects)
+        for path, content in zip(paths, (effects, judged), strict=True):
+            write_whole(path, to_kept(content, address))
+    write_sealed(seen, {"signature": signature, "address": address})
+    return effects, judged
+
+
+def _files(scale: Scale, root: Path) -> dict[str, Path]:
+    """Experiment or study that a claim asks for -> its table, where anything of it is finished."""
+    settings = params.load(root / params.PARAMS.name)
+    names = [name for name in sorted(needed()) if name in {*settings.names, *settings.studies}]
+    return {name: file for name in names if (file := table_file(name, scale, settings, root))}
+
+
+def _signature(scale: Scale, root: Path) -> str:
+    """A digest of sizes and times of change of all files on which the table depends."""
+    data = root / "data"
+    found = [
+        root / params.PARAMS.name,
+        *(path for folder in ("fedlib", "workspace") for path in (HOME / folder).rglob("*.py")),
+        *(path for kind in ("results", "archive") for path in (data / kind / scale).glob("*.parquet")),
+        *Place.from_environment().runs.glob("??/*/run.json"),
+    ]
+    told = ((str(path), file.st_size, file.st_mtime_ns) for path in sorted(found) for file in [path.stat()])
+    return hashlib.sha256(json.dumps(list(told)).encode()).hexdigest()
 
 
 def _addresses(file: Path) -> list[str]:

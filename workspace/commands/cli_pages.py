@@ -101,13 +101,12 @@ def pipeline_() -> None:
 @commands.command(rich_help_panel=MAINTAIN)
 def readme() -> None:
     """Update README's answer, its picture and its findings, and the letters to authors, from the archive."""
-    from workspace.analysis import effects
     from workspace.pages import readme
     from workspace.pages.evidence import Evidence
 
-    table = effects.load("paper")
-    changed = [readme.write(), readme.write_answer(), readme.write_letters(table)]
-    readme.draw_headlines(Evidence.of(table))
+    evidence = Evidence.load("paper")
+    changed = [readme.write(), readme.write_answer(), readme.write_letters(evidence)]
+    readme.draw_headlines(evidence)
     typer.echo("README.md and letters: " + ("rewritten." if any(changed) else "up to date."))
 
 

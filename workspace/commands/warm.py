@@ -46,6 +46,8 @@ PRELOADED = (
     "papermill.execute",
     "pyarrow.dataset",
     "scipy.signal",
+    "torch._dynamo",  # which optimisers and GPyTorch import when they are first used
+    "workspace.figures.studies",
 )
 BOOKS = ("claims", "readings", "printed", "findings")  # of the papers, which pages import
 KILLED = 128 + signal.SIGKILL  # as shells say it

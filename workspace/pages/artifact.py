@@ -27,7 +27,6 @@ from fedlib.errors import ConfigError
 from fedlib.files import write_whole
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
-from workspace.analysis import effects
 from workspace.analysis.claim import Claim, claims_of
 from workspace.analysis.experiments import opened
 from workspace.analysis.paper import papers, printed_curves
@@ -190,8 +189,7 @@ class Artifact:
                 )
             )
             return
-        table = effects.load(self.scale, self.root)
-        evidence = Evidence.of(table[table["paper"] == self.paper])
+        evidence = Evidence.load(self.scale, self.root, [self.paper])
         decided = [{"id": claim.id, "verdict": evidence.outcome(claim.id)} for claim in self.claims]
         self._write_outcomes(decided)
         rows = forest.table([evidence.row(claim.id) for claim in self.claims])

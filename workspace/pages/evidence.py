@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects, words
 from workspace.analysis.claim import claims_of
 from workspace.analysis.paper import Paper, papers
@@ -32,9 +33,18 @@ class Evidence:
     levels: pd.DataFrame
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Evidence:
+    def load(cls, scale: Scale, root: Path = ROOT, names: Collection[str] | None = None) -> Evidence:
+        """What the claims of some papers (None: all) come to at a scale; raises what `effects.load` raises."""
+        table, judged = effects.load_judged(scale, root)
+        if names is not None:
+            table, judged = (part[part["paper"].isin(list(names))] for part in (table, judged))
+        return cls.of(table, judged)
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, judged: pd.DataFrame | None = None) -> Evidence:
+        """judged: `effects.claims` of the table, if they are known."""
         main = [main_claim(papers()[str(name)], cells) for name, cells in table.groupby("paper", sort=False)]
-        judged = effects.claims(table)
+        judged = effects.claims(table) if judged is None else judged
         return cls(
             table, judged, effects.summary(judged), effects.by_data(table, main), effects.levels(judged)
         )

@@ -79,7 +79,7 @@ def block(settings: Experiments, root: Path = archives.ARCHIVE) -> str:
             "## What was found",
             *(
                 f"### {papers()[paper].title}\n\n{text}"
-                for paper, text in findings(effects.table(archive.tables)).items()
+                for paper, text in findings(Evidence.of(effects.table(archive.tables))).items()
             ),
             "### How to read it",
             front.MEANINGS.removeprefix("*How to read it.* "),
@@ -96,12 +96,9 @@ def experiments_of_papers(settings: Experiments) -> list[str]:
     return sorted({part for parts in pages.values() for part in parts} & set(settings.names))
 
 
-def findings(table: pd.DataFrame) -> dict[str, str]:
-    """Paper -> its main claim in its own words, what is measured, what it comes to, and a list of its effects.
-
-    table: `effects.table`.
-    """
-    return {paper["section"]: finding(paper) for paper in front.story(Evidence.of(table), {})}
+def findings(evidence: Evidence) -> dict[str, str]:
+    """Paper -> its main claim in its own words, what is measured, what it comes to, and a list of its effects."""
+    return {paper["section"]: finding(paper) for paper in front.story(evidence, {})}
 
 
 def finding(paper: Mapping[str, Any]) -> str:
@@ -121,15 +118,13 @@ def write(path: Path = README, root: Path = archives.ARCHIVE) -> bool:
     return replace_between(path, START, END, block(params.load(), root))
 
 
-def write_letters(table: pd.DataFrame, folder: Path = LETTERS) -> bool:
+def write_letters(evidence: Evidence, folder: Path = LETTERS) -> bool:
     """Update what came out in the letters to papers' authors, where one is drafted; True if that changed one.
-
-    table: `effects.table`.
 
     Raises:
         ConfigError: the marks are gone.
     """
-    letters = {folder / f"{paper}.md": text for paper, text in findings(table).items()}
+    letters = {folder / f"{paper}.md": text for paper, text in findings(evidence).items()}
     changed = [replace_between(path, START, END, text) for path, text in letters.items() if path.exists()]
     return any(changed)
 
