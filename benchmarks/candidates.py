@@ -25,12 +25,14 @@ class Candidate:
     """A program that trains a workload and prints its measurements (`protocol.measured_rounds`).
 
     peer: folder below `peers/`, None for this project's own programs. arguments: those before the workload's.
+    python_version: of the peer's environment; None: that of this program.
     """
 
     title: str
     arguments: tuple[str, ...]
     workloads: tuple[str, ...]
     peer: str | None = None
+    python_version: str | None = None
 
     @property
     def python(self) -> Path:
@@ -59,8 +61,8 @@ class Candidate:
         return json.loads(lines[-1])
 
 
-def peer(name: str, title: str, *workloads: str) -> Candidate:
-    return Candidate(title, (str(PEERS / name / "run.py"),), workloads, name)
+def peer(name: str, title: str, *workloads: str, python_version: str | None = None) -> Candidate:
+    return Candidate(title, (str(PEERS / name / "run.py"),), workloads, name, python_version)
 
 
 def own(title: str, module: str, *workloads: str) -> Candidate:
@@ -76,6 +78,7 @@ CANDIDATES = {
     "flower": peer("flower", "Flower (Ray simulation)", "W1", "W2"),
     "pfl": peer("pfl", "pfl-research", "W1", "W2"),
     "fedjax": peer("fedjax", "FedJAX (jit)", "W1", "W2"),
+    "blazefl": peer("blazefl", "BlazeFL (thread pool)", "W1", "W2", python_version="3.12"),
     "jax": peer("jax", "pure JAX (vmap over clients, scan over steps)", "W1", "W2", "W4"),
 }
 
@@ -87,7 +90,8 @@ def install(name: str) -> None:
         subprocess.CalledProcessError: it could not be installed; uv has printed the reason.
     """
     folder, uv = PEERS / ".envs" / name, str(Path(sys.executable).with_name("uv"))
-    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
+    base = CANDIDATES[name].python_version or sys.executable
+    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", base, str(folder)], check=True)
     lock, python = str(PEERS / name / "requirements.lock"), str(folder / "bin" / "python")
     subprocess.run(
         [uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", lock], check=True

@@ -163,8 +163,8 @@ def page(results: dict[str, Any]) -> str:
         "# The engine beside a plain loop and other simulators\n",
         "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; they "
         "take turns in one run. Training alone is timed. The plain loop, Flower, "
-        "pfl-research and pure JAX draw their batches with replacement, the cheapest way. Absolute figures belong to "
-        "the machine; ratios carry over better. [GPU.md](GPU.md) is about a GPU.\n",
+        "pfl-research, BlazeFL and pure JAX draw their batches with replacement, the cheapest way. Absolute figures "
+        "belong to the machine; ratios carry over better. [GPU.md](GPU.md) is about a GPU.\n",
         table(
             ("", ""),
             [
