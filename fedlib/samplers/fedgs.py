@@ -17,6 +17,7 @@ and the authors' program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,27 +62,34 @@ def paths_of(scaled: np.ndarray, epsilon: float, sigma2: float) -> np.ndarray:
     return paths * apart
 
 
-def spread(pairs: np.ndarray, single: np.ndarray, m: int) -> np.ndarray:
-    """m of n indices, ascending, of a high sum of single (n,) and, over pairs of them, of pairs (n, n), symmetric.
+def spread(pairs: Callable[[int], np.ndarray], single: np.ndarray, m: int) -> np.ndarray:
+    """m of n indices, ascending, of a high sum of single (n,) and, over pairs of them, of a symmetric matrix (n, n).
 
-    Greedy, then the best swap as long as one helps: no swap of two improves the result. Ties go to the first.
+    pairs: the matrix's rows (n,), by index; only those of clients that were chosen for a while are asked for. Greedy,
+    then the best swap as long as one helps: no swap of two improves the result. Ties go to the first.
     """
     n = len(single)
-    inside, value = np.zeros(n, dtype=bool), single.astype(float).copy()
+    rows: dict[int, np.ndarray] = {}
+    value = single.astype(float).copy()
     for _ in range(m):
-        k = np.where(inside, -np.inf, value).argmax()
-        inside[k] = True
-        value = value + pairs[k]
+        free = value.copy()
+        free[list(rows)] = -np.inf
+        k = int(free.argmax())
+        rows[k] = pairs(k)
+        value = value + rows[k]
     while True:
-        members, outside = np.flatnonzero(inside), np.flatnonzero(~inside)
+        members = np.array(sorted(rows), dtype=int)
+        outside = np.setdiff1d(np.arange(n), members, assume_unique=True)
         if not len(outside) or not len(members):
             return members
-        gain = value[outside] - value[members][:, None] - pairs[np.ix_(members, outside)]
+        within = np.stack([rows[k] for k in members.tolist()])
+        gain = value[outside] - value[members][:, None] - within[:, outside]
         i, j = np.unravel_index(gain.argmax(), gain.shape)
         if gain[i, j] <= GAIN:
             return members
-        inside[members[i]], inside[outside[j]] = False, True
-        value = value + pairs[outside[j]] - pairs[members[i]]
+        leaves, enters = int(members[i]), int(outside[j])
+        rows[enters] = pairs(enters)
+        value = value + rows[enters] - rows.pop(leaves)
 
 
 @register("fedgs", revision=0)
@@ -117,8 +125,8 @@ class FedGS(Sampler):
         m, N = round.m, self.fed.N
         A = round.rng.permutation(round.available)  # so that ties go by chance
         excess = 2 * (self.times[A] - self.times.mean() - m / len(A)) + 1
-        pairs = self.alpha * 2 / (m * (m - 1)) * self.H[np.ix_(A, A)] if m > 1 else np.zeros((len(A), len(A)))
-        clients = A[spread(pairs, -excess / max(N - 1, 1), m)]
+        weight = self.alpha * 2 / (m * (m - 1)) if m > 1 else 0.0
+        clients = A[spread(lambda k: weight * self.H[A[k], A], -excess / max(N - 1, 1), m)]
         self.times = self.times + np.isin(self.fed.everyone, clients)
         return Selection(clients)
 

@@ -73,7 +73,7 @@ def test_no_swap_improves_and_the_best_set_is_near(seed: int, m: int) -> None:
     def value(members: tuple[int, ...]) -> float:
         return single[list(members)].sum() + pairs[np.ix_(members, members)].sum() / 2
 
-    found = tuple(spread(pairs, single, m).tolist())
+    found = tuple(spread(pairs.__getitem__, single, m).tolist())
     assert len(set(found)) == m
     for leaving in found:
         for coming in set(range(8)) - set(found):
