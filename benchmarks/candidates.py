@@ -79,6 +79,9 @@ CANDIDATES = {
     "pfl": peer("pfl", "pfl-research", "W1", "W2"),
     "fedjax": peer("fedjax", "FedJAX (jit)", "W1", "W2"),
     "blazefl": peer("blazefl", "BlazeFL (thread pool)", "W1", "W2", python_version="3.12"),
+    "fluke": peer("fluke", "fluke", "W1", "W2"),
+    "fedlab": peer("fedlab", "FedLab (serial trainer)", "W1", "W2"),
+    "flgo": peer("flgo", "FLGo (thread pool)", "W1", "W2"),
     "jax": peer("jax", "pure JAX (vmap over clients, scan over steps)", "W1", "W2", "W4"),
 }
 

@@ -162,9 +162,9 @@ def page(results: dict[str, Any]) -> str:
     parts = [
         "# The engine beside a plain loop and other simulators\n",
         "Written by `make bench`. Every candidate trains the same data with equal work in a process of its own; they "
-        "take turns in one run. Training alone is timed. The plain loop, Flower, "
-        "pfl-research, BlazeFL and pure JAX draw their batches with replacement, the cheapest way. Absolute figures "
-        "belong to the machine; ratios carry over better. [GPU.md](GPU.md) is about a GPU.\n",
+        "take turns in one run. Training alone is timed. All but this engine, FedJAX and "
+        "the DataLoader draw their batches with replacement, the cheapest way. Absolute figures belong to the machine; "
+        "ratios carry over better. [GPU.md](GPU.md) is about a GPU.\n",
         table(
             ("", ""),
             [
