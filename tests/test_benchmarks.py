@@ -13,7 +13,7 @@ import torch
 
 from benchmarks import arrays, gpu, gpu_left, gpu_page, own, profile, protocol, report
 from benchmarks.__main__ import END, START
-from benchmarks.candidates import Candidate, Failed
+from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed, install
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
 from workspace.pages.readme import replace_between
 
@@ -99,6 +99,27 @@ def test_a_candidate_without_measurements_says_why() -> None:
     broken = Candidate("broken", ("-c", "raise SystemExit('no data')"), ("W1",))
     with pytest.raises(Failed, match="no data"):
         broken.measure("W1", [])
+
+
+def test_every_peer_is_a_program_with_locked_packages() -> None:
+    peers = {candidate.peer for candidate in CANDIDATES.values() if candidate.peer}
+    assert peers == {folder.parent.name for folder in PEERS.glob("*/requirements.in")}
+    for peer in peers:
+        lock = (PEERS / peer / "requirements.lock").read_text()
+        locked = {line.partition("==")[0] for line in lock.splitlines() if "==" in line}
+        wanted = (PEERS / peer / "requirements.in").read_text().split()
+        assert locked.issuperset(name.partition("[")[0] for name in wanted)
+        assert "://" not in lock
+        assert (PEERS / peer / "run.py").exists()
+
+
+def test_a_peer_may_need_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command))
+    for name in ("blazefl", "jax"):
+        install(name)
+    made = [command[command.index("--python") + 1] for command in commands if "venv" in command]
+    assert made == ["3.12", sys.executable]
 
 
 @pytest.mark.parametrize("name", ["W1", "W2", "W4"])

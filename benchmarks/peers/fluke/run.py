@@ -52,15 +52,8 @@ net = torch_model.build(work)
 rounds = measured_rounds(options, lambda: torch_model.evaluate(net, X_TEST, Y_TEST), ("fluke-fl", "torch"))
 sgd = OptimizerConfigurator({"name": "SGD", "lr": work.lr})
 clients = [
-    Client(
-        k,
-        Batches(X[k], Y[k], num_labels=10, batch_size=work.batch),
-        None,
-        sgd,
-        nn.CrossEntropyLoss(),
-        local_epochs=1,
-    )
-    for k in range(work.N)
+    Client(k, Batches(x, y, num_labels=10, batch_size=work.batch), None, sgd, nn.CrossEntropyLoss(), 1)
+    for k, (x, y) in enumerate(zip(X, Y, strict=True))
 ]
 algorithm = FedAVG(work.N, None, {}, clients=clients, server=Server(net, None, clients))
 algorithm.set_callbacks(Clock())
