@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks import arrays, machine, report, scaling
 from benchmarks.candidates import CANDIDATES, HERE, Failed, install
 from benchmarks.protocol import WORKLOADS, tell
+from fedlib.data import datasets
 from fedlib.files import write_whole
 from workspace.pages import readme
 
@@ -171,6 +172,8 @@ def main() -> None:
 
 
 def run(sections: list[str], peers: list[str], quick: bool) -> dict[str, Any]:
+    for dataset in {WORKLOADS[name].dataset for name in sections if name in WORKLOADS}:
+        datasets.prepare(dataset)  # before minutes are spent on another one
     about = machine.describe()
     results: dict[str, Any] = {
         "commit": commit(),
