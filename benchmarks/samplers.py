@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.engine import lockstep
 from benchmarks.protocol import WORKLOADS, Workload
-from fedlib.samplers import SAMPLERS, fedcor
+from fedlib.samplers import SAMPLERS, ServerLosses, fedcor
 
 LARGE = ("clustered_similarity", "hcsfed", "divfl")
 ROUNDS = {"fedcor": 500}  # its T: most of its work is done in the warm-up, the rest every 10 rounds
@@ -51,6 +51,11 @@ def server_work(work: Workload, samplers: dict[str, int], threads: int) -> list[
     return out
 
 
+def measured() -> list[str]:
+    """The samplers that need no samples of the server's own: here clients have all of them."""
+    return sorted(name for name, sampler in SAMPLERS.items() if ServerLosses not in sampler.asks)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true")
@@ -60,6 +65,6 @@ if __name__ == "__main__":
     if given.large:
         work, rounds = replace(work, N=1000, steps=1), dict.fromkeys(LARGE, LARGE_ROUNDS)
     else:
-        rounds = {name: ROUNDS.get(name, OTHERS) for name in sorted(SAMPLERS)}
+        rounds = {name: ROUNDS.get(name, OTHERS) for name in measured()}
     rounds = {name: n for name, n in rounds.items() if name in (given.only or rounds)}
     print(json.dumps(server_work(work, rounds, os.cpu_count() or 1)))

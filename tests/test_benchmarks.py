@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import arrays, gpu, gpu_left, gpu_page, own, profile, protocol, report
+from benchmarks import arrays, gpu, gpu_left, gpu_page, own, profile, protocol, report, samplers
 from benchmarks.__main__ import END, START
 from benchmarks.candidates import CANDIDATES, PEERS, Candidate, Failed, install
 from benchmarks.protocol import WORKLOADS, Options, measured_rounds
@@ -48,6 +48,14 @@ def test_rounds_are_counted_and_the_model_is_measured_in_between(capsys: pytest.
     assert (printed["loss"], printed["accuracy"], printed["check"], printed["seed"]) == (0.5, 0.25, 4, 3)
     assert printed["client_steps"] == 7
     assert len(printed["rates"]) == 3
+
+
+@pytest.mark.parametrize("name", samplers.measured())
+def test_the_server_work_of_every_sampler_can_be_measured(name: str) -> None:
+    small = replace(WORKLOADS["W2"], dataset="digits", model="logistic", layers=(64, 10), n=20, steps=1)
+    (row,) = samplers.server_work(small, {name: 3}, 1)
+    assert (row["sampler"], row["N"]) == (name, 100)
+    assert 0 <= row["server"] <= row["largest"]
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="read from Linux's /proc")
