@@ -13,6 +13,8 @@ Pages about programs of one's own are run as one program each, in an empty folde
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import re
@@ -30,6 +32,7 @@ import pytest
 from copies import copy_project
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from fedlib.samplers import SAMPLERS
 from fedlib.settings.schema import ROOT
 
 DOCS = ROOT / "docs"
@@ -272,6 +275,23 @@ def test_one_file_of_the_library_is_touched(page: str) -> None:
         words.split()[0] for _, words, _ in BLOCK.findall(path.read_text()) if words.startswith("fedlib/")
     ]
     assert len(files) == 1
+
+
+def test_the_table_of_samplers_has_each_with_its_file_parameters_and_questions() -> None:
+    lines = (ROOT / "docs" / "samplers.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in lines if line.startswith("| `")]
+    written = {
+        row[0].strip("`"): row[1:] for row in rows if row[1] != "the same"
+    }  # a variant of the one above
+    assert written == {
+        name: [
+            f"`{Path(inspect.getfile(sampler)).relative_to(ROOT)}`",
+            ", ".join(f"`{field.name}`" for field in dataclasses.fields(sampler)) or "none",
+            ", ".join(f"`{question.__name__}`" for question in sorted(sampler.asks, key=str)) or "nothing",
+        ]
+        for name, sampler in sorted(SAMPLERS.items())
+    }
+    assert list(written) == sorted(written)
 
 
 def test_every_page_is_in_the_index() -> None:
