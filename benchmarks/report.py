@@ -198,17 +198,22 @@ def page(results: dict[str, Any]) -> str:
 
 def quote(results: dict[str, Any]) -> str:
     """README's summary: how many times faster the engine is than each candidate, by workload."""
-    others = [who for who in CANDIDATES if who != "engine"]
-    rows = []
-    for name, measured in results["workloads"].items():
-        rates = {who: rate(runs) for who, runs in measured.items() if not isinstance(runs, str)}
-        unit = "run-rounds/s" if WORKLOADS[name].R > 1 else "rounds/s"
-        ratios = (f"{rates['engine'] / rates[who]:.1f}" if who in rates else "" for who in others)
-        rows.append((f"{name}: {ABOUT[name]}", f"{number(rates['engine'])} {unit}", *ratios))
+    rates = {
+        name: {who: rate(runs) for who, runs in measured.items() if not isinstance(runs, str)}
+        for name, measured in results["workloads"].items()
+    }
+    units = {name: "run-rounds/s" if WORKLOADS[name].R > 1 else "rounds/s" for name in rates}
+    ours = (f"{number(rated['engine'])} {units[name]}" for name, rated in rates.items())
+    rows = [(f"**{TITLES['engine']}**", *ours)]
+    for who in CANDIDATES:
+        if who != "engine":
+            ratios = (
+                f"{rated['engine'] / rated[who]:.1f} ×" if who in rated else "" for rated in rates.values()
+            )
+            rows.append((TITLES[who].partition(" (")[0].partition(",")[0], *ratios))
     machine = results["machine"]
-    titles = (TITLES[who].partition(" (")[0].partition(",")[0] for who in others)
     return (
         f"Machine: {machine['cpu']}, {machine['cores']} cores, {results['matrix_rate']:.0f} GFLOP/s in matrix "
-        "products. The columns to the right of this engine's rate show how many times faster it trains than each "
-        "other program.\n\n" + table(("workload", "this engine", *titles), rows).rstrip()
+        "products. Below this engine's rates stands how many times faster it trains than each other program. "
+        f"{'; '.join(f'{name}: {ABOUT[name]}' for name in rates)}.\n\n" + table(("", *rates), rows).rstrip()
     )
