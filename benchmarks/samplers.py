@@ -53,7 +53,7 @@ def server_work(work: Workload, samplers: dict[str, int], threads: int) -> list[
 
 def measured() -> list[str]:
     """The samplers that need no samples of the server's own: here clients have all of them."""
-    return sorted(name for name, sampler in SAMPLERS.items() if ServerLosses not in sampler.asks)
+    return sorted(name for name, sampler in SAMPLERS.items() if ServerLosses not in (sampler.asks or ()))
 
 
 if __name__ == "__main__":

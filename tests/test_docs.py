@@ -290,6 +290,7 @@ def test_the_table_of_samplers_has_each_with_its_file_parameters_and_questions()
             ", ".join(f"`{question.__name__}`" for question in sorted(sampler.asks, key=str)) or "nothing",
         ]
         for name, sampler in sorted(SAMPLERS.items())
+        if sampler.__module__.startswith("fedlib.")
     }
     assert list(written) == sorted(written)
 
