@@ -135,7 +135,10 @@ def server_work(rows: list[dict[str, Any]]) -> str:
         )
         for row in rows
     ]
-    about = "The samplers' own arithmetic on the model of W2 (d = 39,760), each alone; all settings at their defaults."
+    about = (
+        "The samplers' own arithmetic on the model of W2 (d = 39,760), each alone; all settings at their defaults. "
+        "Those that measure on the server's own samples are left out: here clients have all samples."
+    )
     return f"## Samplers\n{about}\n\n{table(head, lines)}"
 
 

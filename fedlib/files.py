@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,16 @@ def unsealed(record: Any) -> dict[str, Any]:
     if record["sha256"] != _digest(content):
         raise ValueError("its record was changed after it was written")
     return content
+
+
+def state_of(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Name, size and time of the last change of each file, in order; none of a file that is gone."""
+    found = []
+    for path in sorted(paths):
+        with suppress(FileNotFoundError):
+            about = path.stat()
+            found.append((str(path), about.st_size, about.st_mtime_ns))
+    return found
 
 
 def write_sealed(path: Path, record: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import StoreError
-from fedlib.files import alone, replace_folder, sealed, unsealed, write_whole
+from fedlib.files import alone, replace_folder, sealed, state_of, unsealed, write_whole
 from fedlib.runs.results import read_table, write_results
 
 READS = 500
@@ -123,3 +123,15 @@ def test_a_record_comes_back_as_it_was_sealed() -> None:
     for wrong in ([], None, "text", {"a": 1}, whole | {"b": "a"}, whole | {"c": 1}):
         with pytest.raises(ValueError, match="record"):
             unsealed(wrong)
+
+
+def test_the_state_of_files_changes_with_any_of_them(tmp_path: Path) -> None:
+    one, two, gone = (tmp_path / name for name in ("one", "two", "gone"))
+    one.write_bytes(b"1")
+    two.write_bytes(b"2")
+    before = state_of([two, gone, one])
+    assert before == state_of([one, two]), "in any order; a file that is gone is none"
+    os.utime(one, ns=(0, 0))
+    two.write_bytes(b"22")
+    after = state_of([one, two])
+    assert all(a != b for a, b in zip(before, after, strict=True))

@@ -618,8 +618,8 @@ def test_a_file_that_changes_is_looked_at(clone, monkeypatch, changed):
         "params.yaml": clone / "params.yaml",
         "archive": clone / "data/archive/paper/fedcor_centralised.parquet",
         "results": clone / "data/results/paper/fedcor_centralised.parquet",
-        "runs": clone
-        / "data/runs/00/0000/run.json",  # of a run whose training ended before its table was written
+        # of a run whose training ended before its table was written
+        "runs": clone / "data/runs/00/0000/run.json",
         "kept": clone / "data/effects/paper.parquet",
         "claims": clone / "data/effects/paper-claims.parquet",
     }[changed]

@@ -59,8 +59,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedlib.digests import address_of
 from fedlib.errors import StoreError
-from fedlib.files import HOME, read_sealed, write_sealed, write_whole
+from fedlib.files import HOME, read_sealed, state_of, write_sealed, write_whole
 from fedlib.runs.archive import mend
 from fedlib.runs.place import Place
 from fedlib.runs.results import read_table
@@ -126,8 +127,7 @@ def load_judged(scale: Scale, root: Path = ROOT) -> tuple[pd.DataFrame, pd.DataF
             return effects, judged
     files = _files(scale, root)
     runs = {name: _addresses(file) for name, file in files.items()}
-    ingredients = json.dumps([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
-    address = hashlib.sha256(ingredients.encode()).hexdigest()
+    address = address_of([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
     try:
         effects, judged = (from_kept(path, address, "it is made anew") for path in paths)
     except (FileNotFoundError, StoreError):
@@ -148,15 +148,13 @@ def _files(scale: Scale, root: Path) -> dict[str, Path]:
 
 def _signature(scale: Scale, root: Path) -> str:
     """A digest of sizes and times of change of all files on which the table depends."""
-    data = root / "data"
-    found = [
-        root / params.PARAMS.name,
-        *(path for folder in ("fedlib", "workspace") for path in (HOME / folder).rglob("*.py")),
-        *(path for kind in ("results", "archive") for path in (data / kind / scale).glob("*.parquet")),
-        *Place.from_environment().runs.glob("??/*/run.json"),
+    folders = [
+        *((HOME / code, "*.py") for code in ("fedlib", "workspace")),
+        *((root / "data" / kind / scale, "*.parquet") for kind in ("results", "archive")),
+        (Place.from_environment().runs, "run.json"),
     ]
-    told = ((str(path), file.st_size, file.st_mtime_ns) for path in sorted(found) for file in [path.stat()])
-    return hashlib.sha256(json.dumps(list(told)).encode()).hexdigest()
+    files = [path for folder, pattern in folders for path in folder.rglob(pattern)]
+    return address_of(state_of([root / params.PARAMS.name, *files]))
 
 
 def _addresses(file: Path) -> list[str]:

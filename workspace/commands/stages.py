@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedlib.digests import address_of
-from fedlib.files import HOME, ROOT, temporary
+from fedlib.files import HOME, ROOT, state_of, temporary
 from workspace.commands.warm import SERVE
 
 AGAIN = "FEDLIB_AGAIN"  # set if finished runs shall be made again
@@ -62,8 +62,8 @@ def is_forced() -> bool:
     return False
 
 
-def _state() -> list[tuple[str, int]]:
-    """Names and times of change of all files that a warm process has read once and for all."""
+def _state() -> list[tuple[str, int, int]]:
+    """The state of all files that a warm process has read once and for all."""
     folders = [(HOME / "fedlib", "*.py"), (HOME / "workspace", "*.py"), (ROOT / "data" / "archive", "*")]
     files = [path for folder, pattern in folders for path in folder.rglob(pattern) if path.is_file()]
-    return sorted((str(path), path.stat().st_mtime_ns) for path in [*files, ROOT / "params.yaml"])
+    return state_of([*files, ROOT / "params.yaml"])

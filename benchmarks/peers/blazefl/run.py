@@ -1,7 +1,7 @@
 """BlazeFL's FedAvg in a pool of as many threads as cores, each with one torch thread.
 
-On two cores all its modes were within a tenth of each other (W1, W2: threads 6.6 and 4.5 rounds/s, single-threaded with
-torch's own two threads 6.7 and 4.6, process pool 6.0 and 4.2).
+On two cores all its modes were within an eighth of each other (W1, W2: threads 6.6 and 4.5 rounds/s, single-threaded
+with torch's own two threads 6.7 and 4.6, process pool 6.0 and 4.2).
 """
 
 from __future__ import annotations
