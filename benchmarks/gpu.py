@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import math
 import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -355,12 +357,19 @@ def three() -> list[Job]:
 SECTIONS = ("limits", "verified", "steps", "products", "whole", "experiments", "peers", "tuned")
 
 
-def measured(bench: Bench, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """All sections by name. keep: called with those that are done after each of them."""
+def measured(
+    bench: Bench,
+    keep: Callable[[dict[str, Any]], None],
+    sections: Sequence[str] = SECTIONS,
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Sections by name. keep: called with those that are done after each of them. before: those of an earlier time."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     card_name = torch.cuda.get_device_name(bench.device) if bench.on_card else "no card"
     results: dict[str, Any] = {"card": card_name, "machine": machine.describe(), "failed": {}}
-    for name in SECTIONS:
+    if before and before["card"] == card_name:
+        results = before | {"failed": {k: why for k, why in before["failed"].items() if k not in sections}}
+    for name in sections:
         try:
             results[name] = getattr(bench, name)()
         except Exception as error:
@@ -371,24 +380,52 @@ def measured(bench: Bench, keep: Callable[[dict[str, Any]], None]) -> dict[str, 
     return results
 
 
+class Kept:
+    """The files of what a card did: the page, and beside it, in a folder of its own, the numbers."""
+
+    def __init__(self, into: Path | None) -> None:
+        self.page = PAGE if into is None else into / PAGE.name
+        self.numbers = None if into is None else into / "gpu.json"
+
+    def before(self) -> dict[str, Any] | None:
+        return json.loads(self.numbers.read_bytes()) if self.numbers and self.numbers.exists() else None
+
+    def keep(self, results: dict[str, Any]) -> None:
+        write_whole(self.page, page(results).encode())
+        if self.numbers:
+            write_whole(self.numbers, json.dumps(results, indent=1).encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--cpu", action="store_true", help="try all sections on a CPU at toy size; write nothing"
+        "--cpu", action="store_true", help="try the sections on a CPU at toy size; write nothing but --into"
     )
     parser.add_argument("--estimate", action="store_true", help="write the page from counts, without a card")
+    parser.add_argument(
+        "--sections", default=",".join(SECTIONS), help=f"of {', '.join(SECTIONS)}; default: all"
+    )
+    parser.add_argument("--seconds", type=float, default=Size.until, help="after which nothing long is begun")
+    parser.add_argument(
+        "--into", type=Path, help="folder for the page and its numbers, in place of GPU.md here"
+    )
     options = parser.parse_args()
     if options.estimate:
         write_whole(PAGE, estimate_page(estimated()).encode())
         return
+    if unknown := set(sections := options.sections.split(",")) - {*SECTIONS}:
+        sys.exit(f"--sections: there is no section {min(unknown)!r}; there are {', '.join(SECTIONS)}.")
     if not options.cpu and not torch.cuda.is_available():
         sys.exit(NO_CARD)
-    bench = Bench(torch.device("cpu"), TOY) if options.cpu else Bench(torch.device("cuda"), Size())
-    results = measured(bench, lambda done: None if options.cpu else write_whole(PAGE, page(done).encode()))
+    size = replace(TOY if options.cpu else Size(), until=options.seconds)
+    bench = Bench(torch.device("cpu" if options.cpu else "cuda"), size)
+    kept = Kept(options.into)
+    writes = options.into or not options.cpu
+    results = measured(bench, kept.keep if writes else lambda done: None, sections, kept.before())
     print(page(results))
     if results["failed"]:
         sys.exit(f"These sections failed: {', '.join(results['failed'])}; what they print above says why.")
-    if not all(row["right"] and row["equal twice"] for row in results["verified"]):
+    if not all(row["right"] and row["equal twice"] for row in results.get("verified", [])):
         sys.exit("The executor is not right on this card: see the first table.")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError, StoreError, Unfinished
@@ -117,11 +119,22 @@ def tidy(
     for column in LISTS:
         if column in table:
             table[column] = table[column].where(table[column].notna(), None)
+    for column in table.columns[[kind.kind == "O" for kind in table.dtypes]]:
+        table[column] = of_one_type(table[column])
     further = dict.fromkeys(MEASURES, float("nan")) if plan.work[0].run else LABELS
     for column, default in further.items():
         if column not in table:
             table[column] = default
     return table, records, missing, failures
+
+
+def of_one_type(values: pd.Series) -> pd.Series:
+    """Arrays as values, all in the widest of their types: an archive keeps them in fewer bits than a new result has."""
+    types = {value.dtype for value in values if isinstance(value, np.ndarray)}
+    if len(types) < 2:
+        return values
+    widest = np.result_type(*types)
+    return values.map(lambda value: value.astype(widest) if isinstance(value, np.ndarray) else value)
 
 
 def gather(plan: Plan, finished: Finished, results: Path = RESULTS) -> Path:
@@ -144,16 +157,25 @@ def gather(plan: Plan, finished: Finished, results: Path = RESULTS) -> Path:
     return path
 
 
-def pack(plan: Plan, tell: Tell = print) -> Path:
-    """Archive what is finished of a plan; returns the archive's path.
+def pack(plan: Plan, tell: Tell = print, folder: Path | None = None) -> Path:
+    """Archive what is finished of a plan; returns the archive's path. folder: as in `places`.
 
     Raises:
         As `simulate`. Unfinished: also if other archives already contain everything that is finished.
     """
-    simulate(plan, tell=tell, only_finished=True)
-    table, info = open_results(plan.name, plan.scale)
+    place, results, archive = places(folder)
+    simulate(plan, place=place, results=results, tell=tell, only_finished=True)
+    table, info = open_results(plan.name, plan.scale, results)
     if archives.elsewhere(plan.name, plan.scale, plan.archived, info["runs"]):
         raise Unfinished(
             f"all that is finished of {plan.name} at scale {plan.scale} is in other archives already; nothing to pack."
         )
-    return archives.write(plan.name, plan.scale, plan.archived, table, info["runs"])
+    return archives.write(plan.name, plan.scale, plan.archived, table, info["runs"], archive)
+
+
+def places(folder: Path | None = None) -> tuple[Place, Path, Path]:
+    """Where runs, tables and archives are written: as usual, or all in this folder."""
+    place = Place.from_environment()
+    if folder is None:
+        return place, RESULTS, ARCHIVE
+    return replace(place, runs=folder / "runs"), folder / "results", folder / "archive"

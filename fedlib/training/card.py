@@ -30,6 +30,7 @@ from fedlib.training.threads import workers
 
 JOBS = 64  # trained together, at most: they fill the card, whose memory holds their maps
 NARROWEST = 8  # jobs that a step computes, at least
+ROOM = 512  # steps of a job for which there are buffers, at least: with more, a step is compiled and captured again
 BUNDLE = 4  # steps whose dropout bits are sent at a time
 IMAGES = 4096  # evaluated at a time, over all models: as many as a step trains on
 MODELS = 4  # evaluated at a time, at most
@@ -100,7 +101,7 @@ class CardExecutor(StackedExecutor):
         kind = (shared.model_dump_json(), shifted)
         step = self._steps_by_shape.get(kind)
         if step is None or len(step.rate) < steps:
-            room = 1 << (steps - 1).bit_length()
+            room = max(ROOM, 1 << (steps - 1).bit_length())
             step = self._steps_by_shape[kind] = StaticStep(self, local, room, shifted)
         return step
 

@@ -308,6 +308,30 @@ def test_a_study_is_archived_too(folder: Folder, monkeypatch: pytest.MonkeyPatch
         folder.study()
 
 
+def test_lists_of_archived_and_of_new_results_stand_in_one_table(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive keeps them in fewer bits: a study's samples, and the clients that trained."""
+    measure = study_partitions.measure
+
+    def sampled(*given) -> pd.DataFrame:
+        rows = measure(*given)
+        return rows.assign(samples=[[0.1, 0.2]] * len(rows))
+
+    monkeypatch.setattr(study_partitions, "measure", sampled)
+    whole = plan("x_partitions", "demo", folder.settings)
+    part = whole.only(None, [0], None, None)
+    path = simulate(whole, part, folder.place, folder.results, folder.archive, lambda line: None)
+    folder.pack(pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text()), "x_partitions")
+    folder.pack(*folder.simulate(methods=["MD"]))
+    folder.wipe()
+    table, _ = folder.study()
+    assert set(table["seed"]) == {0, 1}
+    np.testing.assert_allclose(np.stack(list(table["samples"])), [[0.1, 0.2]] * len(table), rtol=1e-6)
+    runs, _ = folder.simulate()
+    assert {len(clients) for clients in runs["clients"][runs["round"] > 0]} == {2, 4}
+
+
 def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tmp_path: Path) -> None:
     table, info = folder.simulate(seeds=[0])
     path = folder.pack(table, info)

@@ -53,6 +53,16 @@ def executor_of(model: str) -> CardExecutor:
     return CardExecutor(build(model, SHAPES[model], 10), dataset(SHAPES[model]), CPU, 2)
 
 
+def test_a_longer_job_makes_no_new_step_until_there_is_no_room_for_it() -> None:
+    """On a card, a new step is compiled and captured again, for a minute or so."""
+    executor = executor_of("hics_cifar10_cnn")
+    first = executor._step(HICS, 3, shifted=False)
+    assert executor._step(HICS, card.ROOM, shifted=False) is first
+    longer = executor._step(HICS, card.ROOM + 1, shifted=False)
+    assert len(longer.rate) == 2 * card.ROOM
+    assert executor._step(HICS, 3, shifted=False) is longer
+
+
 @pytest.mark.parametrize(
     ("model", "work"),
     [

@@ -19,6 +19,15 @@ commands = typer.Typer()
 SEEDS = 10_000  # of a range
 Names = Annotated[list[str] | None, typer.Argument(help="Experiments and studies. Default: all.")]
 
+InFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--into",
+        help="Write runs, tables and archives into this folder, not into data/; what data/archive has is still read.",
+        metavar="FOLDER",
+    ),
+]
+
 
 @commands.command("list")
 def list_(
@@ -63,6 +72,7 @@ def run(
         list[str] | None,
         typer.Option("--dataset", help="Only on this data set; may be repeated.", metavar="NAME"),
     ] = None,
+    folder: InFolder = None,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show the traceback of runs that fail.")
     ] = False,
@@ -90,11 +100,12 @@ def run(
         settings or None,
         datasets or None,
     )
-    from fedlib.runs.experiment import Failed, simulate  # after the names are checked: it imports pandas
+    from fedlib.runs import experiment as runs  # after the names are checked: it imports pandas
 
+    place, tables, _ = runs.places(folder)
     try:
-        path = simulate(whole, part, tell=tell)
-    except Failed as failed:
+        path = runs.simulate(whole, part, place=place, results=tables, tell=tell)
+    except runs.Failed as failed:
         for name, trace in failed.traces.items() if traceback else ():
             tell(f"{name}:\n{trace}")
         raise
@@ -168,7 +179,7 @@ def results(names: Names = None, scale: ScaleOption = None) -> None:
 
 
 @commands.command()
-def archive(names: Names = None, scale: ScaleOption = None) -> None:
+def archive(names: Names = None, scale: ScaleOption = None, folder: InFolder = None) -> None:
     """Pack finished runs into data/archive, which is in git; experiments may be incomplete.
 
     Runs that are already archived stay, as long as params.yaml still has their settings. An experiment whose runs are
@@ -180,18 +191,19 @@ def archive(names: Names = None, scale: ScaleOption = None) -> None:
         from fedlib.runs.experiment import pack
         from workspace.analysis.experiments import plan
 
-        return pack(plan(name, scale, settings), tell)
+        return pack(plan(name, scale, settings), tell, folder)
 
     with alone(ROOT / "data"):
-        _make_each(names, scale, packed)
+        _make_each(names, scale, packed, folder)
 
 
 def _make_each(
     names: list[str] | None,
     scale: Scale | None,
     make: Callable[[str, Scale, Callable[[str], None], Experiments], Path],
+    folder: Path | None = None,
 ) -> None:
-    """Make something of the named experiments and studies, or of all that have results.
+    """Make something of the named experiments and studies, or of all that have results; `folder` as for `archive`.
 
     A named one that is unknown or has no results stops no other; the exit status is then 1.
     """
@@ -206,10 +218,8 @@ def _make_each(
     names, lacks = names and [name for name in names if name in registered], bool(unknown)
     if lacks and not names:
         raise typer.Exit(1)
-    from fedlib.runs.results import (
-        lacking,  # after the names are checked: it imports pandas
-        record,
-    )
+    from fedlib.runs.experiment import places  # after the names are checked: it imports pandas
+    from fedlib.runs.results import lacking, record
 
     for name in names or [*settings.names, *settings.studies]:
         try:
@@ -220,7 +230,7 @@ def _make_each(
                 lacks = True
             continue
         typer.echo(f"{short(path)}: {path.stat().st_size / 1024:,.0f} KiB")
-        if missing := lacking(record(name, scale)) if names else "":
+        if missing := lacking(record(name, scale, places(folder)[1])) if names else "":
             typer.echo(f"Missing: {missing}.")
     raise typer.Exit(int(lacks))
 
