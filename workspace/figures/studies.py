@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -78,22 +77,27 @@ def histograms(samples: Mapping[str, np.ndarray], xlabel: str, columns: int = 3)
 
 
 def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]) -> Figure:
-    """Cosine of consecutive covariances against the round (study `loss_changes`), one panel per dataset.
+    """Cosine of consecutive covariances against the round (study `loss_changes`), one line per run that was followed.
 
-    panels: title -> rows of one or several runs. Solid: plain; dashed: without the mean diagonal. bounds: the paper's.
+    panels: title -> rows of one setting; mean and standard deviation over seeds. Dashed: without the mean diagonal.
+    bounds: title -> the paper's.
     """
     fig, axes = grid(len(panels), 2, width=4.8, height=3.3)
     for ax, (title, table) in zip(axes, panels.items(), strict=True):
-        methods = looks(list(dict.fromkeys(table["method"])))
-        runs: list[tuple[Any, pd.DataFrame]] = list(table.groupby(["setting", "method"], sort=False))
-        palette = sns.color_palette("colorblind", len(runs))
-        for (name, run), colour in zip(runs, palette, strict=True):
-            mean = run.groupby("round")[["cosine", "cosine_centred"]].mean().dropna()
-            label = name[0]
-            if len(methods) > 1:
-                label, colour = f"{name[0]}, along {name[1]}", methods[name[1]]["color"]
-            ax.plot(mean.index, mean["cosine"], color=colour, lw=1.6, marker=".", label=label)
-            ax.plot(mean.index, mean["cosine_centred"], color=colour, lw=1.2, ls="--", marker=".")
+        styles = looks(list(dict.fromkeys(table["method"])))
+        for method, rows in table.groupby("method", sort=False):
+            colour = styles[str(method)]["color"]
+            plain, centred = (
+                rows.pivot(index="round", columns="seed", values=column).dropna()
+                for column in ("cosine", "cosine_centred")
+            )
+            mean, spread = plain.mean(axis=1), plain.std(axis=1).fillna(0)
+            (line,) = ax.plot(plain.index, mean, color=colour, lw=1.6, label=f"along {method}")
+            line.seeds = (  # ty: ignore[missing-attribute]  # for `interactive.py`
+                [plain[seed] for seed in plain] if plain.shape[1] > 1 else []
+            )
+            ax.fill_between(plain.index, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
+            ax.plot(centred.index, centred.mean(axis=1), color=colour, lw=1.2, ls="--")
         ax.plot([], [], color="black", lw=1.2, ls="--", label="without the mean diagonal")
         ax.axhline(bounds[title], color="black", lw=0.8, ls=":", label="the paper's bound")
         ax.set(title=title, xlabel="round", ylabel="cosine of covariances", ylim=(None, 1.01))

@@ -146,3 +146,15 @@ def stationarity(changes: pd.DataFrame) -> pd.DataFrame:
             "above the paper's bound (%)": groups["above"].mean(),
         }
     ).reset_index()
+
+
+def above_the_bound(cosines: pd.DataFrame) -> str:
+    """What `stationarity` says of the paper's bound, in a sentence."""
+    of_settings: dict[str, list[str]] = {}
+    for row in cosines.to_dict("records"):
+        share = row["above the paper's bound (%)"]
+        of_settings.setdefault(f"{row['data']} {row['setting']}", []).append(
+            f"{share:.0f} % along {row['method']}"
+        )
+    settings = [f"{setting}: {', '.join(shares)}" for setting, shares in of_settings.items()]
+    return f"Probed rounds whose covariance stays above the paper's bound: {'; '.join(settings)}."
