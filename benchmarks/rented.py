@@ -26,13 +26,15 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.runs import archive
 from fedlib.settings.schema import ROOT, Scale
 
-TRAINED = (  # what decides most comes first, and one seed of everything before more
+FIVE = "--methods Random,Pow-d,CS,DivFL,HiCS-FL"
+TRAINED = (  # what decides most comes first, and one seed of the other settings before more
     "hics_cifar10 --setting (2) --methods Random,HiCS-FL --seeds 1-4",
-    "hics_cifar10 --setting (1) --setting (3) --seeds 0",
-    "hics_cifar10 --setting (2)",
-    "hics_cifar10 --setting (1) --setting (3)",
-    "cs_cifar",
-    "fedcor_cifar10",
+    "hics_cifar10 --setting (2) --methods CS",
+    f"hics_cifar10 --setting (1) --setting (3) {FIVE} --seeds 0",
+    f"hics_cifar10 {FIVE}",
+    "cs_cifar --setting 'alpha = 0.01'",
+    "cs_cifar --setting 'alpha = 10'",
+    "fedcor_cifar10 --methods Pow-d,FedCor",
 )
 FIRST = "limits,verified,steps,products"
 WRONG = "whole,tuned"  # instead of training
