@@ -6,7 +6,8 @@ is the rate of a large product of float32 matrices without TF32, measured here.
 
 The page is written after every section, so that a card that is taken away leaves what it measured. A section that fails
 says why, and the others go on. `--cpu` runs all sections on a CPU at toy size and writes nothing: it shows that they
-work, and measures nothing. `--estimate` writes the page from counted arithmetic and bytes, without a card.
+work, and measures nothing. `--into` names a folder for the page and its numbers; what it has of the same card stays.
+`--estimate` writes the page from counted arithmetic and bytes, without a card.
 """
 
 from __future__ import annotations
@@ -380,22 +381,6 @@ def measured(
     return results
 
 
-class Kept:
-    """The files of what a card did: the page, and beside it, in a folder of its own, the numbers."""
-
-    def __init__(self, into: Path | None) -> None:
-        self.page = PAGE if into is None else into / PAGE.name
-        self.numbers = None if into is None else into / "gpu.json"
-
-    def before(self) -> dict[str, Any] | None:
-        return json.loads(self.numbers.read_bytes()) if self.numbers and self.numbers.exists() else None
-
-    def keep(self, results: dict[str, Any]) -> None:
-        write_whole(self.page, page(results).encode())
-        if self.numbers:
-            write_whole(self.numbers, json.dumps(results, indent=1).encode())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -419,9 +404,16 @@ def main() -> None:
         sys.exit(NO_CARD)
     size = replace(TOY if options.cpu else Size(), until=options.seconds)
     bench = Bench(torch.device("cpu" if options.cpu else "cuda"), size)
-    kept = Kept(options.into)
-    writes = options.into or not options.cpu
-    results = measured(bench, kept.keep if writes else lambda done: None, sections, kept.before())
+    numbers = options.into and options.into / "gpu.json"
+
+    def keep(done: dict[str, Any]) -> None:
+        if numbers:
+            write_whole(numbers, json.dumps(done, indent=1).encode())
+        if numbers or bench.on_card:
+            write_whole((options.into or PAGE.parent) / PAGE.name, page(done).encode())
+
+    before = json.loads(numbers.read_bytes()) if numbers and numbers.exists() else None
+    results = measured(bench, keep, sections, before)
     print(page(results))
     if results["failed"]:
         sys.exit(f"These sections failed: {', '.join(results['failed'])}; what they print above says why.")

@@ -2,12 +2,12 @@
 
     python -m benchmarks.rented FOLDER --seconds 590
 
-No network is needed: packages are installed, and datasets are prepared or in `FEDLIB_MIRROR`. All that is made lies in
-FOLDER and is there as soon as it is measured or trained: what the card does (`gpu.json`, `GPU.md`), `runs` with their
+No network is needed: packages are installed, and datasets are prepared or in `FEDLIB_MIRROR`. What is measured and
+trained lies in FOLDER as soon as it is there: what the card does (`gpu.json`, `GPU.md`), `runs` with their
 checkpoints, `archive`, and the compiler's cache (`compiled`). The same command with the same FOLDER continues there.
 
-Where a step is wrong on the card, nothing is trained, and more is measured, to find out why. Nothing is trained either
-on other data than that of the archived runs, with which results would be compared.
+Where a section fails or a step is wrong on the card, nothing is trained, and more is measured, to find out why. Nothing
+is trained either on other data than that of the archived runs, with which results would be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pathlib import Path
 from benchmarks.protocol import tell
 from fedlib.errors import ConfigError, DataError
 from fedlib.runs import archive
-from fedlib.settings.schema import ROOT, Scale
+from fedlib.settings.schema import Scale
+from workspace.commands import next as next_runs
 
 FIVE = "--methods Random,Pow-d,CS,DivFL,HiCS-FL"
 TRAINED = (  # what decides most comes first, and one seed of the other settings before more
@@ -62,18 +63,11 @@ class Rental:
 
     def start(self, *command: str) -> subprocess.Popen:
         tell(f"{self.left:.0f} s left: {shlex.join(command)}")
-        return subprocess.Popen([sys.executable, "-P", "-m", *command], cwd=ROOT, env=self.environment)
+        return next_runs.start(*command, environment=self.environment)
 
     def call(self, *command: str, seconds: float) -> int | None:
         """The exit status of a program of the project; None if it is stopped after so many seconds."""
-        process = self.start(*command)
-        try:
-            return process.wait(timeout=max(1.0, seconds))
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            process.terminate()
-            process.wait()
+        return next_runs.status_of(self.start(*command), seconds)
 
     def measure(self, sections: str, seconds: float) -> int | None:
         on_cpu = ["--cpu"] if self.device == "cpu" else []
@@ -86,7 +80,7 @@ class Rental:
             str(self.folder),
             *on_cpu,
         ]
-        return self.call("benchmarks.gpu", *options, seconds=seconds + 20)
+        return self.call("benchmarks.gpu", *options, seconds=min(seconds + 20, self.left))
 
     def train(self, part: str) -> None:
         """Train a part of an experiment, and archive what is finished of it."""
@@ -149,7 +143,7 @@ def main() -> None:
         preparing.terminate()
         rental.measure(WRONG, rental.left - LAST)
         sys.exit("A section failed, or a step is wrong on this card, so that nothing was trained: see above.")
-    preparing.wait()
+    next_runs.status_of(preparing, rental.left)
     check_data(names, given.scale)
     for part in parts:
         if rental.left > 2 * LAST:

@@ -185,7 +185,7 @@ def test_the_shape_of_loss_changes():
     random = changes(normal, 0.96)["fedcor_loss_changes"]
     followed = pd.concat([random, random.assign(method="FedCor", cosine=random["cosine"] + 0.02)])
     assert above_the_bound(stationarity(followed)) == (
-        "Probed rounds whose covariance stays above the paper's bound: FMNIST 2SPC: 0 % along Random, 100 % along "
+        "Probed rounds with a cosine above the paper's bound: FMNIST 2SPC: 0 % along Random, 100 % along "
         "FedCor; CIFAR-10 2SPC: 100 % along Random, 100 % along FedCor."
     )
     table = stationarity(followed).set_index(["data", "method"])

@@ -54,7 +54,7 @@ def executor_of(model: str) -> CardExecutor:
 
 
 def test_a_longer_job_makes_no_new_step_until_there_is_no_room_for_it() -> None:
-    """On a card, a new step is compiled and captured again, for a minute or so."""
+    """On a card, a new step is compiled and captured again."""
     executor = executor_of("hics_cifar10_cnn")
     first = executor._step(HICS, 3, shifted=False)
     assert executor._step(HICS, card.ROOM, shifted=False) is first

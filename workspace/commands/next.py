@@ -181,18 +181,27 @@ def command(unit: Unit, scale: Scale) -> list[str]:
     return ["run", unit.experiment, "--scale", scale, *setting, *methods, *seeds]
 
 
-def _run(arguments: list[str], seconds: float) -> bool:
-    """Run `fedlib` in a separate process for at most `seconds`; True if it ended by itself."""
-    process = subprocess.Popen([sys.executable, "-P", "-m", "workspace", *arguments], cwd=ROOT)
+def start(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen:
+    """Start a program of the project, named by its module, as a process of its own."""
+    return subprocess.Popen([sys.executable, "-P", "-m", *command], cwd=ROOT, env=environment)
+
+
+def status_of(process: subprocess.Popen, seconds: float) -> int | None:
+    """The exit status of a process; None if it was stopped after `seconds`."""
     try:
-        process.wait(timeout=max(1.0, seconds))
+        return process.wait(timeout=max(1.0, seconds))
     except subprocess.TimeoutExpired:
-        return False
+        return None
     finally:
         process.terminate()
         process.wait()
-    if process.returncode:
+
+
+def _run(arguments: list[str], seconds: float) -> bool:
+    """Run `fedlib` in a separate process for at most `seconds`; True if it ended by itself."""
+    status = status_of(start("workspace", *arguments), seconds)
+    if status:
         raise ConfigError(
             f"fedlib {' '.join(arguments)} failed, see above; fix it, or remove it from params.yaml."
         )
-    return True
+    return status is not None

@@ -157,4 +157,4 @@ def above_the_bound(cosines: pd.DataFrame) -> str:
             f"{share:.0f} % along {row['method']}"
         )
     settings = [f"{setting}: {', '.join(shares)}" for setting, shares in of_settings.items()]
-    return f"Probed rounds whose covariance stays above the paper's bound: {'; '.join(settings)}."
+    return f"Probed rounds with a cosine above the paper's bound: {'; '.join(settings)}."
