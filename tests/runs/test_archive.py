@@ -327,7 +327,7 @@ def test_lists_of_archived_and_of_new_results_stand_in_one_table(
     folder.wipe()
     table, _ = folder.study()
     assert set(table["seed"]) == {0, 1}
-    np.testing.assert_allclose(np.stack(list(table["samples"])), [[0.1, 0.2]] * len(table), rtol=1e-6)
+    np.testing.assert_allclose(np.stack(list(table["samples"])), [[0.1, 0.2]] * len(table), rtol=2**-12)
     runs, _ = folder.simulate()
     assert {len(clients) for clients in runs["clients"][runs["round"] > 0]} == {2, 4}
 
@@ -404,6 +404,17 @@ def test_times_keep_eight_bits() -> None:
     kept = archive.rounded(values, 8)
     np.testing.assert_allclose(kept, values, rtol=2**-8)
     assert kept.dtype == np.float32
+
+
+def test_samples_of_a_study_keep_twelve_bits_once_and_twice() -> None:
+    values = np.random.default_rng(0).normal(size=1000) * 20
+    table = pd.DataFrame({"round": [3], "cosine": [0.1], "component_1": [values], "clients": [[1, 2]]})
+    lean = archive._lean_study(table)
+    np.testing.assert_allclose(lean["component_1"][0], values, rtol=2**-12)
+    assert lean["component_1"][0].dtype == np.float32
+    assert lean["cosine"][0] == 0.1
+    assert lean["clients"][0] == [1, 2]
+    np.testing.assert_array_equal(archive._lean_study(lean)["component_1"][0], lean["component_1"][0])
 
 
 def test_a_count_beyond_32_bits_is_kept() -> None:
