@@ -47,11 +47,11 @@ def warm_up(results: Mapping[str, pd.DataFrame]) -> str:
 def conclusion(control: Effect, order: Effect) -> str:
     """What is left of the speed-up without the order. control: in random order; order: what the order is worth."""
     if control.high < 0:
-        return "without the order, HiCS-FL is behind random selection"
+        return "without the order, HiCS-FL is behind random selection there"
     if control.low > 0:
         left = "a part of the speed-up is the algorithm's"
         return f"{left}, another the order's" if order.low > 0 else left
-    left = "without the order, HiCS-FL is not distinguishable from random selection"
+    left = "without the order, HiCS-FL is not distinguishable from random selection there"
     return left if order.low > 0 else f"{left}, nor is the order shown to matter"
 
 
