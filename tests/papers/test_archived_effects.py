@@ -271,7 +271,7 @@ def test_the_order_of_the_warm_up_is_worth_what_the_finding_says():
     [
         ((0.2, 0.3), (0.1, 0.2), "a part of the speed-up is the algorithm's, another the order's"),
         ((0.2, 0.3), (-0.1, 0.2), "a part of the speed-up is the algorithm's"),
-        ((-0.3, 0.3), (0.1, 0.11), "without the order, HiCS-FL is not distinguishable from random selection there"),
+        ((-0.3, 0.3), (0.1, 0.11), "HiCS-FL is not distinguishable from random selection there"),
         ((-0.3, 0.3), (-0.1, 0.2), "random selection there, nor is the order shown to matter"),
         ((-0.3, -0.31), (0.1, 0.11), "without the order, HiCS-FL is behind random selection there"),
     ],
