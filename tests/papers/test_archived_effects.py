@@ -42,7 +42,9 @@ def run(name: str, setting: str, method: str, seed: int, column: str) -> list[tu
 def seeds(name: str, setting: str, *methods: str) -> list[int]:
     rows = archived(name)
     rows = rows[rows["setting"] == setting]
-    return sorted(set.intersection(*(set(rows.loc[rows["method"] == m, "seed"]) for m in methods)))
+    common = sorted(set.intersection(*(set(rows.loc[rows["method"] == m, "seed"]) for m in methods)))
+    planned = 20 if (name, setting, *methods) == ("hics_fmnist", "(2)", "Random", "HiCS-FL") else 0
+    return common if len(common) >= planned else common[:5]  # judged once, when all twenty are there
 
 
 def first(curve: list[tuple[int, float]], target: float) -> float:
