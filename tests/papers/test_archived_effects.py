@@ -79,6 +79,7 @@ ROUNDS = [
     ("hics.T1.b", "fdff729, the paper's training", "Fashion-MNIST, Random over HiCS-FL", "hics_fmnist_variants", "(2)",
      "Random", "HiCS-FL, C0", 0.75, 2000),
     ("hics.T1.b", "as written", "CIFAR-10, Random over HiCS-FL", "hics_cifar10", "(2)", "Random", "HiCS-FL", 0.6, 2000),
+    ("hics.T1.a", "as written", "CIFAR-10, CS over HiCS-FL", "hics_cifar10", "(2)", "CS", "HiCS-FL", 0.6, 2000),
 ]  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def test_attrition_alone_slows_random_selection():
         ("hics.T1.b", "as written", "Fashion-MNIST, Random over HiCS-FL", (1.11, 0.72, 1.70), 5, 2.48),
         ("hics.T1.b", C0, "Fashion-MNIST, Random over HiCS-FL", (1.99, 1.15, 3.44), 5, 2.48),
         ("hics.T1.b", "as written", "CIFAR-10, Random over HiCS-FL", (4.49, 2.80, 7.20), 5, 7.30),
+        ("hics.T1.a", "as written", "CIFAR-10, CS over HiCS-FL", (3.31, 2.59, 4.22), 5, 6.08),
         ("fedcor.T1.b", "as written", "FMNIST 2SPC, Pow-d", (2.14, 1.27, math.inf), 5, 1.34),
         ("fedcor.T1.b", "as written", "FMNIST 1SPC, Pow-d", (2.41, 1.56, math.inf), 5, 1.99),
         ("fedcor.T1.b", "as written", "FMNIST Dir, Pow-d", (0.95, 0.31, 2.89), 5, 1.79),
@@ -203,6 +205,7 @@ def test_what_the_runs_say_is_what_the_table_says(claim, reading, name, expected
     assert row["n"] == seeds
     assert row["printed"] == pytest.approx(printed, abs=0.005, nan_ok=True)
     pages = {
+        "hics.T1.a": "table_1",
         "hics.T1.b": "table_1",
         "fedcor.T1.b": "table_1",
         "hics.F2.d": "figure_2",
@@ -304,6 +307,8 @@ def test_print_is_of_the_same_cells():
         ("fedcor.F4.b", "holds where run", "holds in all 9 run; 9 open", ""),
         ("hcsfed.T1.a", "shown in part", "shown in at least 9 of 22", "size open"),
         ("hics.T1.b", "shown in part", "shown in at least 1 of 2; 2 open", "smaller than printed"),
+        ("hics.T1.a", "shown in part", "shown in at least 2 of 7; 12 open", "size open"),
+        ("hics.F3.a", "holds where run", "holds in all 2 run; 10 open", ""),
         ("cs.M.c", "by construction", "by construction", ""),
     ],
 )
