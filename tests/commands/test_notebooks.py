@@ -197,6 +197,14 @@ def test_missing_results_end_a_notebook_in_order(tmp_path: Path) -> None:
     assert [output.text for output in shown(tmp_path, *cells)] == ["before\n"]
 
 
+def test_a_cell_that_asks_for_missing_results_with_a_default_gets_it(tmp_path: Path) -> None:
+    cells = (
+        "from workspace.pages.origin import Results\nprint(Results('demo', {}).get('e'))",
+        "print('after')",
+    )
+    assert [output.text for output in shown(tmp_path, *cells)] == ["None\n", "after\n"]
+
+
 def test_a_page_that_cannot_show_everything_says_so_and_still_decides_its_claims(tmp_path: Path) -> None:
     cells = (
         "from fedlib.measure import Missing\nfrom types import SimpleNamespace",

@@ -213,6 +213,15 @@ def test_runs_that_end_with_their_target_give_the_same_table_and_figures():
         assert of_cut.outcome == of_whole.outcome, id
 
 
+def test_seeds_that_are_not_judged_yet_are_not_in_the_table_either():
+    first = table("hics_fmnist", {"(2)": {m: rising(0.01) for m in METHODS}})
+    first = first[first["seed"] == first["seed"].min()]
+    nine = {"hics_fmnist": pd.concat([first.assign(seed=seed) for seed in range(9)])}
+    arrived = TABLE["FMNIST"].sides(nine, METHODS)
+    seeds = {method: len(side.rounds) for method, side in arrived.items()}
+    assert seeds == {m: 5 if m in (OURS, "Random") else 9 for m in METHODS}
+
+
 def test_alike_where_all_clients_are_skewed():
     curves = {s: {m: rising(0.03) for m in METHODS} for s in SETTINGS}
     curves["(3)"] |= {"DivFL": rising(0.01), "CS": rising(0.0301), "Random": rising(0.031)}

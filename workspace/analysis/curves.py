@@ -11,6 +11,7 @@ import pandas as pd
 from fedlib import measure
 from fedlib.measure import Missing, common_end, followed
 from workspace.analysis.arrivals import Arrivals
+from workspace.analysis.readings import planned
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class Panel:
         return rounds.droplevel("setting"), followed(table, rounds)
 
     def sides(self, results: Mapping[str, pd.DataFrame], methods: Iterable[str]) -> dict[str, Arrivals]:
-        """When the runs of each method arrive that has any in this panel, with all its seeds."""
+        """When the runs of each method arrive that has any in this panel, with all its seeds that are judged."""
         table = results.get(self.experiment, pd.DataFrame({"setting": [], "method": []}))
+        for plan in planned():
+            table = plan.seen(table) if len(table) and plan.experiment == self.experiment else table
         groups = dict(list(table[table["setting"] == self.setting].groupby("method", sort=False)))
         return {m: Arrivals.of(groups[m], "test_accuracy", self.target) for m in methods if m in groups}
 

@@ -89,12 +89,15 @@ def _longest(plan: list[Labelled]) -> dict[str, int]:
     return {run.setting: run.run.T for run in sorted(plan, key=lambda run: run.run.T)}
 
 
-class ResultsMissing(Exception):
+class ResultsMissing(KeyError):  # so that `Results.get` returns its default, as every mapping's does
     """An experiment has not been run at this scale; the notebook ends with a notice and no traceback."""
 
     def __init__(self, experiment: str, scale: str) -> None:
-        super().__init__(f"{experiment} has not been run at scale {scale}")
+        super().__init__(experiment, scale)
         self.experiment, self.scale = experiment, scale
+
+    def __str__(self) -> str:
+        return f"{self.experiment} has not been run at scale {self.scale}"
 
     def _render_traceback_(self) -> list[str]:  # IPython's hook
         return [f"{self}."]
