@@ -44,5 +44,8 @@ def test_a_speed_up_is_named_with_its_seeds_and_the_printed_one():
     columns = pd.MultiIndex.from_product([["X", "Y", "Z"], ["speed-up", "seeds", "speed-up, paper"]])
     row = ["1.01", 3, 2.5, "8.68", 1, 7.3, "-", 0, 2.2]
     said = findings.of_speed(pd.DataFrame([row], index=["Ours"], columns=columns), "Ours")
-    assert "1.01 times on X (3 seeds; printed 2.5) and 8.68 times on Y (one seed; printed 7.3)" in said
+    assert (
+        "1.01 times as many on X (3 seeds; printed 2.5) and 8.68 times as many on Y (one seed; printed 7.3)"
+        in said
+    )
     assert "Z" not in said, "not run"

@@ -91,9 +91,11 @@ def of_speed(table: pd.DataFrame, method: str) -> str:
         if seeds:
             counted = f"{seeds} seeds" if seeds > 1 else "one seed"
             parts.append(
-                f"{row[data, 'speed-up']} times on {data} ({counted}; printed {row[data, 'speed-up, paper']})"
+                f"{row[data, 'speed-up']} times as many on {data} ({counted}; "
+                f"printed {row[data, 'speed-up, paper']})"
             )
-    return f"{method} is faster than random selection by {listed(parts)}." if parts else ""
+    sentence = f"Compared with the rounds of {method}, random selection needs {listed(parts)}."
+    return f"{sentence} The page of Table 1 says how sure that is." if parts else ""
 
 
 def show(
