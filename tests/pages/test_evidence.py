@@ -74,9 +74,13 @@ def cell(claim: str, reading: str, values: list[float], **more: Any) -> dict[str
     return row | found | more
 
 
+def of(*rows: dict[str, Any]) -> Evidence:
+    return Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+
+
 @pytest.fixture(scope="module")
 def evidence() -> Evidence:
-    rows = [
+    return of(
         cell("hcsfed.T1.a", ONE, CLEAR),
         cell("hcsfed.T1.b", ONE, AGAINST),
         cell("hcsfed.T1.b", CONTROL, NOISE),
@@ -86,8 +90,7 @@ def evidence() -> Evidence:
         cell("hcsfed.C.a", ONE, []),
         cell("hcsfed.T1.f", ONE, CLEAR, kind="supporting"),
         cell("hcsfed.F1.a", ONE, CLEAR, kind="construction"),
-    ]
-    return Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
+    )
 
 
 OUTCOMES = {
@@ -148,6 +151,24 @@ def test_an_effect_of_one_seed_is_said_without_an_interval():
     alone = Evidence.of(pd.DataFrame(rows)[effects.COLUMNS])
     story = front.story(alone, {})
     assert ["one seed", "MNIST: 2\u00a0×, one seed (printed: 4)"] in [paper["sentences"] for paper in story]
+
+
+def test_new_seeds_alone_stand_beside_the_one_cell_that_has_them():
+    """The other cells of this reading are the primary one's: a mean over both would have no seed in common."""
+    alone, fashion, cifar = "as written, the new seeds alone", "Fashion-MNIST, Random", "CIFAR-10, Random"
+    new = {"seeds": list(range(5, 20))}
+    evidence = of(
+        cell("hics.T1.b", "as written", CLEAR * 4, paper="hics_fl", cell=fashion, primary=True),
+        cell("hics.T1.b", "as written", CLEAR, paper="hics_fl", cell=cifar, primary=True, runs="of CIFAR-10"),
+        cell("hics.T1.b", alone, CLEAR * 3, paper="hics_fl", cell=fashion, **new),
+        cell("hics.T1.b", alone, CLEAR, paper="hics_fl", cell=cifar, runs="of CIFAR-10"),
+    )
+    ((reading, row),) = evidence.beside("hics.T1.b")
+    assert (reading.name, row["cell"], row["n"]) == (alone, fashion, 15)
+    (said,) = front.beside(evidence, "hics.T1.b")
+    assert said == f"{reading.words}: {forest.effect(row)}, 15 seeds ({fashion})"
+    assert "2 × [1.82, 2.2]" in said.replace("\u00a0", " "), "2 = exp(0.694), divided and multiplied by 1.1"
+    assert front.beside(evidence, "hics.T1.a") == [], "a claim that has no rows"
 
 
 def test_readings_are_not_votes_on_any_page():

@@ -135,15 +135,11 @@ def _readings(paper: str) -> str:
 
 def _rows(evidence: Evidence, claim: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """The effect under the primary reading, and under those that are shown beside it."""
-    mine = evidence.claims[evidence.claims["claim"] == claim]
-    first = primary(str(mine["paper"].iloc[0]))
-    rows = [_row(first.called, evidence.primary(claim), cells)]
-    for name in first.beside:
-        rows += [
-            _row(name, row, cells.iloc[:0]) | {"outcome": ""}
-            for row in mine[mine["reading"] == name].to_dict("records")
-            if row["n"] > 1
-        ]
+    judged = evidence.primary(claim)
+    rows = [_row(primary(judged["paper"]).called, judged, cells)]
+    for reading, row in evidence.beside(claim):
+        label = f"{reading.name}: {row['cell']}" if reading.part else reading.name
+        rows.append(_row(label, row, cells.iloc[:0]) | {"outcome": ""})
     return rows
 
 

@@ -16,6 +16,7 @@ from fedlib.settings.schema import ROOT, Scale
 from workspace.analysis import effects, words
 from workspace.analysis.claim import claims_of
 from workspace.analysis.paper import Paper, papers
+from workspace.analysis.readings import Reading, primary, readings
 from workspace.pages import forest, tables
 
 
@@ -91,6 +92,28 @@ class Evidence:
         """The row of `claims` under the primary reading."""
         row = self.claims[(self.claims["claim"] == claim) & self.claims["primary"]].iloc[0]
         return {str(key): value for key, value in row.items()}
+
+    def beside(self, claim: str) -> list[tuple[Reading, dict[str, Any]]]:
+        """What a claim comes to under the readings that are shown beside its primary one, of two seeds or more.
+
+        Rows of `claims`. A reading that is a part of the primary one's runs differs from it in some cells alone: of it,
+        each of these, in the same form.
+        """
+        mine, cells = (table[table["claim"] == claim] for table in (self.claims, self.table))
+        if mine.empty:
+            return []
+        paper = str(mine["paper"].iloc[0])
+        by_name = {reading.name: reading for reading in readings(paper)}
+        whole = cells[cells["primary"]].set_index("cell")["runs"]
+        rows = []
+        for reading in map(by_name.__getitem__, primary(paper).beside):
+            judged = mine[mine["reading"] == reading.name]
+            if reading.part:
+                parts = cells[cells["reading"] == reading.name]
+                parts = parts[parts["runs"] != parts["cell"].map(whole)]
+                judged = parts.assign(cells=1, of=len(whole), outcome="")
+            rows += [(reading, row) for row in judged[judged["n"] > 1].to_dict("records")]
+        return rows
 
     def is_core(self, claim: str) -> bool:
         """Whether a claim is one of the paper's core claims."""

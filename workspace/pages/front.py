@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -118,23 +118,21 @@ def finding(evidence: Evidence, claim: str) -> str:
     return f"{evidence.text(claim).rstrip('.')}: {evidence.in_words(claim)}.{effect}"
 
 
-def beside(evidence: Evidence, claim: str, names: Iterable[str] = ()) -> list[str]:
+def beside(evidence: Evidence, claim: str, names: Collection[str] = ()) -> list[str]:
     """What a claim's mean effect is under the readings that are shown beside the primary one, in words.
 
     names: of these readings; by default all.
     """
-    rows = evidence.claims[evidence.claims["claim"] == claim]
-    if rows.empty:
-        return []
-    first = primary(str(rows["paper"].iloc[0]))
     texts = []
-    for name in names or first.beside:
-        for row in rows[(rows["reading"] == name) & (rows["n"] > 1)].to_dict("records"):
-            other = next(reading for reading in readings(row["paper"]) if reading.name == name)
-            words = f"read otherwise ({other.words})"
-            words = first.control[2] if first.control and first.control[1] == name else words
-            part = f" over {row['cells']} of {row['of']} settings" if row["cells"] < row["of"] else ""
-            texts.append(f"{words}: {forest.mean_of(row)}, {seeds(row['n'])}{part}")
+    for reading, row in evidence.beside(claim):
+        if names and reading.name not in names:
+            continue
+        control = primary(row["paper"]).control
+        words = reading.words if reading.part else f"read otherwise ({reading.words})"
+        words = control[2] if control and control[1] == reading.name else words
+        part = f" over {row['cells']} of {row['of']} settings" if row["cells"] < row["of"] else ""
+        part = f" ({row['cell']})" if reading.part else part
+        texts.append(f"{words}: {forest.mean_of(row)}, {seeds(row['n'])}{part}")
     return texts
 
 
