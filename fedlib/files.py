@@ -176,8 +176,10 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def alone(folder: Path) -> Generator[int]:
+def alone(folder: Path, wait: bool = False) -> Generator[int]:
     """Lock a folder for work that must not run twice at a time. Yields the lock's descriptor, so a child can hold it.
+
+    wait: until nobody else holds it.
 
     Raises:
         InUse: another process holds the lock; the message names it and its command.
@@ -191,7 +193,7 @@ def alone(folder: Path) -> Generator[int]:
     with file:
         with writing(path):
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 raise InUse(
                     f"{folder} is in use by {holder(folder)}; wait for it to end, or stop it, and repeat the command."

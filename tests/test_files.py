@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,16 @@ def test_nothing_of_a_replaced_folder_is_left(
         "site",
         "site/index.html",
     ]
+
+
+def test_who_waits_for_a_folder_has_it_once_it_is_free(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD + "    print(flush=True); sys.stdin.read()", str(tmp_path)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    threading.Timer(0.2, child.stdin.close).start()
+    with alone(tmp_path, wait=True):
+        assert child.stdin.closed
+    assert child.wait() == 0
 
 
 def test_who_holds_a_folder_is_named_and_a_killed_process_holds_nothing(

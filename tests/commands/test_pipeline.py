@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pandas as pd
@@ -318,6 +319,28 @@ def test_plots_are_dvcs(project: Project) -> None:
     page = (project.folder / "plots" / "index.html").read_text()
     assert "test accuracy (%)" in page
     assert all(f'"method": "{method}"' in page for method in drawn.index)
+
+
+def test_pages_of_papers_wait_for_the_effects_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of effects is made once, after all tables, and not by every page that comes first."""
+    finished: Any = {name: {"a unit of work": "its address"} for name in ("cs_mnist", "world_claims")}
+    monkeypatch.setattr(seals, "is_current", lambda *_: False)
+    monkeypatch.setattr(results, "shows", lambda *_: False)
+    tables = pipeline._stale_tables(finished, "cpu")
+    effects = pipeline._stale_effects("cpu", tables)
+    assert {name: step.needs for name, step in effects.items()} == {"effects@cpu": set(tables)}
+    pages = {
+        "clustered_sampling-figure_1": ["cs_mnist"],
+        "world-claims": ["world_claims"],
+        "theory-engine": [],
+    }
+    steps = pipeline._stale_pages(pages, "cpu", finished, tables, effects)
+    assert {name: step.needs for name, step in steps.items()} == {
+        "clustered_sampling-figure_1": {"table@cs_mnist", "effects@cpu"},
+        "world-claims": {"table@world_claims"},
+        "theory-engine": set(),
+    }
+    assert not pipeline._stale_effects("demo", tables), "at scale demo no page judges"
 
 
 def make_pages(project: Project) -> None:

@@ -50,6 +50,24 @@ def everything(small: Small) -> list[verify.Checked]:
     return verify.everything(small.place, small.results, small.archive, small.inputs)
 
 
+def test_a_table_whose_whole_file_is_as_written_has_no_row_checked(small: Small, monkeypatch) -> None:
+    """Its digest stands in the record beside it; without this record its rows are checked."""
+    path = small.results / "demo" / "e.parquet"
+    record = path.with_suffix(".json").read_text()
+    checked: list[int] = []
+    monkeypatch.setattr(results, "check", lambda table, labels, expected: checked.append(len(table)))
+    table, _ = results.read_table(path)
+    assert not checked
+    for other in (None, "{", record.replace('"table": "', '"table": "0')):
+        path.with_suffix(".json").unlink() if other is None else path.with_suffix(".json").write_text(other)
+        results.read_table(path)
+        assert checked.pop() == len(table)
+    path.with_suffix(".json").write_text(record)
+    path.write_bytes(path.read_bytes() + b" ")  # which a reader of parquet does not see
+    with pytest.raises(StoreError):
+        results.read_table(path)
+
+
 def test_all_that_is_there_is_checked(small: Small, monkeypatch, capsys) -> None:
     found = everything(small)
     assert [one.kind for one in found] == KINDS

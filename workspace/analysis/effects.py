@@ -61,7 +61,7 @@ import pandas as pd
 
 from fedlib.digests import address_of
 from fedlib.errors import StoreError
-from fedlib.files import HOME, read_sealed, state_of, write_sealed, write_whole
+from fedlib.files import HOME, alone, read_sealed, state_of, write_sealed, write_whole
 from fedlib.runs.archive import mend
 from fedlib.runs.place import Place
 from fedlib.runs.results import read_table
@@ -117,15 +117,44 @@ def load(scale: Scale, root: Path = ROOT) -> pd.DataFrame:
 
 def load_judged(scale: Scale, root: Path = ROOT) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The effects table (`load`), and its `claims`, which are kept beside it. Raises the same errors."""
-    folder = root / "data" / "effects"
-    paths = [folder / f"{scale}.parquet", folder / f"{scale}-claims.parquet"]
-    signature, seen = _signature(scale, root), folder / f"{scale}.json"
-    with suppress(OSError, ValueError, KeyError, StoreError):
-        known = read_sealed(seen)
-        if known["signature"] == signature:  # no file has changed since, so that none has to be opened
-            effects, judged = (from_kept(path, known["address"], "it is made anew") for path in paths)
+    if (known := _known(scale, root)) is None:
+        with alone(_folder(root) / scale, wait=True):  # several pages may ask at once: one makes it for all
+            return _collected(scale, root) if (known := _known(scale, root)) is None else known
+    return known
+
+
+def is_current(scale: Scale, root: Path = ROOT) -> bool:
+    """Whether the effects table of a scale is there, and no file on which it depends has changed since."""
+    with suppress(OSError, ValueError, KeyError):
+        return read_sealed(_folder(root) / f"{scale}.json")["signature"] == _signature(scale, root)
+    return False
+
+
+def _folder(root: Path) -> Path:
+    return root / "data" / "effects"
+
+
+def _paths(scale: Scale, root: Path) -> list[Path]:
+    """The files of the effects table and of its claims."""
+    return [_folder(root) / f"{scale}.parquet", _folder(root) / f"{scale}-claims.parquet"]
+
+
+def _known(scale: Scale, root: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """The two tables as they were kept; None: some file on which they depend has changed since, or they are damaged."""
+    if is_current(scale, root):  # so that none of these files has to be opened
+        with suppress(OSError, ValueError, KeyError, StoreError):
+            about = read_sealed(_folder(root) / f"{scale}.json")
+            effects, judged = (
+                from_kept(path, about["address"], "it is made anew", digest)
+                for path, digest in zip(_paths(scale, root), about["files"], strict=True)
+            )
             return effects, judged
-    files = _files(scale, root)
+    return None
+
+
+def _collected(scale: Scale, root: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The two tables, made anew if other runs or other code made those that are kept."""
+    signature, files, paths = _signature(scale, root), _files(scale, root), _paths(scale, root)
     runs = {name: _addresses(file) for name, file in files.items()}
     address = address_of([runs, [hashlib.sha256(path.read_bytes()).hexdigest() for path in _code()]])
     try:
@@ -135,7 +164,10 @@ def load_judged(scale: Scale, root: Path = ROOT) -> tuple[pd.DataFrame, pd.DataF
         judged = claims(effects)
         for path, content in zip(paths, (effects, judged), strict=True):
             write_whole(path, to_kept(content, address))
-    write_sealed(seen, {"signature": signature, "address": address})
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    write_sealed(
+        _folder(root) / f"{scale}.json", {"signature": signature, "address": address, "files": digests}
+    )
     return effects, judged
 
 

@@ -25,6 +25,7 @@ from fedlib.settings import params
 from fedlib.settings.code import code_of
 from fedlib.settings.params import Experiments
 from fedlib.settings.schema import ROOT, Scale
+from workspace.analysis.paper import papers
 from workspace.commands import notebooks
 from workspace.commands.command import Command, Start, commands
 from workspace.commands.progress import StageProgress, in_turn
@@ -194,6 +195,7 @@ def write_stages(path: Path = PIPELINE) -> bool:
 
 USUAL = {
     "table": 2.0,
+    "effects": 10.0,
     "page": 4.0,
     "report": 60.0,
 }  # seconds of a step on two quiet cores, until the last time is known
@@ -247,7 +249,8 @@ def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
     sources = settings.artifacts
     finished_work = _finished([*settings.names, *settings.studies], settings, scale)
     tables = _stale_tables(finished_work, scale)
-    todo = tables | _stale_pages(sources, scale, finished_work, tables)
+    effects = _stale_effects(scale, tables)
+    before, pages = tables | effects, _stale_pages(sources, scale, finished_work, tables, effects)
     if instead := site.INSTEAD.get(scale):
         gaps = {name for name, addresses in finished_work.items() if not all(addresses.values())}
         used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
@@ -259,8 +262,10 @@ def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
         }
         ending = f" at scale {instead}"
         tables = _stale_tables(more, instead, logs=False, ending=ending)
-        todo |= tables | _stale_pages(fuller, instead, more, tables, ending)
-    return todo
+        effects = _stale_effects(instead, tables) if fuller else {}
+        before |= tables | effects
+        pages |= _stale_pages(fuller, instead, more, tables, effects, ending)
+    return before | pages
 
 
 def _finished(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
@@ -305,16 +310,25 @@ def _stale_tables(
     return stale
 
 
+def _stale_effects(scale: Scale, tables: Mapping[str, Making]) -> dict[str, Making]:
+    """The effects table, on which the pages of papers wait: each would make it for itself. At scale demo none does."""
+    from workspace.analysis import effects
+
+    step = Making(["effects"], scale, frozenset(tables), lambda: not effects.is_current(scale))
+    return {f"effects@{scale}": step} if scale != "demo" and (tables or step.is_stale()) else {}
+
+
 def _stale_pages(
     sources_of: Mapping[str, list[str]],
     scale: Scale,
     finished_work: Mapping[str, Mapping[Work, str | None]],
     tables: Mapping[str, Making],
+    effects: Mapping[str, Making],
     ending: str = "",
 ) -> dict[str, Making]:
     """The stale pages of artifacts.
 
-    sources_of: artifact -> the experiments that its page shows. tables: those that are made before.
+    sources_of: artifact -> the experiments that its page shows. tables, effects: those that are made before.
 
     Those that read nothing come first, because they compute, then those that read most: a long one does not end alone.
     """
@@ -322,6 +336,7 @@ def _stale_pages(
     for name, experiments in sources_of.items():
         needed = finished_work if name in notebooks.WHOLE_SCALE else experiments
         needs = frozenset(key for key, step in tables.items() if set(step.words) & set(needed))
+        judges = needed and (name in notebooks.WHOLE_SCALE or name.split("-")[0] in papers())
 
         def is_stale(name: str = name, experiments: list[str] = experiments) -> bool:
             sources = notebooks.page_sources(name, experiments, scale)
@@ -330,7 +345,8 @@ def _stale_pages(
         if needs or is_stale():
             finished = [address for n in needed for address in finished_work.get(n, {}).values() if address]
             sizes[name] = len(finished)
-            stale[name] = Making(["notebook", "run", name], scale, needs, is_stale)
+            waits = needs | frozenset(effects) if judges else needs
+            stale[name] = Making(["notebook", "run", name], scale, waits, is_stale)
     order = sorted(stale, key=lambda name: (sizes[name] > 0, -sizes[name]))
     return {f"{name}{ending}": stale[name] for name in order}
 

@@ -165,7 +165,7 @@ def preload() -> None:
     import nbformat
 
     from fedlib.runs import archive
-    from fedlib.samplers import registry
+    from fedlib.settings import code
     from workspace.analysis import effects
     from workspace.analysis.paper import parts
 
@@ -174,7 +174,8 @@ def preload() -> None:
     for book in BOOKS:
         parts(book)
     nbformat.validate(nbformat.v4.new_notebook())  # which compiles the schema
-    registry.load_all()
+    with suppress(SyntaxError, ValueError, OSError):  # the command that needs it reports it
+        code.everything()
     effects.needed()
     for scale, path in archive.all_of():
         with suppress(StoreError):  # the command that needs it reports it

@@ -32,14 +32,19 @@ WORDS = {
 
 def runs_of(data: Mapping[str, Any]) -> pd.DataFrame:
     """The runs of the chooser's data (`chooser.data`), as `chooser.points` has them."""
-    return pd.concat(
-        pd.DataFrame({**run["at"], "accuracy": run["accuracy"]}).assign(
-            experiment=data["settings"][run["s"]]["experiment"],
-            setting=data["settings"][run["s"]]["setting"],
-            method=data["methods"][run["m"]]["name"],
-            seed=run["seed"],
-        )
+    runs = pd.DataFrame(
+        {
+            **run["at"],
+            "accuracy": run["accuracy"],
+            "experiment": data["settings"][run["s"]]["experiment"],
+            "setting": data["settings"][run["s"]]["setting"],
+            "method": data["methods"][run["m"]]["name"],
+            "seed": run["seed"],
+        }
         for run in data["runs"]
+    )
+    return runs.explode([*chooser.COSTS, "accuracy"]).astype(
+        dict.fromkeys([*chooser.COSTS, "accuracy"], float)
     )
 
 
