@@ -537,8 +537,9 @@ def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
     )
     published.lighten(new)
     published.prune(new)
-    published.report(new / "report.pdf", root / "site" / "report.typ", site.report())
-    footer = {"footer": site.report()["footer"]}
+    report = site.report()
+    published.report(new / "report.pdf", root / "site" / "report.typ", report)
+    footer = {"footer": report["footer"]}
     for paper, content in site.articles.items():
         published.report(new / paper / "article.pdf", root / "site" / "article.typ", content | footer)
     if site.study is not None:
