@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,13 @@ CHANGES = {
 STUDIES = {"x_partitions": {"experiments": {"D": "e"}, "seeds": 2}}
 
 
+def made_by(path: Path) -> dict[str, Any]:
+    """The record beside a table, without the digest of the table's file: an archive rounds what it keeps."""
+    record = files.read_sealed(path.with_suffix(".json"))
+    del record["table"]
+    return record
+
+
 class Folder(Small):
     """A place of one's own: runs, results and archive; `trained` counts the runs that were trained."""
 
@@ -50,13 +58,13 @@ class Folder(Small):
     def simulate(self, **options) -> tuple[pd.DataFrame, dict]:
         self.trained.clear()
         path = super().simulate(**options)
-        return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+        return pd.read_parquet(path), made_by(path)
 
     def study(self, **options) -> tuple[pd.DataFrame, dict]:
         whole = plan("x_partitions", "demo", self.settings)
         where = (self.place, self.results, self.archive)
         path = simulate(whole, None, *where, lambda line: None, **options)
-        return pd.read_parquet(path), json.loads(path.with_suffix(".json").read_text())
+        return pd.read_parquet(path), made_by(path)
 
     def wipe(self) -> None:
         for folder in (self.place.runs, self.results):

@@ -250,7 +250,7 @@ def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
     finished_work = _finished([*settings.names, *settings.studies], settings, scale)
     tables = _stale_tables(finished_work, scale)
     effects = _stale_effects(scale, tables)
-    before, pages = tables | effects, _stale_pages(sources, scale, finished_work, tables, effects)
+    todo, pages = tables | effects, _stale_pages(sources, scale, finished_work, tables, effects)
     if instead := site.INSTEAD.get(scale):
         gaps = {name for name, addresses in finished_work.items() if not all(addresses.values())}
         used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
@@ -263,9 +263,9 @@ def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
         ending = f" at scale {instead}"
         tables = _stale_tables(more, instead, logs=False, ending=ending)
         effects = _stale_effects(instead, tables) if fuller else {}
-        before |= tables | effects
+        todo |= tables | effects
         pages |= _stale_pages(fuller, instead, more, tables, effects, ending)
-    return before | pages
+    return todo | pages
 
 
 def _finished(names: Iterable[str], settings: Experiments, scale: Scale) -> dict[str, dict[Work, str | None]]:
