@@ -449,11 +449,13 @@ def test_a_report_makes_at_scale_cpu_what_a_page_lacks_at_scale_paper(
     log = ["notebook", "run", "simulate", "--experiment", "hcsfed_ablation", "--only-finished"]
     assert [(step.scale, step.words) for step in todo.values()] == [
         ("paper", log),
+        ("paper", ["effects"]),
+        ("cpu", ["results", "cs_work"]),
+        ("cpu", ["results", "hcsfed_ablation"]),
+        ("cpu", ["effects"]),
         ("paper", ["notebook", "run", "empty"]),
         ("paper", ["notebook", "run", "whole"]),
         ("paper", ["notebook", "run", "half"]),
-        ("cpu", ["results", "cs_work"]),
-        ("cpu", ["results", "hcsfed_ablation"]),
         ("cpu", ["notebook", "run", "half"]),
     ]
     assert todo["half at scale cpu"].needs == {
@@ -504,7 +506,7 @@ def test_a_log_is_made_again_once_the_code_that_shows_it_has_changed(
 def test_the_scoreboard_depends_on_the_table_of_fair_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
     monkeypatch.setattr(pipeline.seals, "is_current", lambda page, sources: asked.extend(sources))
-    pipeline._stale_pages({"scoreboard": []}, "demo", {}, {})
+    pipeline._stale_pages({"scoreboard": []}, "demo", {}, {}, {})
     assert power.TABLE in asked
     assert f"- {power.TABLE.relative_to(ROOT)}\n" in pipeline._stage("scoreboard", [])
 

@@ -113,6 +113,7 @@ def middle(curve: list[tuple[int, float]], last: int) -> float:
 
 LEVELS = [
     ("hics.F2.d", "Fashion-MNIST (3), Random", "hics_fmnist", "(3)", "HiCS-FL", "Random", tail, 200),
+    ("hics.F2.a", "Fashion-MNIST (2), Random", "hics_fmnist", "(2)", "HiCS-FL", "Random", middle, 200),
     ("fedcor.F4.a", "FMNIST 1SPC, AFL", "fedcor_fmnist", "1SPC", "FedCor", "AFL", tail, 500),
     ("fedcor.F4.b", "FMNIST Dir, Random", "fedcor_fmnist", "Dir", "FedCor", "Random", middle, 500),
     ("hics.F4.a", "Fashion-MNIST (3)", "hics_fmnist", "(3)", "HiCS-FL", "CS", middle, 200),
@@ -308,6 +309,12 @@ def test_print_is_of_the_same_cells():
         ("hics.T1.b", "shown in part", "shown in at least 1 of 2; 2 open", "smaller than printed"),
         ("hics.T1.a", "shown in part", "shown in at least 2 of 7; 12 open", "size open"),
         ("hics.F3.a", "holds where run", "holds in all 2 run; 10 open", ""),
+        (
+            "hics.F2.a",
+            "contradicted",
+            "contradicted: reversed in at least 1 of 12 (Fashion-MNIST (2), Random)",
+            "",
+        ),
         ("cs.M.c", "by construction", "by construction", ""),
     ],
 )

@@ -129,10 +129,11 @@ class Entries:
         return f"print: {claim}, {row['artifact']}", f"{forest.number(value)}{unit}"
 
     def cell(self, claim: str, name: str) -> tuple[str, str]:
-        """The effect in one cell under the primary reading."""
+        """The effect in one cell under the primary reading, with its seeds."""
         rows = self.evidence.table
         row = rows[(rows["claim"] == claim) & (rows["cell"] == name) & rows["primary"]].iloc[0]
-        return f"effects: {claim}, {name}", forest.effect({str(key): value for key, value in row.items()})
+        effect = forest.effect({str(key): value for key, value in row.items()})
+        return f"effects: {claim}, {name}", f"{effect} ({front.seeds(int(row['n']))})"
 
     def quote(self, claim: str) -> tuple[str, str]:
         """The paper's own sentence, with its place."""
