@@ -21,8 +21,9 @@ from torch import Tensor
 
 from fedlib.data.datasets import Tensors
 from fedlib.settings.schema import Local
+from fedlib.training.bits import kept_bits, packed_size
 from fedlib.training.chain import Chain
-from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, kept_bits, longest_first
+from fedlib.training.contract import Batches, Job, LocalWork, Turns, batches_of, longest_first
 from fedlib.training.maps import MapMeasure, MapStep
 from fedlib.training.objective import first_line
 from fedlib.training.stacked import Measure, StackedExecutor
@@ -32,6 +33,7 @@ JOBS = 64  # trained together, at most: they fill the card, whose memory holds t
 NARROWEST = 8  # jobs that a step computes, at least
 ROOM = 512  # steps of a job for which there are buffers, at least: with more, a step is compiled and captured again
 BUNDLE = 4  # steps whose dropout bits are sent at a time
+TOGETHER = 16  # clients whose bits a thread draws in one loop, at most: fewer than 8 leave registers empty
 IMAGES = 4096  # evaluated at a time, over all models: as many as a step trains on
 MODELS = 4  # evaluated at a time, at most
 GROUP = 32  # clients that each of two groups of runs selects, at least: fewer do not fill the card
@@ -108,11 +110,17 @@ class CardExecutor(StackedExecutor):
     def _packed_bits(self, jobs: Sequence[Job], batch: int, steps: int) -> Tensor:
         """(S, G, bytes): which values dropout keeps. Jobs on the same batches share their bits, which are sent once."""
 
-        def draw(job: Job) -> np.ndarray:
-            return kept_bits(job.rng, self.dropouts, batch, steps)
-
         clients, place = distinct(jobs)
-        packed = self._sent(np.stack(list(self._draw(draw, clients)), 1))
+        rngs, size = [job.rng for job in clients], packed_size(self.dropouts, batch)
+        host = torch.empty(steps, len(rngs), size, dtype=torch.uint8, pin_memory=self.device.type != "cpu")
+        ends = np.linspace(0, len(rngs), 1 + -(-len(rngs) // TOGETHER), dtype=int).tolist()
+
+        def draw(first: int, last: int) -> None:
+            kept_bits(rngs[first:last], self.dropouts, batch, host.numpy()[:, first:last])
+
+        for _ in self._draw(draw, ends, ends[1:]):
+            pass
+        packed = host.to(self.device, non_blocking=True)
         return packed if len(clients) == len(jobs) else packed[:, self._sent(place)]
 
     def _images(self, models: int) -> int:

@@ -298,16 +298,6 @@ def dropout_masks(bits: Tensor, dropouts: Dropouts, batch: int) -> list[Tensor]:
     return masks
 
 
-def kept_bits(rng: np.random.Generator, dropouts: Dropouts, batch: int, steps: int) -> np.ndarray:
-    """(steps, bytes): for every value that dropout masks, one bit, set if it is kept. Each layer starts a new byte.
-
-    The draws and what they decide are those of `dropout_masks`, in a sixteenth of the space.
-    """
-    layers = split_bits(dropout_bits(rng, dropouts, batch, steps), dropouts, batch)
-    keep = [bits >= dropout_threshold(p) for bits, (p, _) in zip(layers, dropouts, strict=True)]
-    return np.concatenate([np.packbits(bits, axis=1, bitorder="little") for bits in keep], 1)
-
-
 def rate(local: Local, lr: float, t: int) -> float:
     """The learning rate of a client's step t, from 0."""
     return lr * 0.5 ** (t // local.halve_every) if local.halve_every else lr

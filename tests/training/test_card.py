@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -19,9 +21,10 @@ from torch.utils._pytree import tree_leaves
 from fedlib.settings.schema import Local
 from fedlib.streams import stream
 from fedlib.training import card, models
+from fedlib.training.bits import kept_bits, packed_size
 from fedlib.training.card import CardExecutor
 from fedlib.training.chain import Chain, torch_default
-from fedlib.training.contract import Job, dropout_bits, dropout_masks, kept_bits
+from fedlib.training.contract import Job, dropout_bits, dropout_masks, split_bits
 from fedlib.training.layout import Layout
 from fedlib.training.looped import ClientLoop
 from fedlib.training.maps import MapMeasure, MapStep, Pooling, takes
@@ -160,15 +163,50 @@ def test_a_client_with_more_samples_may_have_fewer_steps(model: str, kind: type[
         assert alone.losses[0] == together.losses[j]
 
 
+@given(
+    dropouts=st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.1, 0.25, 0.5, 1 - 2**-16, 1.0]),
+            st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    batch=st.integers(1, 6),
+    clients=st.integers(1, 20),
+    steps=st.integers(1, 3),
+)
+@settings(deadline=None)
+def test_packed_bits_are_what_numpy_draws(dropouts, batch, clients, steps):
+    """Layers that begin and end anywhere in a word or a byte; and the generators move on as NumPy's own do."""
+    ours, theirs = ([stream(k, "local") for k in range(clients)] for _ in range(2))
+    packed = np.full((steps, clients, packed_size(dropouts, batch)), 7, np.uint8)
+    kept_bits(ours, dropouts, batch, packed)
+    for k, rng in enumerate(theirs):
+        place = 0
+        layers = split_bits(dropout_bits(rng, dropouts, batch, steps), dropouts, batch)
+        for (p, _), numbers in zip(dropouts, layers, strict=True):
+            expected = np.packbits(numbers >= round(p * 2**16) - 2**15, axis=1, bitorder="little")
+            np.testing.assert_array_equal(packed[:, k, place : place + expected.shape[1]], expected)
+            place += expected.shape[1]
+        assert place == packed.shape[2]
+    assert [rng.integers(2**40) for rng in ours] == [rng.integers(2**40) for rng in theirs]
+
+
 def test_packed_bits_are_the_masks_of_the_contract():
     dropouts = [(0.2, (5, 3, 3)), (0.5, (7,))]  # 3 * 45 and 3 * 7 values: neither fills its last byte
-    packed = kept_bits(stream(0, "local"), dropouts, 3, 4)
+    packed = np.empty((4, 1, 17 + 3), np.uint8)
+    kept_bits([stream(0, "local")], dropouts, 3, packed)
     masks = dropout_masks(torch.from_numpy(dropout_bits(stream(0, "local"), dropouts, 3, 4)), dropouts, 3)
-    assert packed.shape == (4, 17 + 3)
-    bits = np.unpackbits(packed, axis=1, bitorder="little")
+    bits = np.unpackbits(packed[:, 0], axis=1, bitorder="little")
     maps = bits[:, :135].reshape(4, 3, 3, 3, 5)
     np.testing.assert_array_equal(maps, masks[0].permute(0, 1, 3, 4, 2) > 0)
     np.testing.assert_array_equal(bits[:, 136:157].reshape(4, 3, 7), masks[1] > 0)
+
+
+def test_packed_bits_need_the_generator_whose_steps_they_take():
+    with pytest.raises(ValueError, match="SFC64"):
+        kept_bits([np.random.default_rng(0)], [(0.5, (8,))], 1, np.empty((1, 1, 1), np.uint8))
 
 
 def test_pooling_passes_what_torch_passes():
