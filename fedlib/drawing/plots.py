@@ -47,7 +47,7 @@ def draw_curves(
     cross. smooth: applied to each run's curve before averaging. authors: this panel's runs of the authors' own program
     (`reference.beside`), each a thin line.
     """
-    methods = list(dict.fromkeys(results["method"])) if methods is None else methods
+    methods = results["method"].unique().tolist() if methods is None else methods
     styles = styles or looks(methods)
     results = results[results["round"] >= first]
     unit, across = AXES.get(y, (y, 1.0))[1], AXES.get(x, (x, 1.0))[1]
@@ -115,14 +115,14 @@ def curves(
     table has it at the target.
     """
     if panels is None:
-        panels = list(dict.fromkeys(results["setting"]))
+        panels = results["setting"].unique().tolist()
     titles = dict(panels) if isinstance(panels, Mapping) else {s: s for s in panels}
     present = {s: title for s, title in titles.items() if (results["setting"] == s).any()}
     fig, axes = grid(len(present), columns, width, height)
     ran = []
     for ax, (setting, title) in zip(axes, present.items(), strict=True):
         rows = results[results["setting"] == setting]
-        ran.append([m for m in dict.fromkeys(rows["method"]) if methods is None or m in methods])
+        ran.append([m for m in rows["method"].unique() if methods is None or m in methods])
         theirs = None if authors is None else authors[authors["setting"] == setting]
         draw_curves(
             ax,
@@ -145,7 +145,7 @@ def curves(
                     ax,
                     printed[setting],
                     height,
-                    styles or looks(methods or list(dict.fromkeys(rows["method"]))),
+                    styles or looks(methods or rows["method"].unique().tolist()),
                 )
         ax.set_title(title)
         label_axes(ax, x, y)

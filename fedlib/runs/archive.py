@@ -11,11 +11,13 @@ Who trained in each round is always kept; runs that were archived before that wa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +40,7 @@ EXACT = ("test_accuracy",)  # compared with targets such as 0.69; a share of 10,
 TIME_BITS = 8
 SAMPLE_BITS = 12  # finer than any histogram or test of normality sees, and half the bytes
 LISTS = ("clients", "missing")  # of clients' numbers, a round
+SETTLED = 2.0  # seconds after which a further change of a file also changes its times
 
 
 def path_of(name: str, scale: str, root: Path = ARCHIVE) -> Path:
@@ -137,12 +140,13 @@ def all_of(archive: Path = ARCHIVE) -> Iterator[tuple[Scale, Path]]:
 
 def _other_archives(name: str, scale: Scale, columns: Collection[str], archive: Path) -> Iterator[Packed]:
     needed = {OPTIONAL[name_in_params] for name_in_params in columns}
+    lists = frozenset(needed & {*LISTS})
     for other_scale, path in all_of(archive):
         if path != path_of(name, scale, archive):
             with suppress(StoreError):  # whoever needs this archive will get the error
                 packed = read(path.stem, other_scale, archive)
                 if needed <= set(packed.columns):
-                    yield replace(packed, needed=frozenset(needed & {*LISTS}))
+                    yield replace(packed, needed=lists) if lists else packed
 
 
 def find(
@@ -178,9 +182,22 @@ def read(name: str, scale: str, root: Path = ARCHIVE) -> Packed:
         StoreError: the file is damaged or belongs to something else. Damaged rows are found when they are read.
     """
     path = path_of(name, scale, root)
-    if path.exists() and not path.is_file():  # reading a pipe would wait
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return Packed()
+    if not S_ISREG(status.st_mode):  # reading a pipe would wait
         raise StoreError(f"{path}: it is not a file; move it away.")
-    return _opened(path, name, scale, path.read_bytes()) if path.exists() else Packed()
+    if time.time() - max(status.st_mtime, status.st_ctime) < SETTLED:
+        return _opened(path, name, scale, path.read_bytes())
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return _settled(path, name, scale, (status.st_dev, status.st_ino, status.st_size, *times))
+
+
+@lru_cache(maxsize=1024)
+def _settled(path: Path, name: str, scale: str, version: tuple[int, ...]) -> Packed:
+    """The content of a file that has been as it is for some time; `version` differs once it is written again."""
+    return _opened(path, name, scale, path.read_bytes())
 
 
 # More places than there are files: with fewer, a second pass over all of them would find none.

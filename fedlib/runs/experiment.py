@@ -119,7 +119,7 @@ def tidy(
     for column in LISTS:
         if column in table:
             table[column] = table[column].where(table[column].notna(), None)
-    for column in table.columns[[kind.kind == "O" for kind in table.dtypes]]:
+    for column in table.columns[[kind == "object" for kind in table.dtypes]]:
         table[column] = of_one_type(table[column])
     further = dict.fromkeys(MEASURES, float("nan")) if plan.work[0].run else LABELS
     for column, default in further.items():

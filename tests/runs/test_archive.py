@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +393,23 @@ def test_a_file_that_is_damaged_or_of_something_else_is_named(folder: Folder, tm
     assert "do not match its address" in refused(changed(foreign))
     with pytest.raises(StoreError, match=r"e\.parquet"):
         folder.simulate()
+
+
+def test_a_file_that_has_settled_is_opened_once_and_again_after_every_change(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder.pack(*folder.simulate(seeds=[0]))
+    whole, as_written = path.read_bytes(), path.stat()
+    later = time.time() + 2 * archive.SETTLED
+    monkeypatch.setattr(archive.time, "time", lambda: later)
+    assert archive.read("e", "demo", folder.archive) is archive.read("e", "demo", folder.archive)
+    while path.stat().st_ctime_ns == as_written.st_ctime_ns:  # of one size, and seemingly not changed
+        path.write_bytes(whole[:-9] + bytes(9))
+        os.utime(path, ns=(as_written.st_atime_ns, as_written.st_mtime_ns))
+    with pytest.raises(StoreError, match=r"e\.parquet"):
+        archive.read("e", "demo", folder.archive)
+    path.unlink()
+    assert archive.read("e", "demo", folder.archive).runs == ()
 
 
 def _bytes(table: pa.Table, folder: Path) -> bytes:

@@ -222,7 +222,7 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
     """Make the logs and pages that are missing, not as they were made, or made from other results, code or settings.
 
     Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
-    another scale has (`site.INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
+    another scale has (`INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
     logs of its own scale. with_site: also the site, from all of them.
 
     Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
@@ -244,14 +244,14 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
 
 def steps(settings: Experiments, scale: Scale) -> dict[str, Making]:
     """What a report at a scale has to make: tables with their logs, and pages."""
-    from workspace.pages import site
+    from workspace.pages.page import INSTEAD
 
     sources = settings.artifacts
     finished_work = _finished([*settings.names, *settings.studies], settings, scale)
     tables = _stale_tables(finished_work, scale)
     effects = _stale_effects(scale, tables)
     todo, pages = tables | effects, _stale_pages(sources, scale, finished_work, tables, effects)
-    if instead := site.INSTEAD.get(scale):
+    if instead := INSTEAD.get(scale):
         gaps = {name for name, addresses in finished_work.items() if not all(addresses.values())}
         used = {n for experiments in sources.values() if gaps & set(experiments) for n in experiments}
         more = _finished(sorted(used), settings, instead)

@@ -84,7 +84,7 @@ def similarities(panels: Mapping[str, pd.DataFrame], bounds: Mapping[str, float]
     """
     fig, axes = grid(len(panels), 2, width=4.8, height=3.3)
     for ax, (title, table) in zip(axes, panels.items(), strict=True):
-        styles = looks(list(dict.fromkeys(table["method"])))
+        styles = looks(table["method"].unique().tolist())
         for method, rows in table.groupby("method", sort=False):
             colour = styles[str(method)]["color"]
             plain, centred = (
@@ -146,8 +146,9 @@ def method_panels(
     """
     panels_shown = {}
     for setting, runs in results.groupby("setting", sort=False):
+        ran = set(runs["method"].unique())
         for title, methods in panels.items():
-            if present := [method for method in methods if method in set(runs["method"])]:
+            if present := [method for method in methods if method in ran]:
                 panels_shown[f"{setting}: {title}"] = runs, present
     panels_shown = {
         title: panel for title, panel in panels_shown.items() if len(panel[1]) > 1
