@@ -223,8 +223,10 @@ def test_the_labels_of_an_axis_stay_in_the_picture():
 
 def test_effects_without_an_interval_are_told_one_by_one():
     ran = pd.DataFrame([cell("hcsfed.T1.a", ONE, [math.log(2)], low=math.nan, high=math.nan)])
-    assert forest.alone(ran) == "2\u00a0×; one seed"
-    assert forest.alone(ran.assign(n=0, estimator="exact fact")) == "–", "a fact has no seeds"
+    assert forest.alone(ran.to_dict("records")) == "2\u00a0×; one seed"
+    assert forest.alone(ran.assign(n=0, estimator="exact fact").to_dict("records")) == "–", (
+        "a fact has no seeds"
+    )
 
 
 def test_an_effect_that_may_be_larger_says_so_and_points_there():

@@ -24,9 +24,10 @@ def test_a_curve_is_the_mean_over_seeds_in_percent_and_what_was_not_measured_has
         for t in range(3)
     ]
     curves = Curves({"e": pd.DataFrame(rows)})
-    name = curves.key(Where("e", "s", "A"))
-    assert curves.known[name]["x"] == [0, 1, 2]
-    assert curves.known[name]["y"][1] == 11.0, "the running mean of 1, 11 and 21 percent"
+    assert curves.place(Where("e", "s", "A")) == curves.place(Where("e", "s", "A")) == 0
+    (curve,) = curves.known
+    assert curve["x"] == [0, 1, 2]
+    assert curve["y"][1] == 11.0, "the running mean of 1, 11 and 21 percent"
     for other in (Where("e", "s", "A", "train_loss"), Where("e", "s", "B"), Where("other", "s", "A")):
-        assert curves.key(other) == ""
-    assert list(curves.known) == [name]
+        assert curves.place(other) is None
+    assert len(curves.known) == 1

@@ -499,8 +499,9 @@ def levels(claims: pd.DataFrame) -> pd.DataFrame:
             taken = options_taken(str(family["paper"].iloc[0]), family["reading"])[choice.split(" + ")[0]]
         natural = math.exp if family["null"].iloc[0] == 1 else float
         for option, rows_of in family.groupby(np.array(taken), sort=False):
+            measured = zip(rows_of["seeds"], rows_of["values"], strict=True)
             by_seed = pd.DataFrame(
-                [dict(zip(row["seeds"], row["values"], strict=True)) for row in rows_of.to_dict("records")]
+                [dict(zip(seeds, values, strict=True)) for seeds, values in measured]
             ).dropna(axis=1)
             means = by_seed.mean().to_numpy()
             effect = Effect.of(means)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedlib import algorithms
@@ -106,20 +105,22 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for experiment, table in tables.items():
         spent = cumulative_cost(comparable(table))
-        spent = spent.assign(megabytes=spent["megabytes"], client_steps=spent["work"])
-        spent["server_seconds"] = spent.groupby(RUN, sort=False)["server_seconds"].cumsum()
-        runs: list[tuple[Any, pd.DataFrame]] = list(spent.groupby(RUN, sort=False))
-        for (setting, method, seed), run in runs:
-            last = int(run["round"].max())
-            ends = np.unique(np.ceil(np.arange(1, POINTS + 1) * last / POINTS).astype(int))
-            run = run[run["round"] > 0]
-            bins = pd.Index(np.searchsorted(ends, run["round"]), name="bin")
-            means = 100 * run["test_accuracy"].groupby(bins).mean()
-            checkpoints = run.set_index("round").reindex(ends)[list(COSTS[1:])].ffill()
-            part = checkpoints.assign(accuracy=means.reindex(range(len(ends))).to_numpy()).dropna()
-            labels = {"experiment": experiment, "setting": setting, "method": method, "seed": seed}
-            parts.append(part.rename_axis("round").reset_index().assign(**labels))
-    columns = ["experiment", "setting", "method", "seed", *COSTS, "accuracy"]
+        spent = spent.assign(
+            client_steps=spent["work"],
+            server_seconds=spent.groupby(RUN, sort=False)["server_seconds"].cumsum(),
+            last=spent.groupby(RUN, sort=False)["round"].transform("max"),
+        )
+        spent = spent[spent["round"] > 0]
+        part = (spent["round"] - 1) * POINTS // spent[
+            "last"
+        ] + 1  # of the run, in which a round lies: 1 to POINTS
+        ends = -(-part * spent["last"] // POINTS)
+        grouped = spent.drop(columns="round").groupby([*RUN, ends], sort=False)
+        checkpoints = grouped[list(COSTS[1:])].last().assign(accuracy=100 * grouped["test_accuracy"].mean())
+        parts.append(
+            checkpoints.dropna().rename_axis([*RUN, "round"]).reset_index().assign(experiment=experiment)
+        )
+    columns = ["experiment", *RUN, *COSTS, "accuracy"]
     return pd.concat(parts)[columns].reset_index(drop=True) if parts else pd.DataFrame(columns=columns)
 
 

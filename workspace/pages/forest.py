@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
@@ -137,20 +137,22 @@ def ticks(low: float, high: float, ratio: bool) -> list[float]:
     ]
 
 
-def numbers(cells: pd.DataFrame) -> pd.DataFrame:
+def numbers(cells: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The table behind the plot: one row per cell and reading."""
-    return pd.DataFrame(
+    rows = [
         {
-            "reading": cells["reading"],
-            "cell": cells["cell"],
-            "printed": cells["shown"].replace("", tables.MISSING),
-            "effect": [effect(row) for row in cells.to_dict("records")],
-            "bound": [number(value) for value in cells["margin"]],
-            "seeds": cells["n"],
-            "outcome": cells["outcome"],
-            "": cells["words"],
+            "reading": cell["reading"],
+            "cell": cell["cell"],
+            "printed": cell["shown"] or tables.MISSING,
+            "effect": effect(cell),
+            "bound": number(cell["margin"]),
+            "seeds": cell["n"],
+            "outcome": cell["outcome"],
+            "": cell["words"],
         }
-    )
+        for cell in cells
+    ]
+    return pd.DataFrame(rows)
 
 
 FEW = 3  # effects that are told one by one
@@ -172,13 +174,14 @@ def spread(levels: pd.DataFrame, unit: str) -> str:
 
 
 def row(
-    cells: pd.DataFrame, judged: Mapping[str, Any], levels: pd.DataFrame, text: str, link: str = ""
+    table: pd.DataFrame, judged: Mapping[str, Any], levels: pd.DataFrame, text: str, link: str = ""
 ) -> str:
     """One claim as a row: its words, its cells as a plot, its effect and outcome, and the numbers folded.
 
-    cells, judged: its rows of `effects.table` and its row of `effects.claims` under the primary reading. levels: its
+    table, judged: its rows of `effects.table` and its row of `effects.claims` under the primary reading. levels: its
     rows of `effects.levels`. text: the claim. link: to the page that shows it.
     """
+    cells: list[dict[Any, Any]] = table.to_dict("records")
     name = f"<code>{html.escape(judged['claim'])}</code>"
     name = f'<a href="{link}">{name}</a>' if link else name
     quote, place = sentence(judged["claim"])
@@ -194,7 +197,7 @@ def row(
     where += f"<br>{html.escape(multiverse)}" if multiverse else ""
     columns = (
         f"{html.escape(text)}{quoted}<br><small>{name} {judged['kind']}</small>{fold}",
-        f'{plot(cells.to_dict("records"))}<small title="{reading}">{where}</small>',
+        f'{plot(cells)}<small title="{reading}">{where}</small>',
         f"{layout.mark(outcome)}{remarks}",
     )
     joined = "".join(f"<td>{cell}</td>" for cell in columns)
@@ -202,9 +205,9 @@ def row(
     return f'<tr {attributes} data-kind="{judged["kind"]}">{joined}</tr>\n'
 
 
-def alone(cells: pd.DataFrame) -> str:
+def alone(cells: Iterable[Mapping[str, Any]]) -> str:
     """The effects of one seed, in words."""
-    ran = [effect(cell) for cell in cells.to_dict("records") if cell["n"] == 1]
+    ran = [effect(cell) for cell in cells if cell["n"] == 1]
     return f"{', '.join(ran)}; one seed" if 0 < len(ran) <= FEW else tables.MISSING
 
 

@@ -53,6 +53,9 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
     readings_of_claims = numbers(table, judged)
     texts = {claim.id: claim for paper in papers() for claim in claims_of(paper)}
     listed, by_level = [], effects.levels(judged)
+    of_reading: dict[tuple[str, str], list[dict[Any, Any]]] = {}
+    for cell in table.to_dict("records"):  # all at once: pandas takes long for each call
+        of_reading.setdefault((cell["claim"], cell["reading"]), []).append(cell)
     groups: list[tuple[Any, pd.DataFrame]] = (
         list(readings_of_claims.groupby(["paper", "claim"], sort=False)) if len(readings_of_claims) else []
     )
@@ -82,7 +85,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
                         **{key: plain(row[key]) for key in SHOWN},
                         "cells": [
                             cell_of(cell, by_name(claim.cells, cell["cell"]), paper, row["reading"], curves)
-                            for cell in cells[cells["reading"] == row["reading"]].to_dict("records")
+                            for cell in of_reading[name, row["reading"]]
                         ],
                     }
                     for _, row in rows.iterrows()
@@ -91,7 +94,7 @@ def data(table: pd.DataFrame, judged: pd.DataFrame, results: Mapping[str, pd.Dat
         )
     main = {paper.headline for paper in papers().values()}
     listed.sort(key=lambda claim: (-len(claim["readings"]), claim["id"] not in main))
-    return {"claims": listed, "curves": list(curves.known.values()), "sources": sources()}
+    return {"claims": listed, "curves": curves.known, "sources": sources()}
 
 
 def sources() -> dict[str, dict[str, dict[str, str]]]:
@@ -126,13 +129,12 @@ def varied(readings_of: list[Mapping[str, str]]) -> dict[str, list[str]]:
 def cell_of(row: Mapping[str, Any], cell: Cell, paper: str, reading: str, curves: Curves) -> dict[str, Any]:
     reading_found = named(paper, reading)
     assert reading_found is not None
-    arms = [(arm.where.method, curves.key(reading_found.find(arm.where))) for arm in cell.arms]
+    arms = [[arm.where.method, curves.place(reading_found.find(arm.where))] for arm in cell.arms]
     numbers = {
         key: plain(row[key]) for key in ("estimate", "low", "high", "printed", "n", "shown", "open", "under")
     }
     filled = {key: value for key, value in numbers.items() if value != "" and value is not False}
-    places = {key: k for k, key in enumerate(curves.known)}
-    return {"cell": row["cell"], **filled, "arms": [[name, places[key]] for name, key in arms if key]}
+    return {"cell": row["cell"], **filled, "arms": [arm for arm in arms if arm[1] is not None]}
 
 
 def plain(value: Any) -> Any:
@@ -145,34 +147,37 @@ def plain(value: Any) -> Any:
 
 
 class Curves:
-    """Mean curves over seeds, each kept once; a name for those that have been run."""
+    """Mean curves over seeds, each kept once, in a list that cells refer to."""
 
     def __init__(self, results: Mapping[str, pd.DataFrame]) -> None:
         self.results = results
-        self.known: dict[str, dict[str, Any]] = {}
+        self.known: list[dict[str, Any]] = []
+        self.places: dict[Where, int] = {}
         self.groups: dict[str, dict[Any, pd.DataFrame]] = {}
 
-    def key(self, where: Where) -> str:
-        """The name of a method's curve; "" if it has not been run or measured."""
-        name = "/".join(where)
-        if name not in self.known:
+    def place(self, where: Where) -> int | None:
+        """The place of a method's curve in the list; None if it has not been run or measured."""
+        if where not in self.places:
             table = self.results.get(where.experiment)
             if table is None or where.column not in table or "method" not in table:
-                return ""
+                return None
             if where.experiment not in self.groups:
                 self.groups[where.experiment] = dict(list(table.groupby(["setting", "method"], sort=False)))
             rows = self.groups[where.experiment].get((where.setting, where.method))
             if rows is None:
-                return ""
+                return None
             mean = rows.dropna(subset=[where.column]).groupby("round")[where.column].mean()
             if mean.empty:
-                return ""
+                return None
             smooth = measure.rolling(mean, max(1, int(mean.index.max()) // 60))
             points = smooth.iloc[np.unique(np.linspace(0, len(smooth) - 1, POINTS).astype(int))]
             scale = 100 if "accuracy" in where.column else 1
-            self.known[name] = {
-                "column": where.column,
-                "x": [int(x) for x in points.index],
-                "y": [plain(scale * y) for y in points],
-            }
-        return name
+            self.places[where] = len(self.known)
+            self.known.append(
+                {
+                    "column": where.column,
+                    "x": [int(x) for x in points.index],
+                    "y": [plain(scale * y) for y in points],
+                }
+            )
+        return self.places[where]
