@@ -189,9 +189,9 @@ def test_attrition_alone_slows_random_selection():
         ("fedcor.T1.b", "as written", "FMNIST 2SPC, Pow-d", (2.14, 1.27, math.inf), 5, 1.34),
         ("fedcor.T1.b", "as written", "FMNIST 1SPC, Pow-d", (2.41, 1.56, math.inf), 5, 1.99),
         ("fedcor.T1.b", "as written", "FMNIST Dir, Pow-d", (0.95, 0.31, 2.89), 5, 1.79),
-        ("hics.F2.d", "as written", "Fashion-MNIST (1), Random", (-3.66, -4.93, -2.39), 3, math.nan),
+        ("hics.F2.d", "as written", "Fashion-MNIST (1), Random", (-3.37, -4.51, -2.22), 5, math.nan),
         ("hics.F2.d", "as written", "Fashion-MNIST (2), Random", (-1.73, -2.63, -0.83), 20, math.nan),
-        ("hics.F2.d", "as written", "Fashion-MNIST (3), Random", (-5.60, -13.96, 2.76), 3, math.nan),
+        ("hics.F2.d", "as written", "Fashion-MNIST (3), Random", (-5.38, -8.52, -2.24), 5, math.nan),
         ("hics.F9.b", "as written", "FMNIST (b)", (-1.16, -1.44, -0.88), 3, math.nan),
         ("hics.F9.b", C0, "FMNIST (b)", (-0.75, -0.89, -0.62), 3, math.nan),
         ("hics.F9.b", "T_s = 0.001", "FMNIST (b)", (-0.29, -0.47, -0.12), 3, math.nan),
@@ -312,9 +312,18 @@ def test_print_is_of_the_same_cells():
         (
             "hics.F2.a",
             "contradicted",
-            "contradicted: reversed in at least 1 of 12 (Fashion-MNIST (2), Random)",
+            "contradicted: reversed in at least 3 of 12 "
+            "(among them Fashion-MNIST (2), Random; Fashion-MNIST (3), CS)",
             "",
         ),
+        (
+            "hics.F2.d",
+            "contradicted",
+            "contradicted: reversed in at least 5 of 12 "
+            "(among them Fashion-MNIST (1), Random; Fashion-MNIST (1), CS; Fashion-MNIST (2), Random and 1 more)",
+            "",
+        ),
+        ("hics.F4.a", "contradicted", "contradicted", ""),
         ("cs.M.c", "by construction", "by construction", ""),
     ],
 )

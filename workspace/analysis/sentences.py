@@ -38,5 +38,6 @@ def said(found: Order, outcome: str, over: str) -> str:
 def _reversed(found: Order) -> str:
     names = found.where_reversed[:NAMED]
     more = f" and {len(found.where_reversed) - NAMED} more" if len(found.where_reversed) > NAMED else ""
-    named = f" ({'; '.join(names)}{more})" if names else ""
+    among = "among them " if len(found.where_reversed) < found.reversed else ""
+    named = f" ({among}{'; '.join(names)}{more})" if names else ""
     return f"reversed in at least {max(1, found.reversed)} of {found.m}{named}"
