@@ -7,7 +7,6 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -428,10 +427,10 @@ def test_a_failed_run_stands_in_the_results_record_beside_the_others(sampler, tm
 
 def test_the_command_says_what_failed_and_with_traceback_where(sampler, tmp_path, monkeypatch, capsys):
     """And its exit status says so, until the sampler is mended."""
-    given = {"place": Place(runs=tmp_path / "runs", workers=1), "results": tmp_path, "archive": tmp_path}
+    where = Place(runs=tmp_path / "runs", workers=1), tmp_path, tmp_path
     experiments = spec(Mine={"sampler": "bad"}, MD={"sampler": "md"})
     monkeypatch.setattr(params, "load", lambda: experiments)
-    monkeypatch.setattr("fedlib.runs.experiment.simulate", partial(simulate, **given))
+    monkeypatch.setattr("fedlib.runs.experiment.places", lambda folder: where)
 
     def run(*options: str) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["fedlib", "run", "few", "--scale", "demo", *options])
@@ -453,6 +452,7 @@ def test_the_command_says_what_failed_and_with_traceback_where(sampler, tmp_path
     assert "in select" in told
     sampler()
     assert run()[0] == 0
+    assert len(open_results("few", "demo", tmp_path)[1]["runs"]) == 4
 
 
 def test_where_all_runs_fail_there_is_no_table_and_the_reasons_are_told(sampler, tmp_path):
