@@ -111,9 +111,8 @@ def points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             last=spent.groupby(RUN, sort=False)["round"].transform("max"),
         )
         spent = spent[spent["round"] > 0]
-        part = (spent["round"] - 1) * POINTS // spent[
-            "last"
-        ] + 1  # of the run, in which a round lies: 1 to POINTS
+        # each round lies in one of a run's POINTS parts, 1 to POINTS; a checkpoint is the last round of a part
+        part = (spent["round"] - 1) * POINTS // spent["last"] + 1
         ends = -(-part * spent["last"] // POINTS)
         grouped = spent.drop(columns="round").groupby([*RUN, ends], sort=False)
         checkpoints = grouped[list(COSTS[1:])].last().assign(accuracy=100 * grouped["test_accuracy"].mean())
