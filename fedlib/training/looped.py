@@ -25,6 +25,7 @@ from fedlib.training.layers import Network, channels_last
 from fedlib.training.layout import Layout
 from fedlib.training.serial import BLOCK, Anchors, Bench, Gradient, SerialExecutor
 
+PART = 100  # samples in one forward pass without a backward one: the feature maps of more do not stay in a core's cache
 Stored = tuple[np.ndarray, np.ndarray, np.ndarray]  # pixels, scale and shift: see `loops.samples`
 
 
@@ -85,7 +86,9 @@ class ChainBench(Bench):
 
     def measure(self, weights: Tensor, split: str, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         self.load(weights)
-        logits, _ = self.passes.forward(self._images(split, rows))
+        if isinstance(rows, slice):
+            rows = torch.arange(rows.start, rows.stop)
+        logits, _ = self._forward(split, rows)
         y = getattr(self.data, f"y_{split}")[rows]
         return cross_entropy(logits, y, reduction="none"), logits.argmax(1) == y
 
@@ -93,14 +96,23 @@ class ChainBench(Bench):
         """(S, B, L) input of the model's output layer for every sample of index: (S, B)."""
         self.load(weights)
         rows, place = torch.unique(index, return_inverse=True)
-        parts = [self.passes.forward(self._images("train", part))[1] for part in rows.split(BLOCK)]
+        parts = [self._forward("train", part)[1] for part in rows.split(BLOCK)]
         return torch.cat(parts)[place]
 
-    def _images(self, split: str, rows: Tensor | slice) -> Tensor:
+    def _forward(self, split: str, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, K) logits and (n, L) inputs of the output layer for some samples.
+
+        The samples pass in equal parts of at most PART: no part is so small that the products round differently.
+        """
+        parts = rows.tensor_split(-(-len(rows) // PART))
+        logits, z = zip(*(self.passes.forward(self._images(split, part)) for part in parts), strict=True)
+        return torch.cat(logits), torch.cat(z)
+
+    def _images(self, split: str, rows: Tensor) -> Tensor:
         """Some samples of a split, with feature maps channels last."""
         if split == "test":
             return channels_last(self.data.x_test[rows])
-        index = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.numpy()
+        index = rows.numpy()
         n, (_, C, h, w) = len(index), self.data.x_train.shape
         batch = torch.empty(-(-n // loops.QUAD) * loops.QUAD, C * h * w)
         pixels, scale, shift = self.stored

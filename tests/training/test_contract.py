@@ -16,7 +16,7 @@ from fedlib.data.datasets import Dataset, Tensors, tensors
 from fedlib.errors import ConfigError
 from fedlib.settings.schema import Local
 from fedlib.streams import stream
-from fedlib.training import stacked
+from fedlib.training import looped, stacked
 from fedlib.training.chain import Chain, torch_default
 from fedlib.training.compiled import CompiledExecutor
 from fedlib.training.contract import Job, batches_of, draw_batches, dropout_bits, dropout_masks
@@ -24,6 +24,7 @@ from fedlib.training.executors import make_executor
 from fedlib.training.looped import ClientLoop
 from fedlib.training.loops import samples
 from fedlib.training.models import build
+from fedlib.training.serial import BLOCK
 from fedlib.training.stacked import StackedExecutor
 from tests.reference import Reference, relative_error
 
@@ -236,6 +237,21 @@ def check_measures(executor, reference: Reference) -> None:
             assert losses[r].dtype == np.float32
             assert losses[r] == pytest.approx(loss, rel=1e-4, abs=1e-5)
             assert correct[r].tolist() == hit.tolist()
+
+
+@pytest.mark.parametrize("model", CNNS)
+@pytest.mark.parametrize("n", [0, 1, looped.PART, looped.PART + 1, 3 * looped.PART + 12, BLOCK + 3])
+def test_samples_in_parts_are_measured_as_all_at_once(model, n, monkeypatch):
+    """The parts that a CNN on a CPU measures join as one pass over the samples, in their order."""
+    executor = ClientLoop(build(model, SHAPES[model], 10), dataset(SHAPES[model]), CPU, 2)
+    start, rows = start_of(executor), [np.random.default_rng(r).integers(60, size=n) for r in range(2)]
+    losses, correct = executor.evaluate(start, "train", rows)
+    monkeypatch.setattr(looped, "PART", BLOCK)
+    for mine, whole in zip(
+        (*losses, *correct), sum(executor.evaluate(start, "train", rows), []), strict=True
+    ):
+        assert len(mine) == n
+        np.testing.assert_array_equal(mine, whole)
 
 
 @pytest.mark.parametrize("model", ["logistic", "mlp", "fedcor_mlp", "cs_cnn"])
