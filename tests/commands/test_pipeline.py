@@ -367,6 +367,10 @@ def test_from_the_archive_nothing_is_trained(project: Project) -> None:
     assert (project.folder / "reports" / "demo" / "theory" / "tiny.html").exists()
     assert 'url=demo/index.html"' in (project.folder / "reports" / "index.html").read_text()
     assert not list((data / "runs").rglob("run.json"))
+    front = project.folder / "reports" / "demo" / "index.html"
+    rendered = front.stat().st_mtime_ns
+    project.fedlib("report", "--scale", "demo")
+    assert front.stat().st_mtime_ns == rendered, "nothing has changed"
 
     log = data / "results" / "demo" / "tiny.ipynb"
     made = {path: path.stat().st_mtime_ns for path in (page, log)}

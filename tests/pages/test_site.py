@@ -363,9 +363,20 @@ def test_beside_a_page_that_lacks_runs_stands_that_of_another_scale(tmp_path: Pa
     assert site.meaning("paper") not in text(other)
     assert not (reports / "fedcor" / "figure_1-cpu.html").exists()  # of which that scale has nothing, too
 
-    shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
+    def is_current() -> bool:
+        return site.is_current("paper", reports.parent, folder)
+
+    assert is_current()
+    results = shutil.copytree(folder / "data" / "results" / "cpu", folder / "data" / "results" / "paper")
+    assert not is_current()
     site.render("paper", reports.parent, folder)
     assert not other.exists()
+    assert is_current()
+    (reports / "index.html").unlink()
+    assert not is_current(), "a page of it is gone"
+    shutil.rmtree(results)
+    site.render("paper", reports.parent, folder)
+    assert other.exists()
 
 
 def test_a_page_of_which_nothing_was_run_says_so_and_how_to_run_it(tmp_path: Path) -> None:

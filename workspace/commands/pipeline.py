@@ -223,13 +223,15 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
 
     Nothing is trained: results come from the store and the archive (`plans.collect`). If a page lacks a method that
     another scale has (`INSTEAD`), the page at that scale is made too, from tables without logs: the site has the
-    logs of its own scale. with_site: also the site, from all of them.
+    logs of its own scale. with_site: also the site, from all of them, unless it stands as it would be made.
 
     Returns the commands that failed. A failure is shown in the terminal and does not stop the other pages.
 
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
+    from workspace.pages import site
+
     with (
         alone(ROOT / "data"),
         open(LOG, "w", encoding="utf-8", buffering=1) as log,
@@ -238,7 +240,8 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
         notebooks.normalise_all()
         todo = steps(params.load(), scale)
         if with_site:
-            todo["report"] = Making(["report", "--as-is"], scale, frozenset(todo))
+            words = ["report", "--as-is"]
+            todo["report"] = Making(words, scale, frozenset(todo), lambda: not site.is_current(scale))
         return _run(todo, scale, tell, start)
 
 

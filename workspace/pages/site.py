@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from nbformat import NotebookNode
 from ruamel.yaml import YAML
 
+from fedlib.digests import address_of
 from fedlib.errors import ConfigError
-from fedlib.files import alone, replace_folder, write_whole
+from fedlib.files import alone, read_sealed, replace_folder, state_of, write_sealed, write_whole
 from fedlib.runs.results import record
 from fedlib.settings import params
 from fedlib.settings.schema import ROOT, Scale
@@ -502,10 +503,40 @@ def render(scale: Scale, reports: Path = REPORTS, root: Path = ROOT) -> Path:
     """
     work = root / "data" / "site" / scale
     with alone(work):
+        sources = _sources(scale, root)
         index = _render(scale, work, reports / scale, root)
+        write_sealed(_record(scale, root), {"sources": sources, "pages": _state([reports / scale])})
     if scale == "paper" or not (reports / "paper").exists():
         write_whole(reports / "index.html", FRONT_DOOR.format(scale=scale).encode())
     return index
+
+
+def is_current(scale: Scale, reports: Path = REPORTS, root: Path = ROOT) -> bool:
+    """Whether the site at a scale is there as it was rendered, from what exists now."""
+    try:
+        record = read_sealed(_record(scale, root))
+    except (OSError, ValueError):
+        return False
+    return record == {"sources": _sources(scale, root), "pages": _state([reports / scale])}
+
+
+def _record(scale: Scale, root: Path) -> Path:
+    return root / "data" / "site" / f"{scale}.json"
+
+
+def _sources(scale: Scale, root: Path) -> str:
+    """The address of what a site is made from: as `dvc.yaml` lists it, pages of another scale, and the commit."""
+    data = root / "data"
+    scales = [scale, *([INSTEAD[scale]] if scale in INSTEAD else [])]
+    made = [data / kind / one for kind in ("artifacts", "results") for one in scales]
+    kept = [data / "notebooks" / "site.json", root / params.PARAMS.name, root / "site", root / "docs"]
+    return address_of([commit(root), _state([*made, *kept])])
+
+
+def _state(paths: list[Path]) -> str:
+    """The address of the state of files, and of all files in folders."""
+    files = [file for path in paths for file in (path, *path.rglob("*")) if file.is_file()]
+    return address_of(state_of(files))
 
 
 def _render(scale: Scale, work: Path, reports: Path, root: Path) -> Path:
