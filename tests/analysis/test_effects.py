@@ -17,8 +17,10 @@ from fedlib.runs.archive import ARCHIVE
 from fedlib.settings.schema import ROOT
 from workspace.analysis import effects, judge, words
 from workspace.analysis.claim import BELOW, LEVEL, ROUNDS, Arms, Claim, Level, Rounds, claims_of, versus
+from workspace.analysis.judge import Order, decided
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import Reading, Where, readings
+from workspace.analysis.sentences import said
 from workspace.figures import summary
 
 T975 = {3: 4.302653, 5: 2.776445}  # Student's, by number of seeds
@@ -235,6 +237,32 @@ def test_the_words_of_order():
     assert said([], [])[0] == "not run"
     assert said(GOOD, kind="construction") == ("by construction", "by construction")
     assert {"holds", "holds where run", "contradicted", "shown in part", "not shown"} <= set(words.ORDER)
+
+
+def test_what_is_shown_nowhere_is_not_shown_in_part():
+    """A reversal that correction for other claims takes back is told, and is no part of what was claimed."""
+    back = ", but not after correction for the paper's other main claims"
+    told = {
+        Order(
+            2, 3, 0.9, 0.01, 0, 1, (), ("b",)
+        ): f"not shown in any of 2; reversed in at least 1 of 2 (b){back}; 1 open",
+        Order(1, 1, 0.9, 0.01, 0, 1, (), ("b",)): f"reversed{back}",
+        Order(2, 2, 0.9, 0.9, 0, 0): "not shown in any of 2",
+        Order(1, 1, 0.9, 0.9, 0, 0): "not shown",
+    }
+    for found, sentence in told.items():
+        assert decided(found, 1.0, 0.06, "all") == "not shown"
+        assert said(found, "not shown", "all") == sentence
+    few = Order(6, 6, 0.9, 0.5, 0, 1, (), ("b",))  # of "at least five of six", which takes two to contradict
+    assert (
+        said(few, decided(few, 1.0, 1.0, "5"), "5")
+        == "not shown in any of 6; reversed in at least 1 of 6 (b)"
+    )
+    assert said(few, decided(few, 1.0, 1.0, "average"), "average") == "not shown on average over all 6"
+    one = Order(2, 2, 0.5, 0.01, 1, 1, ("a",), ("b",))
+    assert said(one, decided(one, 1.0, 0.06, "all"), "all").startswith(
+        "shown in at least 1 of 2, reversed in"
+    )
 
 
 def test_on_average_and_almost_all_are_claims_of_their_own_kind():

@@ -119,7 +119,7 @@ def decided(found: Order, adjusted: float, adjusted_reversed: float, over: str) 
         return "contradicted"
     if found.p <= ALPHA:
         return "not after correction"
-    return "shown in part" if over != "average" and (found.shown or found.reversed) else "not shown"
+    return "shown in part" if over != "average" and found.shown else "not shown"
 
 
 def seeds_to_hold(cells: Sequence[Row], level: float, over: str, mean: Effect) -> tuple[int, str]:

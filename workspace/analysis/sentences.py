@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workspace.analysis.judge import Order
+from workspace.analysis.judge import ALPHA, Order
 
 NAMED = 3  # cells that a sentence names
 TAKEN_BACK = ", but not after correction for the paper's other main claims"
@@ -11,9 +11,9 @@ TAKEN_BACK = ", but not after correction for the paper's other main claims"
 def said(found: Order, outcome: str, over: str) -> str:
     """What the order of a claim came to, with its numbers: "holds in all 3 run; 3 open"."""
     if found.M == 1:
-        return {"not after correction": f"shown{TAKEN_BACK}", "shown in part": f"reversed{TAKEN_BACK}"}.get(
-            outcome, outcome
-        )
+        if outcome == "not after correction":
+            return f"shown{TAKEN_BACK}"
+        return f"reversed{TAKEN_BACK}" if outcome == "not shown" and found.reversed else outcome
     m, run = found.m, " run" if found.m < found.M else ""
     rest = f"; {found.M - m} open" if run else ""
     if over == "average":
@@ -30,9 +30,14 @@ def said(found: Order, outcome: str, over: str) -> str:
     if outcome == "contradicted":
         return f"contradicted: {_reversed(found)}{rest}"
     if outcome == "shown in part":
-        shown = f"shown in at least {found.shown} of {m}" if found.shown else nowhere
+        shown = f"shown in at least {found.shown} of {m}"
         return (f"{shown}, {_reversed(found)}" if found.reversed else shown) + rest
-    return f"{nowhere}{rest}" if outcome == "not shown" else outcome
+    if outcome == "not shown":
+        if over == "average":
+            return f"not shown {where}{rest}"
+        taken_back = TAKEN_BACK if found.p_reversed <= ALPHA else ""
+        return (f"{nowhere}; {_reversed(found)}{taken_back}" if found.reversed else nowhere) + rest
+    return outcome
 
 
 def _reversed(found: Order) -> str:

@@ -23,7 +23,8 @@ ORDER: dict[str, str] = {
     "not after correction": "every setting, taken alone, shows the direction; correction for the paper's other "
     "claims takes it back",
     "shown in part": "the direction is shown in some of the settings",
-    "not shown": "no setting shows either direction",
+    "not shown": "no setting shows the direction; where some show the opposite, that is not enough to contradict the "
+    "claim",
     "one seed": "there is one seed, which has no interval",
     "not run": "there are no runs",
     "infeasible": "even full participation does not reach the target",

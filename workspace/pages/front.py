@@ -27,7 +27,7 @@ MEANINGS = (
     "*How to read it.* Which method is better (the order) and by how much (the size) are two questions. "
     "*Holds*: in every setting that the claim names, the 95 % interval over seeds lies on the claimed side; "
     "*holds where run*: in every setting that was run; *shown in part*: in some; *contradicted*: in at least "
-    "one it lies on the other side; *not shown*: in none on either; *open*: there are no runs, or too few. "
+    "one it lies on the other side; *not shown*: in none on the claimed one; *open*: there are no runs, or too few. "
     "Numbers count comparisons: a data set, a partition, a share of clients, and the method that is compared "
     "with. A paper's main claims are corrected together (Holm's method); *not after correction*: each setting "
     "shows it when taken alone, but the correction takes it back. *As large as printed*: the interval of the mean over "

@@ -528,9 +528,10 @@ def _sources(scale: Scale, root: Path) -> str:
     """The address of what a site is made from: as `dvc.yaml` lists it, pages of another scale, and the commit."""
     data = root / "data"
     scales = [scale, *([INSTEAD[scale]] if scale in INSTEAD else [])]
-    made = [data / kind / one for kind in ("artifacts", "results") for one in scales]
-    kept = [data / "notebooks" / "site.json", root / params.PARAMS.name, root / "site", root / "docs"]
-    return address_of([commit(root), _state([*made, *kept])])
+    folders = [data / kind / name for kind in ("artifacts", "results") for name in scales]
+    folders += [root / "site", root / "docs"]
+    files = [data / "notebooks" / "site.json", root / params.PARAMS.name]
+    return address_of([commit(root), _state([*folders, *files])])
 
 
 def _state(paths: list[Path]) -> str:
