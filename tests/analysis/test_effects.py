@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedlib import measure
 from fedlib.runs.archive import ARCHIVE
@@ -277,6 +278,40 @@ def test_on_average_and_almost_all_are_claims_of_their_own_kind():
     assert effects.judged(same_setting)["outcome"] == "shown in part", (
         "a setting with two baselines needs both"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "outcome", "said"),
+    [
+        ([(GOOD, BAD), (GOOD, BAD), (GOOD, GOOD)], "contradicted",
+         "contradicted: reversed in at least 2 of 3 (d0; d1)"),
+        ([(GOOD, BAD), (GOOD, GOOD), (GOOD, GOOD)], "holds", "holds in at least 2 of 3"),
+        ([(GOOD, BAD), (GOOD, UNCLEAR), (GOOD, GOOD)], "shown in part",
+         "shown in at least 1 of 3, reversed in at least 1 of 3 (d0)"),
+        ([(GOOD, BAD), (UNCLEAR, UNCLEAR), (UNCLEAR, GOOD)], "not shown",
+         "not shown in any of 3; reversed in at least 1 of 3 (d0)"),
+    ],
+)  # fmt: skip
+def test_a_setting_speaks_against_almost_all_where_one_baseline_is_better(settings, outcome, said):
+    """The claim, to be better than every baseline in at least two of three settings."""
+    values = [cell for pair in settings for cell in pair]
+    rows = [row | {"over": "2", "data": f"d{k // 2}"} for k, row in enumerate(cells(values))]
+    row = effects.judged(rows)
+    assert (row["outcome"], row["said"]) == (outcome, said)
+
+
+def test_almost_all_is_rarely_contradicted_where_nothing_differs():
+    """Three settings of four baselines that share an arm: within the level, by simulation."""
+    rng = np.random.default_rng(0)
+    wrong, tables = 0, 600
+    for _ in range(tables):
+        values = rng.normal(size=(12, 5)) + rng.normal(size=(1, 5))
+        rows = [
+            row | {"over": "2", "data": f"d{k // 4}"}
+            for k, row in enumerate(cells([list(v) for v in values]))
+        ]
+        wrong += effects.judged(rows)["outcome"] == "contradicted"
+    assert wrong <= stats.binom.ppf(0.999, tables, 0.025)
 
 
 def test_deviations_of_opposite_sign_do_not_make_two_cells_the_same():

@@ -142,7 +142,7 @@ def not_rejected(p: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
     return h
 
 
-def simes(p: np.ndarray) -> np.ndarray:
+def simes(p: np.ndarray | Sequence[float]) -> np.ndarray:
     """Simes' p-value that at least one of (..., m) hypotheses is false."""
     p = np.sort(np.asarray(p, dtype=float), axis=-1)
     m = p.shape[-1]

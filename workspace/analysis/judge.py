@@ -83,7 +83,12 @@ def order(cells: Sequence[Row], over: str, mean: Effect) -> Order:
     m, M = len(names), len(settings(cells, over))
     if not m:
         return Order(0, M, 1.0, 1.0, 0, 0)
-    p, back = (np.array([max(row[key] for row in rows) for rows in groups]) for key in ("p", "p_reversed"))
+    p = np.array(
+        [max(row["p"] for row in rows) for rows in groups]
+    )  # a setting shows it where all of its cells do,
+    back = np.array(
+        [simes([row["p_reversed"] for row in rows]) for rows in groups]
+    )  # the opposite where one does
     h, h_back = int(not_rejected(p)), int(not_rejected(back))
     if over == "average":
         ends = mean.p_shown, mean.p_reversed
