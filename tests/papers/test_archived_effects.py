@@ -130,6 +130,17 @@ def test_differences_of_levels_and_equivalences(claim, name, runs, setting, more
     agrees(cell(claim, "as written", name), values, log=False)
 
 
+@pytest.mark.parametrize("setting", ["(1)", "(2)", "(3)"])
+@pytest.mark.parametrize("method", ["Random", "Pow-d", "CS", "DivFL"])
+def test_differences_of_the_spread_over_clients(setting, method):
+    values = [
+        middle(run("hics_fmnist", setting, method, s, "local_loss_std"), 200)
+        - middle(run("hics_fmnist", setting, "HiCS-FL", s, "local_loss_std"), 200)
+        for s in seeds("hics_fmnist", setting, method, "HiCS-FL")
+    ]
+    agrees(cell("hics.F14.a", "as written", f"Fashion-MNIST {setting}, {method}"), values, log=False)
+
+
 def test_deviations_from_printed_accuracies():
     curves = [run("fedcor_centralised", "FMNIST", "Centralised", s, "test_accuracy") for s in range(1, 6)]
     values = [100 * max(x for t, x in curve if t >= 1) - 85.92 for curve in curves]
