@@ -353,6 +353,13 @@ def test_print_is_of_the_same_cells():
             "(among them Fashion-MNIST (1), Random; Fashion-MNIST (1), CS; Fashion-MNIST (2), Random and 1 more)",
             "",
         ),
+        (
+            "hics.F2.c",
+            "contradicted",
+            "contradicted: reversed in at least 6 of 12 "
+            "(Fashion-MNIST (1), CS; Fashion-MNIST (1), DivFL; Fashion-MNIST (2), CS and 3 more)",
+            "",
+        ),
         ("hics.F4.a", "contradicted", "contradicted", ""),
         ("hics.F9.a", "contradicted", "contradicted: reversed in at least 1 of 2 (FMNIST (a))", ""),
         ("hics.F9.c", "contradicted", "contradicted: reversed in at least 1 of 2 (FMNIST (a))", ""),
