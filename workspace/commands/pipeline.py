@@ -230,8 +230,6 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
     Raises:
         StoreError: another process is making pages or packing the archive.
     """
-    from workspace.pages import site
-
     with (
         alone(ROOT / "data"),
         open(LOG, "w", encoding="utf-8", buffering=1) as log,
@@ -240,6 +238,8 @@ def make_pages(scale: Scale, tell: Callable[[str], None] = print, with_site: boo
         notebooks.normalise_all()
         todo = steps(params.load(), scale)
         if with_site:
+            from workspace.pages import site
+
             words = ["report", "--as-is"]
             todo["report"] = Making(words, scale, frozenset(todo), lambda: not site.is_current(scale))
         return _run(todo, scale, tell, start)

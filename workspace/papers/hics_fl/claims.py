@@ -209,8 +209,8 @@ IN_FIGURES_13_TO_17 = [
               everywhere(data, lambda panel: lags(panel, "train_loss")))
         for number, data in ((13, "Fashion-MNIST"), (15, "CIFAR-10"), (17, "CIFAR-100"))
     ),
-    claim("F14.a", "HiCS-FL has a lower spread of the training loss over clients than every baseline "
-          "(printed: in almost all of six settings).", "core", mean_loss("CIFAR-10"),
+    claim("F14.a", "HiCS-FL has a lower spread of the training loss over the selected clients than every baseline "
+          "(printed: in almost all of six settings; the paper does not define it).", "core", mean_loss("CIFAR-10"),
           [replace(cell, measure=mean_loss(data)) for data in ("Fashion-MNIST", "CIFAR-10")
            for cell in everywhere(data, lambda panel: lags(panel, "local_loss_std"))], over=5),
     claim("F14.b", "The setting changes the spread of the loss less on Fashion-MNIST than on CIFAR-10 "
