@@ -14,7 +14,7 @@ them. Everything else that it sets on itself is its state, which the engine save
             losses = yield Losses(A)
             return Selection(A[np.argsort(losses)[::-1][: self.fed.m]])
 
-A sampler that needs answers from the clients *yields a question* and receives the answer. A sampler that needs none
+A sampler that needs answers from the clients yields a question and receives the answer. A sampler that needs none
 returns its `Selection` like any method. The engine gathers the questions of all runs that advance together, answers
 them in one batch, and charges each run for the cost of its questions.
 """

@@ -74,7 +74,9 @@ def check_d(fed: Federation, d: int, name: str) -> None:
 @register("cpow_d", revision=0)
 @dataclass
 class CPowD(Sampler):
-    """cpow-d: as pow-d, but each candidate computes its loss on a mini-batch of `batch` (b) samples only.
+    """cpow-d: as pow-d, but each candidate computes its loss on a mini-batch of b samples only.
+
+    batch: b.
 
     Raises:
         ValueError: d is not between m and N.

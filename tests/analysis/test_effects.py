@@ -232,6 +232,9 @@ def test_the_words_of_order():
     assert said(GOOD) == ("holds", "holds")
     assert said(GOOD, GOOD, [1.0]) == ("holds where run", "holds in all 2 run; 1 open")
     assert said(*[GOOD] * 5, BAD) == ("contradicted", "contradicted: reversed in at least 1 of 6 (c5)")
+    assert said(BAD, BAD) == ("contradicted", "contradicted: reversed in all 2")
+    assert said(BAD, BAD, [1.0]) == ("contradicted", "contradicted: reversed in all 2 run; 1 open")
+    assert said(BAD, [1.0]) == ("contradicted", "contradicted: reversed in the one run; 1 open")
     assert said(*[GOOD] * 5, UNCLEAR) == ("shown in part", "shown in at least 5 of 6")
     assert said(UNCLEAR, UNCLEAR) == ("not shown", "not shown in any of 2")
     assert said([1.0], [2.0])[0] == "one seed"

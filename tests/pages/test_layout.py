@@ -107,4 +107,9 @@ def test_the_result_names_few_claims_and_counts_many(n: int):
 def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
     assert layout.unmarked("It is: 3 × [2, 4], 5 seeds; holds.", "holds") == "It is: 3 × [2, 4], 5 seeds."
     assert layout.unmarked("MNIST: not run", "not run") == "MNIST"
+    assert layout.unmarked("contradicted: reversed in all 3", "contradicted") == "reversed in all 3"
+    assert (
+        layout.unmarked("Faster: contradicted: reversed in all 3.", "contradicted")
+        == "Faster: reversed in all 3."
+    )
     assert layout.unmarked("It is: 3; holds in all 4.", "holds").endswith("all 4.")

@@ -654,6 +654,10 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
         if "docs" not in page.parts:  # which speak of errors
             assert not re.search(r"Traceback \(most|\b[A-Z]\w+Error: |is not prepared; run", shown), page
         assert not re.search(r"<td[^>]*>\s*(nan|NaN|None|<NA>)\s*</td>", text), page
+        words = re.sub(r"<(script|style|code|pre)\b.*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
+        assert not re.findall(r"(?<![\w*])\*[A-Za-z][^*\n]{0,60}\*(?![\w*])|`[^`\n]{1,40}`", words), (
+            f"{page}: markup"
+        )
         assert 'border="1"' not in text, f"{page}: a table as pandas writes it"
     for numbers in (browser.root / "_downloads").rglob("*.csv"):
         assert len(numbers.read_text().splitlines()) > 1, numbers

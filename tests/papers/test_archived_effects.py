@@ -366,8 +366,7 @@ def test_print_is_of_the_same_cells():
         (
             "hics.F14.a",
             "contradicted",
-            "contradicted: reversed in at least 3 of 3 (Fashion-MNIST, (1), q = 10 %; Fashion-MNIST, (2), q = 10 %; "
-            "Fashion-MNIST, (3), q = 10 %); 3 open",
+            "contradicted: reversed in all 3 run; 3 open",
             "",
         ),
         ("cs.M.c", "by construction", "by construction", ""),

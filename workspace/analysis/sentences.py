@@ -19,7 +19,7 @@ def said(found: Order, outcome: str, over: str) -> str:
     if over == "average":
         where = f"on average over {m}" if run else f"on average over all {m}"
     elif over == "all":
-        where = "in the one run" if m == 1 else f"in all {m}{run}"
+        where = _in(m, found)
     else:
         where = f"in at least {over} of {m}{run}"
     nowhere = "not shown in the one run" if m == 1 else f"not shown in any of {m}"
@@ -30,7 +30,7 @@ def said(found: Order, outcome: str, over: str) -> str:
     if outcome == "contradicted":
         return f"contradicted: {_reversed(found)}{rest}"
     if outcome == "shown in part":
-        shown = f"shown in at least {found.shown} of {m}"
+        shown = f"shown {_in(found.shown, found)}"
         return (f"{shown}, {_reversed(found)}" if found.reversed else shown) + rest
     if outcome == "not shown":
         if over == "average":
@@ -40,9 +40,18 @@ def said(found: Order, outcome: str, over: str) -> str:
     return outcome
 
 
+def _in(k: int, found: Order) -> str:
+    """In how many of the settings that were run, if it is in k of them at least."""
+    if k < found.m:
+        return f"in at least {k} of {found.m}"
+    run = " run" if found.m < found.M else ""
+    return "in the one run" if found.m == 1 else f"in all {found.m}{run}"
+
+
 def _reversed(found: Order) -> str:
+    reversed = max(1, found.reversed)
     names = found.where_reversed[:NAMED]
     more = f" and {len(found.where_reversed) - NAMED} more" if len(found.where_reversed) > NAMED else ""
-    among = "among them " if len(found.where_reversed) < found.reversed else ""
-    named = f" ({among}{'; '.join(names)}{more})" if names else ""
-    return f"reversed in at least {max(1, found.reversed)} of {found.m}{named}"
+    among = "among them " if len(found.where_reversed) < reversed else ""
+    named = f" ({among}{'; '.join(names)}{more})" if names and reversed < found.m else ""
+    return f"reversed {_in(reversed, found)}{named}"

@@ -19,7 +19,7 @@ from workspace.analysis import power, words
 from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import how_many, left_open, primary, readings
-from workspace.pages import forest, front, layout, tables
+from workspace.pages import forest, front, tables
 from workspace.pages.evidence import Evidence, pooled
 
 PARTS = ("Scope", "What was easy", "What was hard", "What to ask the authors")
@@ -86,7 +86,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
             "below, also those that could not be run; "
             f"others ({(~claims['kind'].isin(['core', 'control'])).sum()}) stand on the pages of their figures.",
         ],
-        "methods": [METHODS, front.MEANINGS, _readings(paper), f"Runs: {ran}."],
+        "methods": [METHODS, front.MEANINGS.replace("*", ""), _readings(paper), f"Runs: {ran}."],
         "open": left_open(paper).to_dict("records"),
         "counted": ", ".join(f"{n} {outcome}" for outcome, n in tally.items()),
         "claims": [
@@ -136,10 +136,10 @@ def _readings(paper: str) -> str:
 def _rows(evidence: Evidence, claim: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """The effect under the primary reading, and under those that are shown beside it."""
     judged = evidence.primary(claim)
-    rows = [_row(primary(judged["paper"]).called, judged, cells)]
+    rows = [_row(primary(judged["paper"]).called, judged, cells)] if judged["outcome"] != "not run" else []
     for reading, row in evidence.beside(claim):
         label = f"{reading.name}: {row['cell']}" if reading.part else reading.name
-        rows.append(_row(label, row, cells.iloc[:0]) | {"outcome": ""})
+        rows.append(_row(label, row, cells.iloc[:0]))
     return rows
 
 
@@ -152,7 +152,6 @@ def _row(label: str, reading: Mapping[Any, Any], cells: pd.DataFrame) -> dict[st
         "effect [95 %]": effect,
         "seeds": int(reading["n"]) or int(cells["n"].max() if len(cells) else 0),
         "cells": f"{reading['cells']} of {reading['of']}",
-        "outcome": str(reading["outcome"]),
     }
 
 
@@ -215,9 +214,5 @@ def percent(share: float) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as the site's HTML, with outcomes in their colours."""
-    frame = pd.DataFrame(list(rows))
-    if "outcome" in frame:
-        marks = (layout.mark(outcome) if outcome else "" for outcome in frame["outcome"])
-        frame["outcome"] = [tables.Markup(mark) for mark in marks]
-    return tables.html_of(frame, kind="words")
+    """Rows as the site's HTML."""
+    return tables.html_of(pd.DataFrame(list(rows)), kind="words")

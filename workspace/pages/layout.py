@@ -119,7 +119,8 @@ def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
 
 
 def unmarked(text: str, outcome: str) -> str:
-    """A sentence without the outcome at its end, for a place that shows the outcome as a mark."""
+    """A sentence without the outcome before its words or at its end, where a mark shows the outcome."""
+    text = text.removeprefix(f"{outcome}: ").replace(f": {outcome}: ", ": ")
     ends = (f"; {outcome}.", f": {outcome}.") if text.endswith(".") else (f"; {outcome}", f": {outcome}")
     for end in ends:
         if text.endswith(end):

@@ -250,7 +250,14 @@ class Site:
 
     def _article(self, content: dict[str, Any]) -> str:
         judging = (self.root / "docs" / "judging.md").exists()
-        return self._filled("article.md", one=content, judging=judging, table=article.table, mark=layout.mark)
+        return self._filled(
+            "article.md",
+            one=content,
+            judging=judging,
+            table=article.table,
+            mark=layout.mark,
+            unmarked=layout.unmarked,
+        )
 
     def _index(self) -> str:
         preview = self.root / "docs" / "images" / "headlines.svg"

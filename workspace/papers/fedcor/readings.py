@@ -15,7 +15,7 @@ SCHEDULE, CANDIDATES, RUN, TOY = (
 )
 _TEXT = "in every round of the warm-up, from its first"
 _CORRECTED = (
-    "the paper's text; the authors' correction of 2022-11-16 (commit 30adb2f) of the code of 2022, whose `gpr_begin` "
+    "the paper's text; the authors' correction of 2022-11-16 (commit 30adb2f) of the code of 2022, whose gpr_begin "
     "it puts from 10 to 0; the newest two samples, gamma 0.8 and 0.97, from that code, where the text is silent"
 )
 
