@@ -230,11 +230,11 @@ def test_the_words_of_order():
 
     assert said(*[GOOD] * 5) == ("holds", "holds in all 5")
     assert said(GOOD) == ("holds", "holds")
-    assert said(GOOD, GOOD, [1.0]) == ("holds where run", "holds in all 2 run; 1 open")
+    assert said(GOOD, GOOD, [1.0]) == ("holds where run", "holds in both that were run; 1 open")
     assert said(*[GOOD] * 5, BAD) == ("contradicted", "contradicted: reversed in at least 1 of 6 (c5)")
-    assert said(BAD, BAD) == ("contradicted", "contradicted: reversed in all 2")
-    assert said(BAD, BAD, [1.0]) == ("contradicted", "contradicted: reversed in all 2 run; 1 open")
-    assert said(BAD, [1.0]) == ("contradicted", "contradicted: reversed in the one run; 1 open")
+    assert said(BAD, BAD) == ("contradicted", "contradicted: reversed in both")
+    assert said(BAD, BAD, [1.0]) == ("contradicted", "contradicted: reversed in both that were run; 1 open")
+    assert said(BAD, [1.0]) == ("contradicted", "contradicted: reversed in the one that was run; 1 open")
     assert said(*[GOOD] * 5, UNCLEAR) == ("shown in part", "shown in at least 5 of 6")
     assert said(UNCLEAR, UNCLEAR) == ("not shown", "not shown in any of 2")
     assert said([1.0], [2.0])[0] == "one seed"
@@ -366,7 +366,7 @@ def test_what_is_printed_is_of_the_cells_that_were_run():
     (missing,) = cells([[]], **about, printed=8.0)
     row = effects.judged([ran, missing | {"cell": "c1"}])
     assert row["printed"] == pytest.approx(2.0)
-    assert row["said"] == "holds in the one run; 1 open"
+    assert row["said"] == "holds in the one that was run; 1 open"
 
 
 def test_an_arm_that_cells_share_is_one_printed_number():

@@ -75,11 +75,12 @@ def test_readings_are_compared_on_the_seeds_that_all_of_them_have() -> None:
 def test_a_page_shows_the_papers_own_method_first(monkeypatch: pytest.MonkeyPatch) -> None:
     found = runs({"A": [10, 20, 30], "B": [1, 2, 3], "A, other": [5, 6]})
     monkeypatch.setattr(headline, "headlines", lambda: {"paper": TABLE})
-    monkeypatch.setattr(headline, "readings", lambda paper: [WRITTEN, OTHER])
-    monkeypatch.setattr(headline, "named", lambda paper: [WRITTEN])
+    monkeypatch.setattr(headline, "shown", lambda paper: [WRITTEN])
     shown = headline.page("paper", found.results)
     assert list(shown.columns) == ["B", "A", "seeds"], "print has it last"
     assert shown.loc[("row", AS_WRITTEN), "B"] == "2 (1\u20133); 2.0 \u00b1 1.0"
+    with pytest.raises(Missing, match="nothing of a table has been run"):
+        headline.page("paper", runs({"C": [1]}).results)
 
 
 def test_a_run_that_misses_counts_as_one_round_more_than_it_was_followed() -> None:

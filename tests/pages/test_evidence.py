@@ -20,7 +20,7 @@ from workspace.pages.evidence import Evidence, pooled
 
 # Effects of five seeds on the logarithmic scale, under the primary reading and under others.
 ONE = primary("hcsfed").reading
-CONTROL = primary("hcsfed").beside[0]
+CONTROL = next(iter(primary("hcsfed").beside))
 TWO = readings("hcsfed")[0].name
 CLEAR = [0.68, 0.70, 0.69, 0.71, 0.69]  # twice as fast
 AGAINST = [-value for value in CLEAR]

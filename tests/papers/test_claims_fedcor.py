@@ -73,7 +73,7 @@ def test_a_lost_setting_is_not_hidden_by_the_others():
     assert mixed.outcome == "contradicted"
     assert mixed.reversed == 6  # three baselines in two settings
     partly = judge("fedcor.T1.a", {"fedcor_fmnist": fmnist})
-    assert (partly.outcome, partly.said) == ("holds where run", "holds in all 9 run; 9 open")
+    assert (partly.outcome, partly.said) == ("holds where run", "holds in all 9 that were run; 9 open")
     assert partly.badge == "9 of 18 cells: Fashion-MNIST"
 
 

@@ -2,14 +2,14 @@
 
 The distance of a table to print is the mean over its cells of |log2(ours / printed)| (`distance`). A run that does not
 reach the target, ours or theirs, counts as one round more than it was followed. All tables use this measure. The
-reading closest to print is found after the fact; it never counts as held.
+reading closest to print (`closest`) is found after the fact, and is evidence of nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from workspace.analysis.arrivals import Arrivals
 from workspace.analysis.claim import Arms, Rounds
 from workspace.analysis.curves import Panel
 from workspace.analysis.paper import parts
-from workspace.analysis.readings import AS_WRITTEN, CLOSEST, Reading, Where, named, readings
+from workspace.analysis.readings import AS_WRITTEN, Reading, Where, readings, shown
 
 NOT_RUN, PRINTED, ALL = "not run", "printed", ", all seeds, not paired"
 ALL_SHORT = ", all seeds"  # on a page, which explains it
@@ -164,19 +164,18 @@ def in_print(headline: Headline) -> np.ndarray:
 
 
 def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """`table` of a paper under its named readings, and under the one closest to print if that is another one.
+    """`table` of a paper under the reading that is tested and under those beside it.
 
     The paper's own method, which every paper prints last, comes first; the number of seeds comes last.
 
     Raises:
         Missing: nothing of the table has been run.
     """
-    headline, arms, chosen = headlines()[paper], Arms(dict(results)), list(named(paper))
-    near = closest(headline, readings(paper), arms).reading
-    if near.name not in [reading.name for reading in chosen]:
-        chosen.append(replace(near, name=CLOSEST))
-    frame = table(headline, chosen, arms)
+    headline = headlines()[paper]
+    frame = table(headline, shown(paper), Arms(dict(results)))
     sizes = frame.index.get_level_values("setting").value_counts()
+    if (sizes == 1).all():
+        raise Missing(f"nothing of {headline.title} has been run")
     frame = frame[frame.index.get_level_values("setting").map(sizes) > 1]
     seeds, *methods, proposed = frame.columns
     return frame[[proposed, *methods, seeds]].rename(

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ import pandas as pd
 
 from workspace.analysis.paper import part, parts
 
-AS_WRITTEN, AS_RUN, CLOSEST = "as written", "as run", "closest to print"
+AS_WRITTEN, AS_RUN = "as written", "as run"
 REASONS = (  # in this order; closeness to print is none
     "the text",
     "the paper's proof, where its text contradicts itself",
@@ -119,16 +119,16 @@ class Primary:
     """The reading under which a paper's claims are tested.
 
     reading: its name among the paper's readings. called: what pages call it. why: three sentences. reasons: what is
-    left open -> the first of `REASONS` that decides it. control: claim id and reading that are said in the same breath,
-    with the words for it ("" if none). beside: readings that pages show next to it.
+    left open -> the first of `REASONS` that decides it. beside: readings that pages show next to it -> what they call
+    them. control: claim id and one of these that are said in the same breath; () if none.
     """
 
     reading: str
     called: str
     why: tuple[str, str, str]
     reasons: Mapping[str, str]
-    control: tuple[str, str, str] | tuple[()] = ()
-    beside: tuple[str, ...] = ()
+    beside: Mapping[str, str] = field(default_factory=dict)
+    control: tuple[str, str] | tuple[()] = ()
 
 
 def planned() -> list[Planned]:
@@ -175,11 +175,11 @@ def readings(paper: str) -> list[Reading]:
     return part(paper, "readings").READINGS
 
 
-def named(paper: str) -> list[Reading]:
-    """The readings that tables show: `SHOWN` in a paper's `readings.py`, or else "as written" and "as run"."""
-    return getattr(part(paper, "readings"), "SHOWN", None) or [
-        reading for reading in readings(paper) if reading.name in (AS_WRITTEN, AS_RUN)
-    ]
+def shown(paper: str) -> list[Reading]:
+    """The readings that a headline table shows, under what pages call them: the tested one, and those beside it."""
+    first, by_name = primary(paper), {reading.name: reading for reading in readings(paper)}
+    called = {first.reading: f"{first.called} (tested)", **first.beside}
+    return [replace(by_name[name], name=label) for name, label in called.items() if not by_name[name].part]
 
 
 def left_open(paper: str) -> pd.DataFrame:

@@ -9,12 +9,12 @@ TAKEN_BACK = ", but not after correction for the paper's other main claims"
 
 
 def said(found: Order, outcome: str, over: str) -> str:
-    """What the order of a claim came to, with its numbers: "holds in all 3 run; 3 open"."""
+    """What the order of a claim came to, with its numbers: "holds in all 3 that were run; 3 open"."""
     if found.M == 1:
         if outcome == "not after correction":
             return f"shown{TAKEN_BACK}"
         return f"reversed{TAKEN_BACK}" if outcome == "not shown" and found.reversed else outcome
-    m, run = found.m, " run" if found.m < found.M else ""
+    m, run = found.m, " that were run" if found.m < found.M else ""
     rest = f"; {found.M - m} open" if run else ""
     if over == "average":
         where = f"on average over {m}" if run else f"on average over all {m}"
@@ -22,7 +22,7 @@ def said(found: Order, outcome: str, over: str) -> str:
         where = _in(m, found)
     else:
         where = f"in at least {over} of {m}{run}"
-    nowhere = "not shown in the one run" if m == 1 else f"not shown in any of {m}"
+    nowhere = f"not shown {_in(1, found)}" if m == 1 else f"not shown in any of {m}"
     if outcome in ("holds", "holds where run"):
         return f"holds {where}{rest}"
     if outcome == "not after correction":
@@ -44,8 +44,9 @@ def _in(k: int, found: Order) -> str:
     """In how many of the settings that were run, if it is in k of them at least."""
     if k < found.m:
         return f"in at least {k} of {found.m}"
-    run = " run" if found.m < found.M else ""
-    return "in the one run" if found.m == 1 else f"in all {found.m}{run}"
+    if found.m == 1:
+        return "in the one that was run"
+    return ("in both" if k == 2 else f"in all {k}") + (" that were run" if found.m < found.M else "")
 
 
 def _reversed(found: Order) -> str:

@@ -136,9 +136,11 @@ def _readings(paper: str) -> str:
 def _rows(evidence: Evidence, claim: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """The effect under the primary reading, and under those that are shown beside it."""
     judged = evidence.primary(claim)
-    rows = [_row(primary(judged["paper"]).called, judged, cells)] if judged["outcome"] != "not run" else []
+    first = primary(judged["paper"])
+    rows = [_row(first.called, judged, cells)] if judged["outcome"] != "not run" else []
     for reading, row in evidence.beside(claim):
-        label = f"{reading.name}: {row['cell']}" if reading.part else reading.name
+        called = first.beside[reading.name]
+        label = f"{called}: {row['cell']}" if reading.part else called
         rows.append(_row(label, row, cells.iloc[:0]))
     return rows
 

@@ -104,7 +104,7 @@ class Entries:
 
     def control(self, paper: str, k: int = 0) -> tuple[str, str]:
         """The name of the k-th reading that is shown beside a paper's primary one."""
-        return f"readings: {paper}", primary(paper).beside[k]
+        return f"readings: {paper}", list(primary(paper).beside)[k]
 
     def apart(self, claim: str, reading: str = "") -> tuple[str, str]:
         """On which side of no effect the interval lies."""
@@ -304,9 +304,11 @@ class Entries:
             int(((rows["difference"] * sign > 0) & rows.apply(surely_apart, axis=1)).sum())
             for sign in (1, -1)
         )
+        verb = "are" if higher > 1 else "is"
         return (
             f"{page}: {world}",
-            f"{in_words(higher)} of {in_words(len(rows))} methods above random selection and {in_words(lower)} below",
+            f"{in_words(higher)} of {in_words(len(rows))} methods {verb} above random selection and "
+            f"{in_words(lower)} below",
         )
 
     def kendall(self, world: str, second: str, page: str = "world-claims") -> tuple[str, str]:

@@ -127,9 +127,9 @@ def beside(evidence: Evidence, claim: str, names: Collection[str] = ()) -> list[
     for reading, row in evidence.beside(claim):
         if names and reading.name not in names:
             continue
-        control = primary(row["paper"]).control
+        first = primary(row["paper"])
         words = reading.words if reading.part else f"read otherwise ({reading.words})"
-        words = control[2] if control and control[1] == reading.name else words
+        words = first.beside[reading.name] if reading.name in first.control[1:] else words
         part = f" over {row['cells']} of {row['of']} settings" if row["cells"] < row["of"] else ""
         part = f" ({row['cell']})" if reading.part else part
         texts.append(f"{words}: {forest.mean_of(row)}, {seeds(row['n'])}{part}")

@@ -55,7 +55,7 @@ PRIMARY = Primary(
         "The authors' program numbers its clients by digit, with ties from an unstable sort, and is shown beside it.",
     ),
     {"clients' ids": REASONS[0], "ties in Algorithm 1": REASONS[6]},
-    beside=(AS_RUN,),
+    beside={AS_RUN: AS_RUN},
 )
 
 LEFT_OPEN = [

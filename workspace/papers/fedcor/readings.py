@@ -103,7 +103,6 @@ READINGS = [
     ),
 ]
 
-SHOWN = READINGS[:2]
 PRIMARY = Primary(
     AS_WRITTEN,
     AS_WRITTEN,
@@ -117,7 +116,7 @@ PRIMARY = Primary(
         "is shown beside it.",
     ),
     {SCHEDULE: REASONS[0], CANDIDATES: REASONS[3], RUN: REASONS[6], TOY: REASONS[6]},
-    beside=("Pow-d, d = 20", "30adb2f"),
+    beside={"Pow-d, d = 20": "Pow-d asks 20 candidates", "30adb2f": "the authors' program (30adb2f)"},
 )
 
 LEFT_OPEN = [

@@ -18,8 +18,8 @@ from workspace.papers.hcsfed.printed import COLUMNS, GCS, PRINTED, PROGRAM, TABL
 from workspace.papers.hcsfed.readings import READINGS, WITH_OWN_TEST
 
 METHODS = {
-    "HCSFed-R (GC-B)": "HCSFed",
-    "HCSFed-R (GC-B), H = 5": "HCSFed, H = 5",
+    "HCSFed-R (GC-A)": "HCSFed (GC-A)",
+    "HCSFed-R (GC-B)": "HCSFed (GC-B)",
     "Random": "Random, plain mean",
     "Random, attrition": "Random, attrition",
     "SCAFFOLD": "SCAFFOLD, plain mean",

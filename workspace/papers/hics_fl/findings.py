@@ -1,4 +1,4 @@
-"""How much of HiCS-FL's speed-up in its authors' program is owed to the order of its warm-up."""
+"""HiCS-FL's speed-up over random selection, and how much of its authors' program's is owed to a warm-up's order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,26 @@ import pandas as pd
 from workspace.analysis import effects
 from workspace.analysis.claim import Arms
 from workspace.analysis.estimators import Effect
+from workspace.analysis.readings import primary
 from workspace.papers.hics_fl.claims import CLAIMS
 from workspace.papers.hics_fl.readings import AT_RANDOM, PROGRAM, REFRESHED
 
-CLAIM, CELL = "hics.T1.b", "Fashion-MNIST, Random over HiCS-FL"
+CLAIM, OVER = "hics.T1.b", ", Random over HiCS-FL"
+
+
+def speed_up(results: Mapping[str, pd.DataFrame]) -> str:
+    """Random selection's rounds over HiCS-FL's under the tested reading, data set by data set; "" if not run.
+
+    results: tidy tables by experiment.
+    """
+    cells = _cells(results)
+    cells = cells[(cells["reading"] == primary("hics_fl").reading) & (cells["n"] > 1)]
+    said = [
+        f"{_ratio(row['values'])} on {row['cell'].removesuffix(OVER)} ({row['n']} seeds)"
+        for _, row in cells[~cells[["open", "under"]].any(axis=1)].iterrows()
+    ]
+    called = primary("hics_fl").called
+    return f"Random selection's rounds over HiCS-FL's, read {called}: {' and '.join(said)}." if said else ""
 
 
 def warm_up(results: Mapping[str, pd.DataFrame]) -> str:
@@ -21,9 +37,8 @@ def warm_up(results: Mapping[str, pd.DataFrame]) -> str:
 
     results: tidy tables by experiment. Only seeds that all of these have are compared.
     """
-    claim = next(claim for claim in CLAIMS if claim.id == CLAIM)
-    cells = pd.DataFrame(effects.rows(claim, Arms(results)), columns=effects.COLUMNS)
-    by_reading = cells[cells["cell"] == CELL].set_index("reading")
+    cells = _cells(results)
+    by_reading = cells[cells["cell"] == f"Fashion-MNIST{OVER}"].set_index("reading")
     names = [PROGRAM, AT_RANDOM, REFRESHED]
     if not set(names) <= set(by_reading.index) or by_reading.loc[names, ["open", "under"]].any(axis=None):
         return ""
@@ -53,6 +68,11 @@ def conclusion(control: Effect, order: Effect) -> str:
         return f"{left}, another the order's" if order.low > 0 else left
     left = "without the order, HiCS-FL is not distinguishable from random selection there"
     return left if order.low > 0 else f"{left}, nor is the order shown to matter"
+
+
+def _cells(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    claim = next(claim for claim in CLAIMS if claim.id == CLAIM)
+    return pd.DataFrame(effects.rows(claim, Arms(results)), columns=effects.COLUMNS)
 
 
 def _ratio(logarithms: Sequence[float]) -> str:

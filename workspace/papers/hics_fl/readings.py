@@ -243,11 +243,6 @@ ALONE = Reading(
     part=True,
 )
 READINGS.append(ALONE)
-SHOWN = [
-    reading
-    for reading in READINGS
-    if reading.name in (AS_WRITTEN, *(f"{c}, the paper's training" for c in _PROGRAMS))
-]
 PRIMARY = Primary(
     AS_WRITTEN,
     AS_WRITTEN,
@@ -272,7 +267,11 @@ PRIMARY = Primary(
         RATE: REASONS[2],
         LOSS: REASONS[6],
     },
-    beside=(PROGRAM, AT_RANDOM, ALONE.name),
+    beside={
+        PROGRAM: "the authors' program (fdff729)",
+        AT_RANDOM: "the program, warm-up in random order",
+        ALONE.name: "the new seeds alone",
+    },
 )
 
 LEFT_OPEN = [

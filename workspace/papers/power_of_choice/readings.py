@@ -29,7 +29,7 @@ PRIMARY = Primary(
         "Random selection without replacement is shown beside it where it was run.",
     ),
     {RANDOM: REASONS[0]},
-    beside=("random without replacement",),
+    beside={"random without replacement": "random selection is Power-of-Choice with d = m"},
 )
 LEFT_OPEN = [
     (
