@@ -12,7 +12,7 @@ from fedlib.measure import Missing
 from workspace.analysis import headline
 from workspace.analysis.claim import Arms, claims_of
 from workspace.analysis.headline import Headline, Row, cell, closest, distance
-from workspace.analysis.readings import AS_WRITTEN, Reading, Swap
+from workspace.analysis.readings import AS_WRITTEN, Primary, Reading, Swap
 
 METHODS = ("A", "B")
 ROW = Row("row", "e", "s", 0.5, {"A": "20", "B": "10"}, {"A": 20.0, "B": 10.0}, 50)
@@ -91,13 +91,13 @@ def test_a_run_that_misses_counts_as_one_round_more_than_it_was_followed() -> No
 def test_the_closest_reading_is_found_among_those_that_have_every_cell() -> None:
     found = runs({"A": [40], "B": [40], "A, other": [20], "B, other": [11]})
     partly = Reading("partly", "", swaps=(Swap("e", methods={"A": "A, other", "B": "nothing"}),))
-    one = closest(TABLE, [WRITTEN, OTHER, partly], found)
+    one = closest(TABLE, [WRITTEN, OTHER, partly], AS_WRITTEN, found)
     assert (one.reading, one.looked_at, one.skipped, one.cells) == (OTHER, 2, 1, 2)
     assert one.distance == pytest.approx(distance([20, 11], [20, 10]))
-    assert one.written == pytest.approx(1.5)
-    assert one == closest(TABLE, [WRITTEN, OTHER, partly], found), "luck is seeded"
+    assert one.tested == pytest.approx(1.5)
+    assert one == closest(TABLE, [WRITTEN, OTHER, partly], AS_WRITTEN, found), "luck is seeded"
     with pytest.raises(Missing, match="nothing of a table"):
-        closest(TABLE, [WRITTEN], runs({"C": [1]}))
+        closest(TABLE, [WRITTEN], AS_WRITTEN, runs({"C": [1]}))
 
 
 def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell() -> None:
@@ -113,7 +113,7 @@ def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell
             for row in rows for k in range(len(names))
         ]  # fmt: skip
         mine = [Reading(n, "", swaps=(Swap("e", methods={"A": f"A{k}"}),)) for k, n in enumerate(names)]
-        return closest(wide, mine, Arms({"e": pd.concat(table)}), draws=200)
+        return closest(wide, mine, AS_WRITTEN, Arms({"e": pd.concat(table)}), draws=200)
 
     throughout = search(dict.fromkeys(map(str, range(8)), 3))
     assert (throughout.distance, throughout.p) == (0, 0)
@@ -128,14 +128,16 @@ def test_luck_comes_as_close_as_readings_that_are_right_in_no_more_than_one_cell
 
 def test_effects_under_every_reading_are_sorted_and_equal_runs_count_once(monkeypatch) -> None:
     same = Reading("same", "", {"what": "the same"})
-    monkeypatch.setattr(headline, "readings", lambda paper: [WRITTEN, same, OTHER])
+    monkeypatch.setattr(headline, "readings", lambda paper: [same, OTHER, WRITTEN])
+    monkeypatch.setattr(headline, "primary", lambda paper: Primary(AS_WRITTEN, AS_WRITTEN, ("", "", ""), {}))
+    monkeypatch.setattr(headline, "called", lambda paper: {AS_WRITTEN: "as written (tested)"})
     keys = ("reading", "runs", "estimate", "low", "high", "n")
     written, other = (3.0, 2.0, 4.0, 5), (1.0, math.nan, math.nan, 1)
-    values = [(AS_WRITTEN, "x", *written), ("same", "x", *written), ("other", "y", *other)]
+    values = [("same", "x", *written), (AS_WRITTEN, "x", *written), ("other", "y", *other)]
     cells = [dict(zip(keys, row, strict=True)) | {"paper": "p"} for row in values]
     rows = headline.specifications(cells)
-    assert rows[["reading", "effect", "low", "high", "seeds", "what"]].to_numpy().tolist() == [
-        ["other", 1.0, 1.0, 1.0, 1, "other"], [AS_WRITTEN, 3.0, 2.0, 4.0, 5, "written"],
+    assert rows[["called", "effect", "low", "high", "seeds", "what"]].to_numpy().tolist() == [
+        ["", 1.0, 1.0, 1.0, 1, "other"], ["as written (tested)", 3.0, 2.0, 4.0, 5, "written"],
     ]  # fmt: skip
     with pytest.raises(Missing, match="not been run"):
         headline.specifications([cells[0] | {"n": 0}])

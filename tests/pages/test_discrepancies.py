@@ -16,7 +16,8 @@ from workspace.pages.artifact import Artifact
 
 CURVE = pd.DataFrame(
     {
-        "reading": ["another", "as written", "as run"],
+        "reading": ["another", "text", "program"],
+        "called": ["", "as written (tested)", "as run"],
         "effect": [0.5, 1.25, 4.0],
         "low": [0.5, 1.0, 3.0],
         "high": [0.5, 1.5, 5.0],
@@ -26,6 +27,11 @@ CURVE = pd.DataFrame(
     }
 )
 CELL = {"claim": "p.T1.a", "cell": "A over B", "unit": "times", "printed": 2.48, "null": 1.0}
+CELLS = [
+    {**CELL, "reading": "text", "estimate": 1.25, "low": 1.0, "high": 1.5},
+    {**CELL, "reading": "program", "estimate": 4.0, "low": 3.0, "high": math.inf, "open": True},
+    {**CELL, "reading": "another", "estimate": 0.5, "low": math.nan, "high": math.nan},
+]
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -41,19 +47,20 @@ def test_what_is_left_open_stands_in_one_place(paper: str) -> None:
     assert set(silent) <= varied, (
         "each says where it is from, unless the paper is silent and several are tried"
     )
-    taken = shown["as written"] + shown["also tried"]
+    taken = shown["tested"] + shown["also tried"]
     assert (taken != "").all(), "each says what is taken or tried"
 
 
 def test_a_sentence() -> None:
-    assert discrepancies.sentence(CELL, "B is faster.", CURVE) == (
-        "`p.T1.a` B is faster. A over B (times): printed 2.48; as written 1.25 [1, 1.5], 5 seeds; "
-        "as run 4 [3, 5], 3 seeds; from 0.5 to 4 over the 3 ways to read the paper that were run."
+    assert discrepancies.sentence(CELLS, "B is faster.", CURVE).replace("\u00a0", " ") == (
+        "`p.T1.a` B is faster. A over B: printed 2.48; as written (tested) 1.25 × [1, 1.5], 5 seeds; "
+        "as run ≥ 4 × [3, ∞], 3 seeds; from 0.5 to 4 over the 3 ways to read the paper that were run."
     )
-    alone = discrepancies.sentence(CELL, "B is faster.", CURVE[CURVE["reading"] == "as written"])
-    assert alone.endswith("as written 1.25 [1, 1.5], 5 seeds; it was run under no other reading.")
-    unprinted = discrepancies.sentence({**CELL, "printed": math.nan}, "B is faster.", CURVE)
-    assert "A over B (times): as written 1.25" in unprinted, "what is not printed is not said to be nan"
+    alone = discrepancies.sentence(CELLS, "B is faster.", CURVE[CURVE["reading"] == "text"])
+    assert alone.endswith(" [1, 1.5], 5 seeds; it was run under no other reading.")
+    unprinted = [cell | {"printed": math.nan} for cell in CELLS]
+    said = discrepancies.sentence(unprinted, "B is faster.", CURVE)
+    assert "A over B: as written (tested) 1.25" in said, "what is not printed is not said to be nan"
 
 
 def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike() -> None:
@@ -63,7 +70,16 @@ def test_the_picture_marks_what_readings_take_and_leaves_out_what_all_take_alike
     assert labels == ["rule", "mean", "attrition"]
     assert [list(line.get_xdata()) for line in below.get_lines()] == [[0, 1], [2]]
     named = [text.get_text() for text in above.get_legend().get_texts()]
-    assert named == ["a reading tried", "as written", "as run", "printed: 2.48"]
+    assert named == ["a reading tried", "as written (tested)", "as run", "printed: 2.48"]
+
+
+def test_an_interval_without_a_bound_goes_to_the_edge() -> None:
+    rows = CURVE.assign(low=[0.5, 0.0, 3.0], high=[0.5, 1.5, math.inf])
+    axes = summary.specification_curve(rows, CELL["cell"], CELL["printed"]).axes[0]
+    lines = [segment for drawn in axes.collections for segment in drawn.get_segments()]
+    ends = {tuple(round(float(y), 3) for y in segment[:, 1]) for segment in lines}
+    bottom, top = (round(float(edge), 3) for edge in axes.get_ylim())
+    assert {(1.25, bottom), (1.25, 1.5), (4.0, top), (4.0, 3.0)} <= ends
 
 
 def test_a_distance_is_shown_as_the_factor_of_the_typical_cell() -> None:

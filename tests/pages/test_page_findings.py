@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from workspace.pages import findings
@@ -22,14 +20,13 @@ def test_the_board_counts_every_core_claim_once():
     assert findings.of_board({}, experiments=5) == ""
 
 
-def test_the_distance_to_print_is_listed_paper_by_paper_and_what_was_not_run_is_left_out():
-    row = {"as written": "× 1.25", "closest": "× 1.10", "by luck": "× 1.20"}
-    lacking = {"as written": factor(math.nan), "closest": factor(0.0), "by luck": factor(math.nan)}
-    said = findings.of_discrepancies(pd.DataFrame.from_dict({"One": row, "Two": lacking}, orient="index"))
-    assert "by a factor of 1.25 (One)." in said
+def test_the_distance_to_print_is_listed_paper_by_paper():
+    row = {"tested": "× 1.25", "closest": "× 1.10", "by luck": "× 1.20"}
+    second = {"tested": factor(1.0), "closest": factor(0.0), "by luck": factor(0.5)}
+    said = findings.of_discrepancies(pd.DataFrame.from_dict({"One": row, "Two": second}, orient="index"))
+    assert "by a factor of 1.25 (One) and 2.00 (Two)." in said
     assert "the factor is 1.10 (One) and 1.00 (Two)." in said
-    assert "luck alone would give 1.20 (One)." in said
-    assert "nan" not in said
+    assert "luck alone would give 1.20 (One) and 1.41 (Two)." in said
     assert findings.of_discrepancies(pd.DataFrame()) == ""
 
 

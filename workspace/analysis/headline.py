@@ -20,7 +20,7 @@ from workspace.analysis.arrivals import Arrivals
 from workspace.analysis.claim import Arms, Rounds
 from workspace.analysis.curves import Panel
 from workspace.analysis.paper import parts
-from workspace.analysis.readings import AS_WRITTEN, Reading, Where, readings, shown
+from workspace.analysis.readings import TESTED, Reading, Where, called, primary, readings, shown
 
 NOT_RUN, PRINTED, ALL = "not run", "printed", ", all seeds, not paired"
 ALL_SHORT = ", all seeds"  # on a page, which explains it
@@ -187,15 +187,15 @@ def page(paper: str, results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 class Closest:
     """The reading closest to print, and how it was found.
 
-    distance: its distance to print. written: that of the reading as written; NaN if the paper has none. looked_at:
-    number of readings that have every cell of the reading as written (`cells`); skipped: number of the others.
+    distance: its distance to print. tested: that of the tested reading. looked_at: number of readings that have every
+    cell of the tested one (`cells`); skipped: number of the others.
     by_luck: median distance of the best of as many readings if each data set's values are dealt at random to the
     readings; p: how often that is at least as close.
     """
 
     reading: Reading
     distance: float
-    written: float
+    tested: float
     looked_at: int
     skipped: int
     cells: int
@@ -203,18 +203,20 @@ class Closest:
     p: float
 
 
-def closest(headline: Headline, readings: Sequence[Reading], arms: Arms, draws: int = DRAWS) -> Closest:
+def closest(
+    headline: Headline, readings: Sequence[Reading], tested: str, arms: Arms, draws: int = DRAWS
+) -> Closest:
     """Search the archived readings for the table closest to print.
 
     Chance: a correct reading is close on all data sets at once. A seeded permutation of each data set's values among
     the same readings breaks that and keeps everything else, also that a choice shifts all cells of a data set together.
 
     Raises:
-        Missing: the reading as written has no cell of the table (where there is none: no reading has).
+        Missing: the tested reading has no cell of the table.
     """
     matrix = np.array([values(headline, reading, arms) for reading in readings])
-    first = next((k for k, reading in enumerate(readings) if reading.name == AS_WRITTEN), None)
-    cells = ~np.isnan(matrix if first is None else matrix[[first]]).all(axis=0)
+    first = [reading.name for reading in readings].index(tested)
+    cells = ~np.isnan(matrix[first])
     if not cells.any():
         raise Missing(f"nothing of {headline.title} has been run")
     whole = ~np.any(np.isnan(matrix[:, cells]), axis=1)
@@ -229,7 +231,7 @@ def closest(headline: Headline, readings: Sequence[Reading], arms: Arms, draws: 
     return Closest(
         complete[int(means.argmin())],
         float(means.min()),
-        math.nan if first is None else distance(matrix[first, cells], in_print(headline)[cells]),
+        distance(matrix[first, cells], in_print(headline)[cells]),
         int(whole.sum()),
         int((~whole).sum()),
         int(cells.sum()),
@@ -242,24 +244,34 @@ def closest(headline: Headline, readings: Sequence[Reading], arms: Arms, draws: 
 
 
 def specifications(cells: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """The effect of a cell under every reading that has runs, sorted: reading, effect, low, high, seeds, its choices.
+    """The effect of a cell under every reading that has runs, sorted, and the choices of each.
 
-    cells: rows of `effects.table` of one cell. low, high: the 95 % interval; the effect itself with one seed. A reading
-    takes as written what it says nothing of. Readings that use the same runs give one row, under the name of the first.
+    Columns: reading; called ("" but for the tested reading and those beside it); effect; low, high: the 95 % interval,
+    the effect itself with one seed; seeds; a column a choice. cells: rows of `effects.table` of one cell. A reading
+    takes what the tested one takes where it says nothing. Of readings that use the same runs there is the first of:
+    the tested one, those beside it, the others.
 
     Raises:
         Missing: no reading has runs.
     """
-    rows, digests = [], set()
-    for cell in cells:
+    rows, digests, cells = [], set(), list(cells)
+    paper = cells[0]["paper"]
+    names, by_name = called(paper), {reading.name: reading.choices for reading in readings(paper)}
+    order = list(names)
+    for cell in sorted(cells, key=lambda cell: [*order, cell["reading"]].index(cell["reading"])):
         if not cell["n"] or cell["runs"] in digests:
             continue
         digests.add(cell["runs"])
-        by_name = {reading.name: reading.choices for reading in readings(cell["paper"])}
         effect = cell["estimate"]
         low, high = (effect if math.isnan(cell[end]) else cell[end] for end in ("low", "high"))
-        row = {"reading": cell["reading"], "effect": effect, "low": low, "high": high, "seeds": cell["n"]}
-        rows.append(row | {**by_name.get(AS_WRITTEN, {}), **by_name[cell["reading"]]})
+        row = {"reading": cell["reading"], "called": names.get(cell["reading"], "")}
+        row |= {"effect": effect, "low": low, "high": high, "seeds": cell["n"]}
+        rows.append({**row, **by_name[primary(paper).reading], **by_name[cell["reading"]]})
     if not rows:
         raise Missing("it has not been run under any reading")
     return pd.DataFrame(rows).sort_values("effect", kind="stable", ignore_index=True)
+
+
+def tested_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """`specifications`, with the tested reading before all others."""
+    return rows.sort_values("called", key=lambda names: ~names.str.endswith(TESTED), kind="stable")

@@ -37,6 +37,7 @@ import pandas as pd
 from workspace.analysis.paper import part, parts
 
 AS_WRITTEN, AS_RUN = "as written", "as run"
+TESTED = " (tested)"  # after the name of the reading under which claims are tested
 REASONS = (  # in this order; closeness to print is none
     "the text",
     "the paper's proof, where its text contradicts itself",
@@ -175,24 +176,30 @@ def readings(paper: str) -> list[Reading]:
     return part(paper, "readings").READINGS
 
 
+def called(paper: str) -> dict[str, str]:
+    """The reading that is tested and those beside it -> what tables and figures call them."""
+    first = primary(paper)
+    return {first.reading: first.called + TESTED, **first.beside}
+
+
 def shown(paper: str) -> list[Reading]:
-    """The readings that a headline table shows, under what pages call them: the tested one, and those beside it."""
-    first, by_name = primary(paper), {reading.name: reading for reading in readings(paper)}
-    called = {first.reading: f"{first.called} (tested)", **first.beside}
-    return [replace(by_name[name], name=label) for name, label in called.items() if not by_name[name].part]
+    """The readings that a headline table shows, under what it calls them."""
+    by_name = {reading.name: reading for reading in readings(paper)}
+    return [
+        replace(by_name[name], name=label) for name, label in called(paper).items() if not by_name[name].part
+    ]
 
 
 def left_open(paper: str) -> pd.DataFrame:
-    """What a paper leaves open, one row a thing: what its sources say, what is taken as written, what else was tried.
+    """What a paper leaves open, one row a thing: what is tested, what else was tried, and what its sources say.
 
     Its readings say it of what was varied, `LEFT_OPEN` of the rest.
     """
     options = readings(paper)
-    empty = Reading(AS_WRITTEN, "there is none")
-    text = next((reading for reading in options if reading.name == AS_WRITTEN), empty)
+    tested = next(reading for reading in options if reading.name == primary(paper).reading)
     rows = []
     for choice in dict.fromkeys(choice for reading in options for choice in reading.choices):
-        default = text.choices.get(choice)
+        default = tested.choices.get(choice)
         varying = [reading for reading in options if choice in reading.choices]
         tried = dict.fromkeys(reading.choices[choice] for reading in varying)
         tried.pop(default, None)
@@ -200,10 +207,10 @@ def left_open(paper: str) -> pd.DataFrame:
         sources = dict.fromkeys(
             f"{reading.choices[choice]}: {reading.sources[choice]}" for reading in sourced
         )
-        rows.append((choice, default or "nothing", " · ".join(tried), " · ".join(sources)))
+        rows.append((choice, default or "as the paper says", " · ".join(tried), " · ".join(sources)))
     for choice, sources, default in part(paper, "readings").LEFT_OPEN:
         rows.append((choice, default, "", sources))
-    return pd.DataFrame(rows, columns=["left open", "as written", "also tried", "sources"])
+    return pd.DataFrame(rows, columns=["left open", "tested", "also tried", "sources"])
 
 
 def how_many(paper: str) -> str:

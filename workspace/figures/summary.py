@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from fedlib import measure
 from fedlib.drawing.panels import grid, legend_below
 from fedlib.drawing.style import looks
+from workspace.analysis.headline import tested_first
+from workspace.analysis.readings import TESTED
 
 # As in site/static/house.css: an outcome has the same colour on every page and in every picture. On a dark page the
 # lightness of pictures is turned around, so no two colours differ by it alone, except greys.
@@ -273,11 +275,13 @@ def performance_profiles(profile: pd.DataFrame, groups: Mapping[str, Sequence[st
 def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, null: float = 1.0) -> Figure:
     """The effect under every archived reading, sorted, with intervals over seeds; below, what each takes.
 
-    rows: `headline.specifications`; what all readings take alike is left out below. The reading as written is filled
-    in black, the one as run in orange. An effect whose null is 1 is a ratio, on a logarithmic axis.
+    rows: `headline.specifications`; what all readings take alike is left out below. The tested reading is a black
+    square, those beside it are coloured. An effect whose null is 1 is a ratio, on a logarithmic axis. An interval that
+    no run bounds goes to the edge.
     """
-    choices = [name for name in rows.columns if name not in ("reading", "effect", "low", "high", "seeds")]
-    first = rows.sort_values("reading", key=lambda name: name != "as written", kind="stable")
+    columns = ("reading", "called", "effect", "low", "high", "seeds")
+    choices = [name for name in rows.columns if name not in columns]
+    first = tested_first(rows)
     groups = {choice: list(dict.fromkeys(first[choice].dropna())) for choice in choices}
     groups = {choice: values for choice, values in groups.items() if len(values) > 1}
     lines = sum(len(values) + 1 for values in groups.values())
@@ -286,21 +290,28 @@ def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, n
         gridspec_kw={"height_ratios": [2.6, max(0.2 * lines, 0.2)]},
     )  # fmt: skip
     x = np.arange(len(rows))
-    effects_ax.vlines(x, rows["low"], rows["high"], color="#999999", lw=1.2)
-    effects_ax.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
-    for name, shade, shape in (("as written", "black", "s"), ("as run", "#D55E00", "D")):
-        is_reading = rows["reading"] == name
-        if is_reading.any():
-            effects_ax.plot(x[is_reading], rows["effect"][is_reading], shape, ms=8, color=shade, label=name)
-    effects_ax.axhline(null, color="black", lw=0.8)
-    if printed is not None:
-        effects_ax.axhline(printed, color="#CC79A7", lw=1.4, ls="--", label=f"printed: {printed:.3g}")
     if null == 1:
         effects_ax.set_yscale("log", base=2)
         effects_ax.yaxis.set_major_formatter("{x:g}")
+    effects_ax.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
+    marks = iter((("#D55E00", "D"), ("#009E73", "^"), ("#E69F00", "v")))
+    for name in first["called"][first["called"] != ""]:
+        shade, shape = ("black", "s") if name.endswith(TESTED) else next(marks)
+        mask = rows["called"] == name
+        effects_ax.plot(x[mask], rows["effect"][mask], shape, ms=8, color=shade, label=name)
+    effects_ax.axhline(null, color="black", lw=0.8)
+    if printed is not None:
+        effects_ax.axhline(printed, color="#CC79A7", lw=1.4, ls="--", label=f"printed: {printed:.3g}")
+    bounded = {"low": rows["low"] > (0 if null == 1 else -np.inf), "high": rows["high"] < np.inf}
+    grey = {"color": "#999999", "lw": 1.2, "zorder": 1}
+    for end, mask in bounded.items():
+        effects_ax.vlines(x[mask], rows["effect"][mask], rows[end][mask], **grey)
+    for mask, edge in zip(bounded.values(), effects_ax.get_ylim(), strict=True):
+        effects_ax.vlines(x[~mask], rows["effect"][~mask], edge, **grey)
+    effects_ax.autoscale(enable=False, axis="y")
     fig.suptitle("\n".join(wrap(words, 84)), fontsize=11, x=0.02, ha="left")
     effects_ax.set_ylabel("ratio" if null == 1 else words[words.rfind("(") :].strip("()"))
-    effects_ax.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    effects_ax.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     labels: list[tuple[float, str, str]] = []
     for choice, values in groups.items():
         labels.append((len(labels), choice, "bold"))

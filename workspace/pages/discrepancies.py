@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,67 +12,60 @@ from IPython.display import Markdown, display
 from fedlib.measure import Missing
 from workspace.analysis.cells import rows as rows_of
 from workspace.analysis.claim import Arms, claims_of
-from workspace.analysis.headline import closest, headlines, specifications
+from workspace.analysis.headline import closest, headlines, specifications, tested_first
 from workspace.analysis.paper import papers
-from workspace.analysis.readings import AS_RUN, AS_WRITTEN, how_many, left_open, readings
+from workspace.analysis.readings import how_many, left_open, primary, readings
 from workspace.figures import summary
-from workspace.pages import tables
+from workspace.pages import forest, tables
 from workspace.pages.artifact import Artifact
-
-MARKED = (AS_WRITTEN, AS_RUN)
 
 
 def nearness(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """How far each paper's headline table is from the print, by the typical factor; a row a paper that prints numbers.
 
-    Columns: cells of the table that were run; the factor as written, of the reading closest to print, and of the best
-    of as many readings by luck; how many readings were looked at; and what the closest one takes.
+    Columns: cells of the table that were run; the factor of the tested reading, of the closest to print, and of
+    the best of as many readings by luck; how many readings were looked at; and what the closest one takes.
     """
     rows, arms = {}, Arms(results)
     for paper, headline in headlines().items():
         try:
-            near = closest(headline, readings(paper), arms) if headline.rows else None
+            tested = primary(paper).reading
+            near = closest(headline, readings(paper), tested, arms) if headline.rows else None
         except Missing:
             continue
         if near:
+            choices = "; ".join(f"{choice}: {value}" for choice, value in near.reading.choices.items())
             rows[papers()[paper].title] = {
                 "cells": near.cells,
-                "as written": factor(near.written),
+                "tested": factor(near.tested),
                 "closest": factor(near.distance),
                 "by luck": factor(near.by_luck),
                 "readings": near.looked_at,
-                "the closest one": choices_of(near.reading.name, near.reading.choices),
+                "the closest one": "the tested one" if near.reading.name == tested else choices,
             }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("paper")
 
 
 def factor(distance: float) -> str:
-    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"; "–" where it was not run."""
-    return f"× {2**distance:.2f}" if math.isfinite(distance) else tables.MISSING
+    """A distance (`headline.distance`) as the factor of the typical cell: "× 1.8"."""
+    return f"× {2**distance:.2f}"
 
 
-def choices_of(name: str, choices: Mapping[str, str]) -> str:
-    return (
-        name if name == AS_WRITTEN else "; ".join(f"{choice}: {value}" for choice, value in choices.items())
-    )
+def sentence(cells: Sequence[Mapping[str, Any]], text: str, rows: pd.DataFrame) -> str:
+    """A specification curve in a sentence: printed, tested, beside it, and over all readings.
 
-
-def sentence(cell: Mapping[str, Any], text: str, rows: pd.DataFrame) -> str:
-    """A specification curve in a sentence: printed, as written, as run, and over all readings.
-
-    cell: a row of `effects.table`; text: of its claim; rows: `headline.specifications`.
+    cells: rows of `effects.table` of one cell; text: of its claim; rows: `headline.specifications`.
     """
-    parts = [f"{row['reading']} {_value(row)}" for _, row in rows.iterrows() if row["reading"] in MARKED]
+    cell, by_reading = cells[0], {cell["reading"]: cell for cell in cells}
+    parts = [
+        f"{row['called']} {forest.effect(by_reading[row['reading']])}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
+        for _, row in tested_first(rows[rows["called"] != ""]).iterrows()
+    ]
     printed = [] if math.isnan(cell["printed"]) else [f"printed {cell['printed']:.3g}"]
     low, high = rows["effect"].min(), rows["effect"].max()
     spread = f"from {low:.3g} to {high:.3g} over the {len(rows)} ways to read the paper that were run"
     parts += [spread] if len(rows) > 1 else ["it was run under no other reading"]
-    return f"`{cell['claim']}` {text} {cell['cell']} ({cell['unit']}): {'; '.join([*printed, *parts])}."
-
-
-def _value(row: pd.Series) -> str:
-    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if row["low"] < row["high"] else ""
-    return f"{row['effect']:.3g}{interval}, {row['seeds']} seed{'s' * (row['seeds'] > 1)}"
+    return f"`{cell['claim']}` {text} {cell['cell']}: {'; '.join([*printed, *parts])}."
 
 
 def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) -> None:
@@ -88,7 +81,7 @@ def show(artifact: Artifact, paper: str, results: Mapping[str, pd.DataFrame]) ->
         except Missing:
             display(Markdown(f"`{claim}` {text} {name}: not run."))
             continue
-        display(Markdown(sentence(cells[0], text, rows)))
+        display(Markdown(sentence(cells, text, rows)))
         if len(rows) < 2:
             continue
         printed = None if math.isnan(cells[0]["printed"]) else cells[0]["printed"]

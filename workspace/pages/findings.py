@@ -14,7 +14,6 @@ from workspace.pages import tables
 from workspace.pages.artifact import Artifact
 from workspace.pages.evidence import OUTCOMES, Evidence
 from workspace.pages.front import listed
-from workspace.pages.tables import MISSING
 
 
 def counted(tallies: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
@@ -48,25 +47,15 @@ def of_discrepancies(near: pd.DataFrame) -> str:
     """How far the headline tables are from print (`discrepancies.nearness`); "" without one."""
     if near.empty:
         return ""
-    columns = {
-        name: {paper: factor.removeprefix("× ") for paper, factor in near[name].items() if factor != MISSING}
-        for name in ("as written", "closest", "by luck")
-    }
-    as_written, closest, by_luck = (
-        listed([f"{factor} ({paper})" for paper, factor in column.items()]) if column else ""
-        for column in columns.values()
+    tested, closest, by_luck = (
+        listed([f"{factor.removeprefix('× ')} ({paper})" for paper, factor in near[name].items()])
+        for name in ("tested", "closest", "by luck")
     )
-    parts = []
-    if as_written:
-        parts.append(
-            "Following the text, the typical number of a headline table differs from the printed one by a factor of "
-            f"{as_written}."
-        )
-    if closest:
-        parts.append(f"In the closest of all archived interpretations, the factor is {closest}.")
-    if by_luck:
-        parts.append(f"With as many interpretations, luck alone would give {by_luck}.")
-    return " ".join(parts)
+    return (
+        "Under the reading that is tested, the typical number of a headline table differs from the printed one by a "
+        f"factor of {tested}. In the closest of all archived readings, the factor is {closest}. With as many readings, "
+        f"luck alone would give {by_luck}."
+    )
 
 
 def extremes(panels: Mapping[str, pd.Series], quantity: str, unit: str) -> str:

@@ -187,8 +187,8 @@ def row(
     quote, place = sentence(judged["claim"])
     quoted = f"<br><small>“{html.escape(quote)}” ({html.escape(place)})</small>" if quote else ""
     outcome = judged["outcome"]
-    said = layout.unmarked(judged["said"], outcome) if judged["said"] != outcome else ""
-    remarks = [said, size_of(judged), seeds_of(judged)]
+    order = layout.unmarked(judged["said"], outcome) if judged["said"] != outcome else ""
+    remarks = [order, size_of(judged), seeds_of(judged)]
     remarks = "".join(f"<br><small>{html.escape(remark)}</small>" for remark in remarks if remark)
     fold = f"<details><summary>Numbers</summary>{tables.html_of(numbers(cells), kind='numbers')}</details>"
     n = int(judged["n"])
