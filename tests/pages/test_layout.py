@@ -107,6 +107,12 @@ def test_the_result_names_few_claims_and_counts_many(n: int):
 def test_a_mark_and_its_sentence_do_not_say_the_same_twice():
     assert layout.unmarked("It is: 3 × [2, 4], 5 seeds; holds.", "holds") == "It is: 3 × [2, 4], 5 seeds."
     assert layout.unmarked("MNIST: not run", "not run") == "MNIST"
+    assert (
+        layout.unmarked("It is: holds; as large as printed. 3 ×.", "holds")
+        == "It is: as large as printed. 3 ×."
+    )
+    assert layout.unmarked("It is: contradicted. 3 ×, 5 seeds.", "contradicted") == "It is. 3 ×, 5 seeds."
+    assert layout.unmarked("It is: not shown in any of 6.", "not shown") == "It is: not shown in any of 6."
     assert layout.unmarked("contradicted: reversed in all 3", "contradicted") == "reversed in all 3"
     assert (
         layout.unmarked("Faster: contradicted: reversed in all 3.", "contradicted")

@@ -7,6 +7,7 @@ the end of the page, "finding" (`Artifact.say`) and "claims" (`Artifact.judge`) 
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -119,13 +120,14 @@ def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
 
 
 def unmarked(text: str, outcome: str) -> str:
-    """A sentence without the outcome before its words or at its end, where a mark shows the outcome."""
-    text = text.removeprefix(f"{outcome}: ").replace(f": {outcome}: ", ": ")
-    ends = (f"; {outcome}.", f": {outcome}.") if text.endswith(".") else (f"; {outcome}", f": {outcome}")
-    for end in ends:
-        if text.endswith(end):
-            return text.removesuffix(end) + ("." if text.endswith(".") else "")
-    return text
+    """A sentence without the outcome at the beginning or end of a part of it, for a place that shows it as a mark."""
+
+    def without(match: re.Match[str]) -> str:
+        return match["before"] if match["after"] else ""
+
+    return re.sub(
+        rf"(?P<before>^|[:;] ){re.escape(outcome)}(?:(?P<after>[:;] )|(?=\.)|$)", without, text, count=1
+    )
 
 
 def mark(outcome: str, n: int = 0) -> str:
