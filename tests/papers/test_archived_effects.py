@@ -321,23 +321,34 @@ def test_fedcor_against_pow_d_with_twenty_candidates():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("data", ["FMNIST (a)", "FMNIST (b)"])
-def test_what_the_estimated_entropies_come_to(data):
+@pytest.mark.parametrize(
+    ("figure", "data", "temperature"),
+    [
+        ("F9", "FMNIST (a)", 0.0025),
+        ("F9", "FMNIST (b)", 0.0025),
+        *(
+            (figure, f"CIFAR-10 ({k}), {optimizer}", 0.0015)
+            for figure, k in (("F11", 1), ("F12", 2))
+            for optimizer in ("SGD", "Adam")
+        ),
+    ],
+)
+def test_what_the_estimated_entropies_come_to(figure, data, temperature):
     """By pairs of clients: how often a balanced one's estimate is above a skewed one's; Kendall's tau without ties."""
     rows = archived("hics_entropy")
     rows = rows[(rows["data"] == data) & (rows["when"] == "warm-up")]
     separated, ordered = [], []
     for seed in range(5):
         group, true, bias = (rows.loc[rows["seed"] == seed, c] for c in ("group", "entropy", "bias"))
-        exponents = np.stack([np.array(update, float) for update in bias]) / 0.0025
+        exponents = np.stack([np.array(update, float) for update in bias]) / temperature
         found = stats.entropy(np.exp(exponents - exponents.max(1, keepdims=True)), axis=1).tolist()
         known = list(zip(group, found, strict=True))
         pairs = [(a > b) + (a == b) / 2 for g, a in known if g == 4 for h, b in known if h < 3]
         separated.append(sum(pairs) / len(pairs) - 0.5)
         clear = [(H, h) for H, h in zip(true.round(9), found, strict=True) if sum(true.round(9) == H) == 1]
         ordered.append(float(stats.kendalltau(*zip(*clear, strict=True)).statistic))
-    agrees(cell("hics.F9.a", "as written", data), separated, log=False)
-    agrees(cell("hics.F9.c", "as written", data), ordered, log=False)
+    agrees(cell(f"hics.{figure}.a", "as written", data), separated, log=False)
+    agrees(cell(f"hics.{figure}.c", "as written", data), ordered, log=False)
 
 
 def test_print_is_of_the_same_cells():
