@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from importlib.resources import files
@@ -83,6 +84,15 @@ def test_what_would_decide_is_said_with_the_weakest_cell():
     assert forest.seeds_of(one) == "about 12 seeds would show it; weakest: CIFAR-10"
     assert forest.seeds_of({"needed": 1001, "weakest": ""}) == "more than 1,000 seeds would show it"
     assert forest.seeds_of({"needed": 0, "weakest": "CIFAR-10"}) == ""
+
+
+def test_error_rates_of_a_claim_with_one_cell_have_no_cell_without_an_effect():
+    rates = pd.DataFrame(
+        {"seeds": [5, 5], "full": [0.07, 0.9], "one null": [math.nan, 0.02]}, index=["a", "b"]
+    )
+    (alone,), (several,) = (article._errors(rates, name) for name in "ab")
+    assert alone.endswith("the order is shown in 7 % of draws if every cell has its effect.")
+    assert several.endswith("in 90 % of draws if every cell has its effect, in 2 % if one has none.")
 
 
 @pytest.mark.parametrize("paper", papers())

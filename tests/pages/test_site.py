@@ -659,6 +659,7 @@ def test_pages_show_results_and_the_numbers_behind_them(browser: Browser) -> Non
         assert not re.findall(r"(?<![\w*])\*[A-Za-z][^*\n]{0,60}\*(?![\w*])|`[^`\n]{1,40}`", words), (
             f"{page}: markup"
         )
+        assert "docs" in page.parts or not re.search(r"\bnan\b", words), f"{page}: nan"
         assert 'border="1"' not in text, f"{page}: a table as pandas writes it"
     for numbers in (browser.root / "_downloads").rglob("*.csv"):
         assert len(numbers.read_text().splitlines()) > 1, numbers
