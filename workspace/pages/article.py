@@ -205,10 +205,10 @@ def _errors(rates: pd.DataFrame, claim: str) -> list[str]:
     if claim not in rates.index:
         return []
     rate = rates.loc[claim]
-    without = f", in {percent(rate['one null'])} if one has none" if math.isfinite(rate["one null"]) else ""
+    one_null = f", in {percent(rate['one null'])} if one has none" if math.isfinite(rate["one null"]) else ""
     return [
         f"Simulated with {int(rate['seeds'])} seeds, before correction: the order is shown in {percent(rate['full'])} "
-        f"of draws if every cell has its effect{without}."
+        f"of draws if every cell has its effect{one_null}."
     ]
 
 

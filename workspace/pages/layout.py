@@ -122,11 +122,14 @@ def result(outcomes: Sequence[tuple[str, str]], finding: str = "") -> str:
 def unmarked(text: str, outcome: str) -> str:
     """A sentence without the outcome at the beginning or end of a part of it, for a place that shows it as a mark."""
 
-    def without(match: re.Match[str]) -> str:
+    def kept_separator(match: re.Match[str]) -> str:
         return match["before"] if match["after"] else ""
 
     return re.sub(
-        rf"(?P<before>^|[:;] ){re.escape(outcome)}(?:(?P<after>[:;] )|(?=\.)|$)", without, text, count=1
+        rf"(?P<before>^|[:;] ){re.escape(outcome)}(?:(?P<after>[:;] )|(?=\.)|$)",
+        kept_separator,
+        text,
+        count=1,
     )
 
 
