@@ -207,7 +207,7 @@ def left_open(paper: str) -> pd.DataFrame:
         sources = dict.fromkeys(
             f"{reading.choices[choice]}: {reading.sources[choice]}" for reading in sourced
         )
-        rows.append((choice, default or "as the paper says", " · ".join(tried), " · ".join(sources)))
+        rows.append((choice, default or "as in the other readings", " · ".join(tried), " · ".join(sources)))
     for choice, sources, default in part(paper, "readings").LEFT_OPEN:
         rows.append((choice, default, "", sources))
     return pd.DataFrame(rows, columns=["left open", "tested", "also tried", "sources"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
 
 Order = Literal[
     "holds",
@@ -77,6 +79,16 @@ BY_ITSELF = ("shown", "reversed", "unclear")  # what cells of the primary readin
 
 
 APART_WORDS = {True: "apart from no effect", False: "not apart from no effect"}
+
+
+def ratio(row: Mapping[Any, Any]) -> str:
+    """A mean ratio with its interval, "1.01 × [0.97, 1.05]"; "≥" if it may be larger, "≤" if smaller.
+
+    row: of the effects table or of its claims.
+    """
+    sign = "≥ " * bool(row["open"] and not row["under"]) + "≤ " * bool(row["under"] and not row["open"])
+    high = "∞" if math.isinf(row["high"]) else f"{row['high']:.2f}"
+    return f"{sign}{row['estimate']:.2f} × [{row['low']:.2f}, {high}]"
 
 
 def side(low: float, high: float, null: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from textwrap import shorten, wrap
 
 import numpy as np
@@ -294,7 +295,7 @@ def specification_curve(rows: pd.DataFrame, words: str, printed: float | None, n
         effects_ax.set_yscale("log", base=2)
         effects_ax.yaxis.set_major_formatter("{x:g}")
     effects_ax.plot(x, rows["effect"], "o", ms=4, color="#0072B2", label="a reading tried")
-    marks = iter((("#D55E00", "D"), ("#009E73", "^"), ("#E69F00", "v")))
+    marks = cycle((("#D55E00", "D"), ("#009E73", "^"), ("#E69F00", "v")))
     for name in first["called"][first["called"] != ""]:
         shade, shape = ("black", "s") if name.endswith(TESTED) else next(marks)
         mask = rows["called"] == name

@@ -19,7 +19,7 @@ from workspace.analysis import power, words
 from workspace.analysis.claim import sentence
 from workspace.analysis.paper import papers
 from workspace.analysis.readings import how_many, left_open, primary, readings
-from workspace.pages import forest, front, tables
+from workspace.pages import forest, front, layout, tables
 from workspace.pages.evidence import Evidence, pooled
 
 PARTS = ("Scope", "What was easy", "What was hard", "What to ask the authors")
@@ -95,7 +95,7 @@ def content(paper: str, evidence: Evidence, ran: str, reply: str = "") -> dict[s
                 "text": evidence.text(claim),
                 "page": str(by_claim[claim]["artifact"].iloc[0]),
                 "outcome": evidence.outcome(claim),
-                "said": evidence.in_words(claim),
+                "said": layout.unmarked(evidence.in_words(claim), evidence.outcome(claim)),
                 "quoted": " ".join(
                     f"“{part}”" if k == 0 else f"({part})" for k, part in enumerate(sentence(claim)) if part
                 ),

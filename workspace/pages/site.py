@@ -250,14 +250,7 @@ class Site:
 
     def _article(self, content: dict[str, Any]) -> str:
         judging = (self.root / "docs" / "judging.md").exists()
-        return self._filled(
-            "article.md",
-            one=content,
-            judging=judging,
-            table=article.table,
-            mark=layout.mark,
-            unmarked=layout.unmarked,
-        )
+        return self._filled("article.md", one=content, judging=judging, table=article.table, mark=layout.mark)
 
     def _index(self) -> str:
         preview = self.root / "docs" / "images" / "headlines.svg"

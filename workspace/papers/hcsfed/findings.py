@@ -14,7 +14,7 @@ from workspace.analysis import effects, words
 from workspace.analysis.claim import Arms
 from workspace.analysis.reference import content
 from workspace.papers.hcsfed.claims import CLAIMS
-from workspace.papers.hcsfed.printed import COLUMNS, GCS, PRINTED, PROGRAM, TABLE_1, TARGET, hcsfed
+from workspace.papers.hcsfed.printed import ACCURACY, COLUMNS, GCS, PRINTED, PROGRAM, TABLE_1, TARGET, hcsfed
 from workspace.papers.hcsfed.readings import READINGS, WITH_OWN_TEST
 
 METHODS = {
@@ -28,7 +28,7 @@ METHODS = {
 
 
 def rule_or_selection(
-    results: pd.DataFrame, target: float = TARGET, alpha: float = 0.1, column: str = "client_accuracy"
+    results: pd.DataFrame, target: float = TARGET, alpha: float = 0.1, column: str = ACCURACY
 ) -> pd.DataFrame:
     """Median rounds to a target under the plain mean and attrition: rows are methods, columns are Table 1's settings.
 
@@ -70,9 +70,7 @@ def in_words(results: pd.DataFrame) -> str:
         return ""
 
     def effect_of(absent: str, gc: str) -> str:
-        row = by_reading.loc[names[absent, gc]]
-        high = "∞" if math.isinf(row["high"]) else f"{row['high']:.2f}"
-        return f"{'≥ ' * bool(row['open'])}{row['estimate']:.2f} × [{row['low']:.2f}, {high}]"
+        return words.ratio(by_reading.loc[names[absent, gc]])
 
     mean, attrition = (
         " and ".join(f"{effect_of(absent, gc)} ({gc})" for gc in GCS)

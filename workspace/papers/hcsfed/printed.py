@@ -102,10 +102,10 @@ SWEEPS = {
 def swept(results: pd.DataFrame, share: float = 0.95) -> dict[str, pd.Series]:
     """Figures 4 to 6 by (method, seed): best accuracy (%) of the clients' own test parts, rounds to it and to a share.
 
-    At alpha = 0.1, which is tested, or at the only alpha that has runs.
+    At alpha = 0.1, which is tested, or at the first alpha that has runs.
     """
-    rows = results[results["setting"] == "alpha = 0.1"]
-    rows = results if rows.empty else rows
+    ran = list(results["setting"].unique())
+    rows = results[results["setting"] == ("alpha = 0.1" if "alpha = 0.1" in ran else ran[0])]
     return {
         name: values.droplevel("setting")
         for name, values in {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from workspace.analysis import effects
+from workspace.analysis import effects, words
 from workspace.analysis.claim import Arms
 from workspace.analysis.estimators import Effect
 from workspace.analysis.readings import primary
@@ -25,8 +25,8 @@ def speed_up(results: Mapping[str, pd.DataFrame]) -> str:
     cells = _cells(results)
     cells = cells[(cells["reading"] == primary("hics_fl").reading) & (cells["n"] > 1)]
     said = [
-        f"{_ratio(row['values'])} on {row['cell'].removesuffix(OVER)} ({row['n']} seeds)"
-        for _, row in cells[~cells[["open", "under"]].any(axis=1)].iterrows()
+        f"{words.ratio(row)} on {row['cell'].removesuffix(OVER)} ({row['n']} seeds)"
+        for _, row in cells.iterrows()
     ]
     called = primary("hics_fl").called
     return f"Random selection's rounds over HiCS-FL's, read {called}: {' and '.join(said)}." if said else ""
